@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! BTH opcodes (IBTA 9.2.1 and table 38, annex A17.9.3 for CNP), and what each one brings.
+
+/// The transport service that an opcode belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// No transport service: the congestion notification packet.
+    Cnp,
+}
+
+/// The place of a packet in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// The first of several packets.
+    First,
+    /// Neither the first nor the last.
+    Middle,
+    /// The last of several packets.
+    Last,
+    /// The message's only packet.
+    Only,
+}
+
+/// What a packet is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// SEND, of all kinds.
+    Send,
+    /// RDMA WRITE, with or without immediate data.
+    Write,
+    /// RDMA READ request.
+    ReadRequest,
+    /// RDMA READ response; also the response to FLUSH and ATOMIC WRITE.
+    ReadResponse,
+    /// Acknowledge: ACK, NAK and RNR NAK.
+    Acknowledge,
+    /// ATOMIC acknowledge.
+    AtomicAcknowledge,
+    /// Compare and swap.
+    CompareSwap,
+    /// Fetch and add.
+    FetchAdd,
+    /// FLUSH.
+    Flush,
+    /// ATOMIC WRITE.
+    AtomicWrite,
+    /// Congestion notification.
+    Cnp,
+}
+
+/// Why a byte is not an [`Opcode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpcodeError {
+    /// An opcode of a transport service that RoCEv2 knows but this crate does not speak: RD and
+    /// XRC.
+    Transport,
+    /// A code that the specification reserves, or leaves to manufacturers.
+    Reserved,
+}
+
+/// What an opcode stands for: one row of the table.
+#[derive(Clone, Copy)]
+struct Info {
+    /// The opcode itself, or why the code is none.
+    opcode: Result<Opcode, OpcodeError>,
+    transport: Transport,
+    response: bool,
+    operation: Operation,
+    position: Position,
+    /// What follows the BTH: a set of the constants below.
+    parts: u16,
+    /// Length in bytes of the header stack.
+    header_len: u8,
+}
+
+impl Info {
+    /// A code that is no opcode.
+    const RESERVED: Self = Self {
+        opcode: Err(OpcodeError::Reserved),
+        transport: Transport::Rc,
+        response: false,
+        operation: Operation::Acknowledge,
+        position: Position::Only,
+        parts: NOTHING,
+        header_len: 0,
+    };
+
+    /// The row of `code`.
+    #[inline]
+    fn of(code: u8) -> &'static Self {
+        // The table has a row for every byte: the default is for the eyes of the compiler only.
+        TABLE
+            .get(usize::from(code))
+            .unwrap_or(const { &Self::RESERVED })
+    }
+}
+
+const RETH: u16 = 1 << 0;
+const ATOMIC: u16 = 1 << 1;
+const AETH: u16 = 1 << 2;
+const ATOMIC_ACK: u16 = 1 << 3;
+const DETH: u16 = 1 << 4;
+const IMM: u16 = 1 << 5;
+const IETH: u16 = 1 << 6;
+const FETH: u16 = 1 << 7;
+const CNP: u16 = 1 << 8;
+const PAYLOAD: u16 = 1 << 9;
+const NOTHING: u16 = 0;
+
+/// Length of the BTH in bytes.
+const BTH_LEN: usize = 12;
+
+/// Lengths in bytes of what may follow the BTH.
+const LENGTHS: [(u16, usize); 9] = [
+    (RETH, 16),
+    (ATOMIC, 28),
+    (AETH, 4),
+    (ATOMIC_ACK, 8),
+    (DETH, 8),
+    (IMM, 4),
+    (IETH, 4),
+    (FETH, 4),
+    (CNP, 16),
+];
+
+/// The length in bytes of the BTH and of `parts` without the payload.
+const fn header_len(parts: u16) -> usize {
+    let mut len = BTH_LEN;
+    let mut rest: &[(u16, usize)] = &LENGTHS;
+    while let [(part, part_len), tail @ ..] = rest {
+        if parts & *part != 0 {
+            len = len.wrapping_add(*part_len);
+        }
+        rest = tail;
+    }
+    len
+}
+
+macro_rules! opcodes {
+    ($(
+        $(#[$doc:meta])*
+        $code:literal $name:ident: $transport:ident $kind:ident $operation:ident $position:ident
+        [$($part:ident)|+];
+    )*) => {
+        /// An opcode of RC, UC or UD, or CNP.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Opcode {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        impl Opcode {
+            /// Every opcode, in ascending order of code.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The length in bytes of the longest header stack of any opcode.
+            pub(crate) const MAX_HEADER_LEN: usize = {
+                let mut max = 0;
+                $(
+                    if header_len($($part)|+) > max {
+                        max = header_len($($part)|+);
+                    }
+                )*
+                max
+            };
+        }
+
+        /// The table: one row for each code. Computed at compile time; an index that does not fit
+        /// would not compile.
+        static TABLE: [Info; 256] = {
+            let mut table = [Info::RESERVED; 256];
+            let mut code = 0;
+            while code < table.len() {
+                // RD and XRC.
+                if matches!(code, 0x40..=0x55 | 0xa0..=0xb7) {
+                    table[code].opcode = Err(OpcodeError::Transport);
+                }
+                code += 1;
+            }
+            $(
+                table[$code] = Info {
+                    opcode: Ok(Opcode::$name),
+                    transport: Transport::$transport,
+                    response: is_response!($kind),
+                    operation: Operation::$operation,
+                    position: Position::$position,
+                    parts: $($part)|+,
+                    header_len: header_len($($part)|+) as u8,
+                };
+            )*
+            table
+        };
+    };
+}
+
+macro_rules! is_response {
+    (Request) => {
+        false
+    };
+    (Response) => {
+        true
+    };
+}
+
+opcodes! {
+    /// RC SEND First.
+    0x00 RcSendFirst: Rc Request Send First [PAYLOAD];
+    /// RC SEND Middle.
+    0x01 RcSendMiddle: Rc Request Send Middle [PAYLOAD];
+    /// RC SEND Last.
+    0x02 RcSendLast: Rc Request Send Last [PAYLOAD];
+    /// RC SEND Last with Immediate.
+    0x03 RcSendLastImm: Rc Request Send Last [IMM | PAYLOAD];
+    /// RC SEND Only.
+    0x04 RcSendOnly: Rc Request Send Only [PAYLOAD];
+    /// RC SEND Only with Immediate.
+    0x05 RcSendOnlyImm: Rc Request Send Only [IMM | PAYLOAD];
+    /// RC RDMA WRITE First.
+    0x06 RcWriteFirst: Rc Request Write First [RETH | PAYLOAD];
+    /// RC RDMA WRITE Middle.
+    0x07 RcWriteMiddle: Rc Request Write Middle [PAYLOAD];
+    /// RC RDMA WRITE Last.
+    0x08 RcWriteLast: Rc Request Write Last [PAYLOAD];
+    /// RC RDMA WRITE Last with Immediate.
+    0x09 RcWriteLastImm: Rc Request Write Last [IMM | PAYLOAD];
+    /// RC RDMA WRITE Only.
+    0x0a RcWriteOnly: Rc Request Write Only [RETH | PAYLOAD];
+    /// RC RDMA WRITE Only with Immediate.
+    0x0b RcWriteOnlyImm: Rc Request Write Only [RETH | IMM | PAYLOAD];
+    /// RC RDMA READ Request.
+    0x0c RcReadRequest: Rc Request ReadRequest Only [RETH];
+    /// RC RDMA READ response First.
+    0x0d RcReadResponseFirst: Rc Response ReadResponse First [AETH | PAYLOAD];
+    /// RC RDMA READ response Middle.
+    0x0e RcReadResponseMiddle: Rc Response ReadResponse Middle [PAYLOAD];
+    /// RC RDMA READ response Last.
+    0x0f RcReadResponseLast: Rc Response ReadResponse Last [AETH | PAYLOAD];
+    /// RC RDMA READ response Only.
+    0x10 RcReadResponseOnly: Rc Response ReadResponse Only [AETH | PAYLOAD];
+    /// RC Acknowledge.
+    0x11 RcAcknowledge: Rc Response Acknowledge Only [AETH];
+    /// RC ATOMIC Acknowledge.
+    0x12 RcAtomicAcknowledge: Rc Response AtomicAcknowledge Only [AETH | ATOMIC_ACK];
+    /// RC CmpSwap.
+    0x13 RcCompareSwap: Rc Request CompareSwap Only [ATOMIC];
+    /// RC FetchAdd.
+    0x14 RcFetchAdd: Rc Request FetchAdd Only [ATOMIC];
+    /// RC SEND Last with Invalidate.
+    0x16 RcSendLastInvalidate: Rc Request Send Last [IETH | PAYLOAD];
+    /// RC SEND Only with Invalidate.
+    0x17 RcSendOnlyInvalidate: Rc Request Send Only [IETH | PAYLOAD];
+    /// RC FLUSH.
+    0x1c RcFlush: Rc Request Flush Only [FETH | RETH];
+    /// RC ATOMIC WRITE.
+    0x1d RcAtomicWrite: Rc Request AtomicWrite Only [RETH | PAYLOAD];
+    /// UC SEND First.
+    0x20 UcSendFirst: Uc Request Send First [PAYLOAD];
+    /// UC SEND Middle.
+    0x21 UcSendMiddle: Uc Request Send Middle [PAYLOAD];
+    /// UC SEND Last.
+    0x22 UcSendLast: Uc Request Send Last [PAYLOAD];
+    /// UC SEND Last with Immediate.
+    0x23 UcSendLastImm: Uc Request Send Last [IMM | PAYLOAD];
+    /// UC SEND Only.
+    0x24 UcSendOnly: Uc Request Send Only [PAYLOAD];
+    /// UC SEND Only with Immediate.
+    0x25 UcSendOnlyImm: Uc Request Send Only [IMM | PAYLOAD];
+    /// UC RDMA WRITE First.
+    0x26 UcWriteFirst: Uc Request Write First [RETH | PAYLOAD];
+    /// UC RDMA WRITE Middle.
+    0x27 UcWriteMiddle: Uc Request Write Middle [PAYLOAD];
+    /// UC RDMA WRITE Last.
+    0x28 UcWriteLast: Uc Request Write Last [PAYLOAD];
+    /// UC RDMA WRITE Last with Immediate.
+    0x29 UcWriteLastImm: Uc Request Write Last [IMM | PAYLOAD];
+    /// UC RDMA WRITE Only.
+    0x2a UcWriteOnly: Uc Request Write Only [RETH | PAYLOAD];
+    /// UC RDMA WRITE Only with Immediate.
+    0x2b UcWriteOnlyImm: Uc Request Write Only [RETH | IMM | PAYLOAD];
+    /// UD SEND Only.
+    0x64 UdSendOnly: Ud Request Send Only [DETH | PAYLOAD];
+    /// UD SEND Only with Immediate.
+    0x65 UdSendOnlyImm: Ud Request Send Only [DETH | IMM | PAYLOAD];
+    /// Congestion notification packet. Neither request nor response.
+    0x81 Cnp: Cnp Request Cnp Only [CNP | NOTHING];
+}
+
+impl TryFrom<u8> for Opcode {
+    type Error = OpcodeError;
+
+    #[inline]
+    fn try_from(code: u8) -> Result<Self, OpcodeError> {
+        Info::of(code).opcode
+    }
+}
+
+impl Opcode {
+    /// The opcode's row of the table.
+    #[inline]
+    fn info(self) -> &'static Info {
+        Info::of(self as u8)
+    }
+
+    /// Length in bytes of the header stack: BTH and all extension headers.
+    #[inline]
+    pub fn header_len(self) -> usize {
+        usize::from(self.info().header_len)
+    }
+
+    /// The transport service.
+    #[inline]
+    pub fn transport(self) -> Transport {
+        self.info().transport
+    }
+
+    /// What the packet is a part of.
+    #[inline]
+    pub fn operation(self) -> Operation {
+        self.info().operation
+    }
+
+    /// The packet's place in its message.
+    #[inline]
+    pub fn position(self) -> Position {
+        self.info().position
+    }
+
+    /// Whether a requester sends it. False for CNP.
+    #[inline]
+    pub fn is_request(self) -> bool {
+        !self.is_response() && !matches!(self, Self::Cnp)
+    }
+
+    /// Whether a responder sends it, in answer to a request. False for CNP.
+    #[inline]
+    pub fn is_response(self) -> bool {
+        self.info().response
+    }
+
+    /// Whether it is the first of several packets.
+    #[inline]
+    pub fn is_first(self) -> bool {
+        matches!(self.position(), Position::First)
+    }
+
+    /// Whether it is neither the first nor the last packet of its message.
+    #[inline]
+    pub fn is_middle(self) -> bool {
+        matches!(self.position(), Position::Middle)
+    }
+
+    /// Whether it is the last of several packets.
+    #[inline]
+    pub fn is_last(self) -> bool {
+        matches!(self.position(), Position::Last)
+    }
+
+    /// Whether it is its message's only packet.
+    #[inline]
+    pub fn is_only(self) -> bool {
+        matches!(self.position(), Position::Only)
+    }
+
+    /// Whether a message starts here: first or only.
+    #[inline]
+    pub fn starts_message(self) -> bool {
+        matches!(self.position(), Position::First | Position::Only)
+    }
+
+    /// Whether a message ends here: last or only.
+    #[inline]
+    pub fn ends_message(self) -> bool {
+        matches!(self.position(), Position::Last | Position::Only)
+    }
+
+    #[inline]
+    fn has(self, part: u16) -> bool {
+        self.info().parts & part != 0
+    }
+
+    /// Whether an RDMA extended transport header follows.
+    #[inline]
+    pub fn has_reth(self) -> bool {
+        self.has(RETH)
+    }
+
+    /// Whether an atomic extended transport header follows.
+    #[inline]
+    pub fn has_atomic(self) -> bool {
+        self.has(ATOMIC)
+    }
+
+    /// Whether an acknowledge extended transport header follows.
+    #[inline]
+    pub fn has_aeth(self) -> bool {
+        self.has(AETH)
+    }
+
+    /// Whether an atomic acknowledge extended transport header follows.
+    #[inline]
+    pub fn has_atomic_ack(self) -> bool {
+        self.has(ATOMIC_ACK)
+    }
+
+    /// Whether a datagram extended transport header follows.
+    #[inline]
+    pub fn has_deth(self) -> bool {
+        self.has(DETH)
+    }
+
+    /// Whether immediate data follow.
+    #[inline]
+    pub fn has_immediate(self) -> bool {
+        self.has(IMM)
+    }
+
+    /// Whether an invalidate extended transport header follows.
+    #[inline]
+    pub fn has_invalidate(self) -> bool {
+        self.has(IETH)
+    }
+
+    /// Whether a FLUSH extended transport header follows.
+    #[inline]
+    pub fn has_flush(self) -> bool {
+        self.has(FETH)
+    }
+
+    /// Whether the packet may have a payload.
+    #[inline]
+    pub fn has_payload(self) -> bool {
+        self.has(PAYLOAD)
+    }
+}
+
+impl From<Opcode> for u8 {
+    #[inline]
+    fn from(opcode: Opcode) -> Self {
+        opcode as u8
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The opcode table, as a whole against a committed text, and its own consistency.
+
+use std::fmt::Write;
+
+use roce::opcode::{
+    Opcode,
+    OpcodeError,
+    Transport, //
+};
+
+mod snapshot;
+
+/// The table as text: one line per opcode.
+fn table() -> String {
+    let mut text = String::new();
+    for opcode in Opcode::ALL {
+        let parts: Vec<&str> = [
+            (opcode.has_deth(), "DETH"),
+            (opcode.has_flush(), "FETH"),
+            (opcode.has_reth(), "RETH"),
+            (opcode.has_atomic(), "AtomicETH"),
+            (opcode.has_aeth(), "AETH"),
+            (opcode.has_atomic_ack(), "AtomicAckETH"),
+            (opcode.has_immediate(), "ImmDt"),
+            (opcode.has_invalidate(), "IETH"),
+            (opcode.has_payload(), "payload"),
+        ]
+        .into_iter()
+        .filter_map(|(there, name)| there.then_some(name))
+        .collect();
+        let direction = match (opcode.is_request(), opcode.is_response()) {
+            (true, false) => "request",
+            (false, true) => "response",
+            _ => "neither",
+        };
+        writeln!(
+            text,
+            "{:#04x} {opcode:?}: {:?} {direction} {:?} {:?}, {} bytes: {}",
+            *opcode as u8,
+            opcode.transport(),
+            opcode.operation(),
+            opcode.position(),
+            opcode.header_len(),
+            parts.join(" "),
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn table_is_as_committed() {
+    snapshot::check("opcodes.txt", &table());
+}
+
+#[test]
+fn every_byte_is_an_opcode_or_not() {
+    let mut opcodes = 0;
+    for code in 0..=255 {
+        match Opcode::try_from(code) {
+            Ok(opcode) => {
+                opcodes += 1;
+                assert_eq!(opcode as u8, code);
+                assert_eq!(u8::from(opcode), code);
+            }
+            Err(OpcodeError::Transport) => assert!(matches!(code >> 5, 2 | 5), "{code:#x}"),
+            Err(OpcodeError::Reserved) => {}
+        }
+    }
+    assert_eq!(opcodes, Opcode::ALL.len());
+    assert!(Opcode::ALL.is_sorted_by_key(|opcode| *opcode as u8));
+}
+
+#[test]
+fn transport_is_in_the_upper_three_bits() {
+    for opcode in Opcode::ALL {
+        let bits = match opcode.transport() {
+            Transport::Rc => 0,
+            Transport::Uc => 1,
+            Transport::Ud => 3,
+            Transport::Cnp => 4,
+        };
+        assert_eq!(*opcode as u8 >> 5, bits, "{opcode:?}");
+    }
+}
+
+#[test]
+fn position_has_one_name() {
+    for opcode in Opcode::ALL {
+        let names = [
+            opcode.is_first(),
+            opcode.is_middle(),
+            opcode.is_last(),
+            opcode.is_only(),
+        ];
+        assert_eq!(names.into_iter().filter(|is| *is).count(), 1);
+        assert_eq!(
+            opcode.starts_message(),
+            opcode.is_first() || opcode.is_only()
+        );
+        assert_eq!(opcode.ends_message(), opcode.is_last() || opcode.is_only());
+    }
+}
