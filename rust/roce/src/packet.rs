@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! A packet's headers in native form, for both ways: everything that stands in front of the payload.
+
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::{
+    icrc,
+    opcode::{
+        Opcode,
+        OpcodeError,
+        Operation, //
+    },
+    psn::Psn,
+    wire::{
+        self,
+        bth,
+        feth,
+        U24, //
+    }, //
+};
+
+pub use crate::wire::aeth::{
+    NakCode,
+    Syndrome, //
+};
+
+/// Length of the longest header stack (BTH and extension headers) in bytes.
+pub const MAX_HEADER_LEN: usize = Opcode::MAX_HEADER_LEN;
+
+/// Length of the longest payload in bytes: that of the largest path MTU.
+pub const MAX_PAYLOAD_LEN: u32 = 4096;
+
+/// Length of an ATOMIC WRITE's payload in bytes.
+const ATOMIC_WRITE_LEN: u32 = 8;
+
+/// Where an RDMA operation takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reth {
+    /// Virtual address.
+    pub va: u64,
+    /// R_Key.
+    pub rkey: u32,
+    /// Length of the whole operation in bytes. As it came: a length above 2^31 is for the
+    /// responder to refuse.
+    pub length: u32,
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// Virtual address. As it came: alignment is for the responder to check.
+    pub va: u64,
+    /// R_Key.
+    pub rkey: u32,
+    /// What is swapped in, or added.
+    pub swap_add: u64,
+    /// What is compared with; ignored by FetchAdd.
+    pub compare: u64,
+}
+
+/// What a responder answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aeth {
+    /// Positive, negative, not ready.
+    pub syndrome: Syndrome,
+    /// Message sequence number, in `0..2^24`.
+    pub msn: u32,
+}
+
+/// What a datagram needs besides the BTH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deth {
+    /// Queue key.
+    pub qkey: u32,
+    /// Number of the QP that sent it, in `0..2^24`.
+    pub src_qpn: u32,
+}
+
+/// What a FLUSH does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// Placement type, 4 bits: see [`feth::PLACEMENT_GLOBAL`], [`feth::PLACEMENT_PERSISTENT`].
+    pub placement: u8,
+    /// Selectivity level, 2 bits: see [`feth::SELECTIVITY_RANGE`], [`feth::SELECTIVITY_REGION`].
+    pub selectivity: u8,
+}
+
+/// Why a datagram is not a packet. Every one of them is dropped without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// The datagram is too short for the headers that its opcode asks for, and the ICRC; or the
+    /// caller has handed in less of it than it should.
+    TooShort,
+    /// The payload is longer than the largest path MTU.
+    TooLong,
+    /// The transport header version is not 0.
+    Version,
+    /// An opcode of a transport service that is not supported: RD, XRC.
+    Transport,
+    /// A reserved opcode, or a manufacturer's.
+    Opcode,
+    /// The length is not a multiple of four, or the pad is longer than what it should pad.
+    Pad,
+    /// The payload is not as long as the opcode asks for: not 8 bytes for ATOMIC WRITE, or there
+    /// is one where there must be none.
+    PayloadLength,
+}
+
+impl From<OpcodeError> for ParseError {
+    #[inline]
+    fn from(error: OpcodeError) -> Self {
+        match error {
+            OpcodeError::Transport => Self::Transport,
+            OpcodeError::Reserved => Self::Opcode,
+        }
+    }
+}
+
+/// The headers of a packet.
+///
+/// Which of the optional parts are there is a matter of the opcode; [`Packet::parse`] makes only
+/// packets where they fit, [`Packet::emit`] takes only such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// What the packet is.
+    pub opcode: Opcode,
+    /// Whether the responder shall raise a solicited event.
+    pub solicited: bool,
+    /// Whether the path is the migrated one.
+    pub migrated: bool,
+    /// Partition key.
+    pub pkey: u16,
+    /// Forward explicit congestion notification.
+    pub fecn: bool,
+    /// Backward explicit congestion notification.
+    pub becn: bool,
+    /// Number of the QP that the packet is for, in `0..2^24`.
+    pub dest_qpn: u32,
+    /// Whether the responder shall acknowledge this packet soon.
+    pub ack_request: bool,
+    /// Packet sequence number.
+    pub psn: Psn,
+    /// For READ requests, the first packet of a WRITE, FLUSH, ATOMIC WRITE.
+    pub reth: Option<Reth>,
+    /// For CompareSwap and FetchAdd.
+    pub atomic: Option<AtomicRequest>,
+    /// For acknowledgements and READ responses, but not their middle packets.
+    pub aeth: Option<Aeth>,
+    /// For ATOMIC acknowledgements: what stood at the address before.
+    pub atomic_ack: Option<u64>,
+    /// For UD.
+    pub deth: Option<Deth>,
+    /// Immediate data: the native value of the big-endian field.
+    pub immediate: Option<u32>,
+    /// For SEND with Invalidate: the R_Key.
+    pub invalidate_rkey: Option<u32>,
+    /// For FLUSH.
+    pub flush: Option<Flush>,
+    /// Length of the payload in bytes, without pad and ICRC; at most [`MAX_PAYLOAD_LEN`].
+    pub payload_len: u32,
+}
+
+/// Takes the header `T` off the front of `bytes`.
+#[inline]
+fn take<T>(bytes: &mut &[u8]) -> Result<T, ParseError>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned + Copy,
+{
+    let (header, rest) = T::read_from_prefix(bytes).map_err(|_| ParseError::TooShort)?;
+    *bytes = rest;
+    Ok(header)
+}
+
+/// Writes the header `header` to the front of `out`, and leaves in `out` what follows it.
+#[inline]
+fn put<T: IntoBytes + Immutable>(out: &mut &mut [u8], header: &T) -> Option<()> {
+    let (place, rest) = core::mem::take(out).split_at_mut_checked(size_of::<T>())?;
+    header.write_to(place).ok()?;
+    *out = rest;
+    Some(())
+}
+
+/// `bit` if `on`, else nothing.
+#[inline]
+const fn flag(on: bool, bit: u8) -> u8 {
+    if on {
+        bit
+    } else {
+        0
+    }
+}
+
+impl Packet {
+    /// A packet with nothing but a BTH: the default partition, the migrated path (which is what a
+    /// QP without path migration sends, IBTA 17.2.8), no flags, no payload.
+    #[inline]
+    pub const fn new(opcode: Opcode, dest_qpn: u32, psn: Psn) -> Self {
+        Self {
+            opcode,
+            solicited: false,
+            migrated: true,
+            pkey: 0xffff,
+            fecn: false,
+            becn: false,
+            dest_qpn,
+            ack_request: false,
+            psn,
+            reth: None,
+            atomic: None,
+            aeth: None,
+            atomic_ack: None,
+            deth: None,
+            immediate: None,
+            invalidate_rkey: None,
+            flush: None,
+            payload_len: 0,
+        }
+    }
+
+    /// Reads the headers of a datagram.
+    ///
+    /// `bytes` is the beginning of the UDP payload, at least the first `MAX_HEADER_LEN` bytes of it,
+    /// or all if there are fewer; `datagram_len` is the length of the whole UDP payload in bytes,
+    /// ICRC included. Reserved bits are ignored, as IBTA 9.2 asks for. The ICRC is not looked at.
+    ///
+    /// In the packet that is returned, header, payload, pad and ICRC fill the datagram exactly.
+    pub fn parse(bytes: &[u8], datagram_len: usize) -> Result<Self, ParseError> {
+        let mut rest = bytes;
+        let header: bth::Bth = take(&mut rest)?;
+
+        if header.flags & bth::VERSION_MASK != bth::VERSION {
+            return Err(ParseError::Version);
+        }
+        let opcode = Opcode::try_from(header.opcode)?;
+        let payload_len = payload_len(opcode, header.flags, datagram_len)?;
+
+        let mut packet = Self::new(opcode, header.dest_qpn.get(), Psn::new(header.psn.get()));
+        packet.solicited = header.flags & bth::SOLICITED != 0;
+        packet.migrated = header.flags & bth::MIGRATED != 0;
+        packet.pkey = header.pkey.get();
+        packet.fecn = header.ecn & bth::FECN != 0;
+        packet.becn = header.ecn & bth::BECN != 0;
+        packet.ack_request = header.ack & bth::ACK_REQUEST != 0;
+        packet.payload_len = payload_len;
+        packet.parse_extensions(rest)?;
+        Ok(packet)
+    }
+
+    /// Reads the extension headers, in the order in which they follow the BTH.
+    #[inline]
+    fn parse_extensions(&mut self, mut rest: &[u8]) -> Result<(), ParseError> {
+        let opcode = self.opcode;
+        let rest = &mut rest;
+
+        if opcode.has_deth() {
+            let deth: wire::deth::Deth = take(rest)?;
+            self.deth = Some(Deth {
+                qkey: deth.qkey.get(),
+                src_qpn: deth.src_qpn.get(),
+            });
+        }
+        if opcode.has_flush() {
+            let [_, _, _, flags] = take::<feth::Feth>(rest)?.flags.to_bytes();
+            self.flush = Some(Flush {
+                placement: flags & 0x0f,
+                selectivity: (flags & 0x30) >> feth::SELECTIVITY_SHIFT,
+            });
+        }
+        if opcode.has_reth() {
+            let reth: wire::reth::Reth = take(rest)?;
+            self.reth = Some(Reth {
+                va: reth.va.get(),
+                rkey: reth.rkey.get(),
+                length: reth.length.get(),
+            });
+        }
+        if opcode.has_atomic() {
+            let atomic: wire::atomic_eth::AtomicEth = take(rest)?;
+            self.atomic = Some(AtomicRequest {
+                va: atomic.va.get(),
+                rkey: atomic.rkey.get(),
+                swap_add: atomic.swap_add.get(),
+                compare: atomic.compare.get(),
+            });
+        }
+        if opcode.has_aeth() {
+            let aeth: wire::aeth::Aeth = take(rest)?;
+            self.aeth = Some(Aeth {
+                syndrome: Syndrome::from_byte(aeth.syndrome),
+                msn: aeth.msn.get(),
+            });
+        }
+        if opcode.has_atomic_ack() {
+            let ack: wire::atomic_ack_eth::AtomicAckEth = take(rest)?;
+            self.atomic_ack = Some(ack.original.get());
+        }
+        if opcode.has_immediate() {
+            let immediate: wire::imm_dt::ImmDt = take(rest)?;
+            self.immediate = Some(immediate.data.get());
+        }
+        if opcode.has_invalidate() {
+            let ieth: wire::ieth::Ieth = take(rest)?;
+            self.invalidate_rkey = Some(ieth.rkey.get());
+        }
+        if matches!(opcode.operation(), Operation::Cnp) {
+            take::<wire::cnp::Cnp>(rest)?;
+        }
+        Ok(())
+    }
+
+    /// Length of the header stack in bytes: BTH and extension headers.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        self.opcode.header_len()
+    }
+
+    /// Number of zero bytes, 0 to 3, that fill the payload up to a multiple of four.
+    #[inline]
+    pub const fn pad(&self) -> u8 {
+        (self.payload_len.wrapping_neg() & 3) as u8
+    }
+
+    /// Length of the UDP payload in bytes: headers, payload, pad and ICRC. Saturates for a payload
+    /// length that no packet can have.
+    #[inline]
+    pub fn datagram_len(&self) -> usize {
+        self.header_len()
+            .saturating_add(self.payload_len as usize)
+            .saturating_add(self.pad() as usize)
+            .saturating_add(icrc::LEN)
+    }
+
+    /// Writes the header stack to the front of `out`, and returns its length in bytes.
+    ///
+    /// `None`, if `out` is too short, if there is a part that the opcode does not have, if there
+    /// is not one that it has, or if the opcode does not allow for the length of the payload. `out`
+    /// may have been written to then. Of fields that are shorter on the wire, the lower bits count.
+    pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
+        if !self.fits() {
+            return None;
+        }
+
+        let len = self.header_len();
+        let rest = &mut out.get_mut(..len)?;
+        let flags = flag(self.solicited, bth::SOLICITED)
+            | flag(self.migrated, bth::MIGRATED)
+            | (self.pad() << bth::PAD_SHIFT)
+            | bth::VERSION;
+        put(
+            rest,
+            &bth::Bth {
+                opcode: self.opcode as u8,
+                flags,
+                pkey: self.pkey.into(),
+                ecn: flag(self.fecn, bth::FECN) | flag(self.becn, bth::BECN),
+                dest_qpn: U24::new(self.dest_qpn),
+                ack: flag(self.ack_request, bth::ACK_REQUEST),
+                psn: U24::new(self.psn.get()),
+            },
+        )?;
+        self.emit_extensions(rest)?;
+        Some(len)
+    }
+
+    /// Writes the extension headers, in the order in which they follow the BTH.
+    #[inline]
+    fn emit_extensions(&self, out: &mut &mut [u8]) -> Option<()> {
+        if let Some(deth) = self.deth {
+            let header = wire::deth::Deth {
+                qkey: deth.qkey.into(),
+                reserved: 0,
+                src_qpn: U24::new(deth.src_qpn),
+            };
+            put(out, &header)?;
+        }
+        if let Some(flush) = self.flush {
+            let flags =
+                (flush.placement & 0x0f) | ((flush.selectivity & 0x03) << feth::SELECTIVITY_SHIFT);
+            let header = feth::Feth {
+                flags: u32::from(flags).into(),
+            };
+            put(out, &header)?;
+        }
+        if let Some(reth) = self.reth {
+            let header = wire::reth::Reth {
+                va: reth.va.into(),
+                rkey: reth.rkey.into(),
+                length: reth.length.into(),
+            };
+            put(out, &header)?;
+        }
+        if let Some(atomic) = self.atomic {
+            let header = wire::atomic_eth::AtomicEth {
+                va: atomic.va.into(),
+                rkey: atomic.rkey.into(),
+                swap_add: atomic.swap_add.into(),
+                compare: atomic.compare.into(),
+            };
+            put(out, &header)?;
+        }
+        if let Some(aeth) = self.aeth {
+            let header = wire::aeth::Aeth {
+                syndrome: aeth.syndrome.to_byte(),
+                msn: U24::new(aeth.msn),
+            };
+            put(out, &header)?;
+        }
+        if let Some(original) = self.atomic_ack {
+            let header = wire::atomic_ack_eth::AtomicAckEth {
+                original: original.into(),
+            };
+            put(out, &header)?;
+        }
+        if let Some(immediate) = self.immediate {
+            let header = wire::imm_dt::ImmDt {
+                data: immediate.into(),
+            };
+            put(out, &header)?;
+        }
+        if let Some(rkey) = self.invalidate_rkey {
+            put(out, &wire::ieth::Ieth { rkey: rkey.into() })?;
+        }
+        if matches!(self.opcode.operation(), Operation::Cnp) {
+            put(out, &wire::cnp::Cnp { reserved: [0; 16] })?;
+        }
+        Some(())
+    }
+
+    /// Whether the optional parts and the length of the payload are as the opcode asks for.
+    #[inline]
+    fn fits(&self) -> bool {
+        let opcode = self.opcode;
+        self.reth.is_some() == opcode.has_reth()
+            && self.atomic.is_some() == opcode.has_atomic()
+            && self.aeth.is_some() == opcode.has_aeth()
+            && self.atomic_ack.is_some() == opcode.has_atomic_ack()
+            && self.deth.is_some() == opcode.has_deth()
+            && self.immediate.is_some() == opcode.has_immediate()
+            && self.invalidate_rkey.is_some() == opcode.has_invalidate()
+            && self.flush.is_some() == opcode.has_flush()
+            && self.payload_len <= MAX_PAYLOAD_LEN
+            && payload_fits(opcode, self.payload_len)
+    }
+}
+
+/// Whether `opcode` allows for a payload of `len` bytes. What depends on the path MTU is for the
+/// QP to check.
+#[inline]
+fn payload_fits(opcode: Opcode, len: u32) -> bool {
+    match opcode.operation() {
+        Operation::AtomicWrite => len == ATOMIC_WRITE_LEN,
+        _ => len == 0 || opcode.has_payload(),
+    }
+}
+
+/// Length of the payload in bytes, in a datagram with this opcode, these flags and this length.
+#[inline]
+fn payload_len(opcode: Opcode, flags: u8, datagram_len: usize) -> Result<u32, ParseError> {
+    let padded = datagram_len
+        .checked_sub(opcode.header_len())
+        .and_then(|len| len.checked_sub(icrc::LEN))
+        .ok_or(ParseError::TooShort)?;
+    let padded = u32::try_from(padded).map_err(|_| ParseError::TooLong)?;
+    if padded > MAX_PAYLOAD_LEN {
+        return Err(ParseError::TooLong);
+    }
+
+    let pad = u32::from((flags & bth::PAD_MASK) >> bth::PAD_SHIFT);
+    if padded & 3 != 0 {
+        return Err(ParseError::Pad);
+    }
+    let len = padded.checked_sub(pad).ok_or(ParseError::Pad)?;
+    if !payload_fits(opcode, len) {
+        return Err(ParseError::PayloadLength);
+    }
+    Ok(len)
+}
