@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The invariant CRC of RoCEv2 (annex A17.3.3, IBTA 7.8.1).
+//!
+//! It covers everything from the IP header to the end of the pad, after eight bytes of ones in place
+//! of the LRH, and with those fields as ones that may change on the way. The functions here compute
+//! the part up to the BTH in one go; the caller goes on with [`Crc32::update`] over the extension
+//! headers, the payload and the pad, and ends with [`finish`].
+//!
+//! # Examples
+//!
+//! ```
+//! use roce::icrc::{finish, header_crc_v4, Crc32, SoftCrc32};
+//!
+//! # let (ip, udp, bth) = ([0x45; 20], [0; 8], [0; 12]);
+//! let crc = header_crc_v4(&SoftCrc32, &ip, &udp, &bth);
+//! let crc = SoftCrc32.update(crc, b"payload\0");
+//! let _trailer: [u8; 4] = finish(crc);
+//! ```
+
+/// Length of the ICRC in bytes.
+pub const LEN: usize = 4;
+
+/// The state of the CRC before the first byte.
+pub const SEED: u32 = !0;
+
+/// What the state of the CRC is after a packet and its correct ICRC: the residue.
+pub const RESIDUE: u32 = 0xdebb_20e3;
+
+/// The CRC that Ethernet also uses: polynomial 0x04c11db7, reflected (0xedb88320).
+pub trait Crc32 {
+    /// The state after `data`, from the state `crc` before. Nothing is inverted; this is the
+    /// kernel's `crc32_le(crc, data, len)`.
+    fn update(&self, crc: u32, data: &[u8]) -> u32;
+}
+
+/// A buffer of ones, into which the pieces of the pseudo-packet go one after the other.
+macro_rules! pseudo_packet {
+    ([$($byte:expr),*], $udp:expr, $bth:expr) => {{
+        let [sport1, sport2, dport1, dport2, len1, len2, _, _] = *$udp;
+        let [opcode, flags, pkey1, pkey2, _, qpn1, qpn2, qpn3, ack, psn1, psn2, psn3] = *$bth;
+        [
+            // In place of the LRH.
+            0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+            // IP.
+            $($byte,)*
+            // UDP, without the checksum.
+            sport1, sport2, dport1, dport2, len1, len2, 0xff, 0xff,
+            // BTH, without FECN, BECN and the reserved bits beside them.
+            opcode, flags, pkey1, pkey2, 0xff, qpn1, qpn2, qpn3, ack, psn1, psn2, psn3,
+        ]
+    }};
+}
+
+/// The state of the CRC after the BTH of a packet over IPv4.
+///
+/// Type of service, time to live and header checksum count as ones. `ip` is a header without
+/// options: packets whose header has any must be dropped before, their ICRC is not supported.
+#[inline]
+#[rustfmt::skip]
+pub fn header_crc_v4(crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
+    let [
+        version, _, len1, len2, id1, id2, frag1, frag2, _, protocol, _, _,
+        src1, src2, src3, src4, dst1, dst2, dst3, dst4,
+    ] = *ip;
+    let masked: [u8; 48] = pseudo_packet!(
+        [
+            version, 0xff, len1, len2, id1, id2, frag1, frag2, 0xff, protocol, 0xff, 0xff,
+            src1, src2, src3, src4, dst1, dst2, dst3, dst4
+        ],
+        udp,
+        bth
+    );
+    crc.update(SEED, &masked)
+}
+
+/// The state of the CRC after the BTH of a packet over IPv6.
+///
+/// Traffic class, flow label and hop limit count as ones. `ip` is a header that UDP follows:
+/// packets with extension headers are not supported.
+#[inline]
+#[rustfmt::skip]
+pub fn header_crc_v6(crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
+    let [
+        version, _, _, _, len1, len2, next, _,
+        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15,
+        d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15,
+    ] = *ip;
+    let masked: [u8; 68] = pseudo_packet!(
+        [
+            version | 0x0f, 0xff, 0xff, 0xff, len1, len2, next, 0xff,
+            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15,
+            d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15
+        ],
+        udp,
+        bth
+    );
+    crc.update(SEED, &masked)
+}
+
+/// The four bytes of the ICRC as they stand on the wire, from the state after the pad.
+#[inline]
+pub const fn finish(state: u32) -> [u8; LEN] {
+    (!state).to_le_bytes()
+}
+
+/// A CRC in plain Rust, eight bytes at a time. For the host: the kernel has faster ones.
+#[cfg(not(CONFIG_RUST))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SoftCrc32;
+
+#[cfg(not(CONFIG_RUST))]
+mod soft {
+    use super::{
+        Crc32,
+        SoftCrc32, //
+    };
+
+    /// What one byte makes of an empty state, when `k` zero bytes follow it: table `k`.
+    static TABLES: [[u32; 256]; 8] = tables();
+
+    const fn tables() -> [[u32; 256]; 8] {
+        let mut tables = [[0; 256]; 8];
+        let mut byte = 0;
+        while byte < 256 {
+            let mut state = byte as u32;
+            let mut table = 0;
+            while table < 8 {
+                let mut bit = 0;
+                while bit < 8 {
+                    let low = state & 1;
+                    state >>= 1;
+                    if low != 0 {
+                        state ^= 0xedb8_8320;
+                    }
+                    bit += 1;
+                }
+                tables[table][byte] = state;
+                table += 1;
+            }
+            byte += 1;
+        }
+        tables
+    }
+
+    #[inline]
+    fn look_up(table: &[u32; 256], byte: u8) -> u32 {
+        table.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+
+    impl Crc32 for SoftCrc32 {
+        fn update(&self, mut crc: u32, mut data: &[u8]) -> u32 {
+            let [t0, t1, t2, t3, t4, t5, t6, t7] = &TABLES;
+            while let Some((head, rest)) = data.split_first_chunk::<8>() {
+                let [b0, b1, b2, b3, b4, b5, b6, b7] = *head;
+                let [c0, c1, c2, c3] = (crc ^ u32::from_le_bytes([b0, b1, b2, b3])).to_le_bytes();
+                crc = look_up(t7, c0)
+                    ^ look_up(t6, c1)
+                    ^ look_up(t5, c2)
+                    ^ look_up(t4, c3)
+                    ^ look_up(t3, b4)
+                    ^ look_up(t2, b5)
+                    ^ look_up(t1, b6)
+                    ^ look_up(t0, b7);
+                data = rest;
+            }
+            for byte in data {
+                let [low, ..] = crc.to_le_bytes();
+                crc = (crc >> 8) ^ look_up(t0, low ^ byte);
+            }
+            crc
+        }
+    }
+}
