@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The states and types of a queue pair.
+
+/// The state of a queue pair (IBTA 10.3.1). The numbers are those of `enum ib_qp_state`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Just created. Nothing is sent, nothing may be posted.
+    #[default]
+    Reset = 0,
+    /// Receives may be posted; packets are dropped.
+    Init = 1,
+    /// Ready to receive.
+    Rtr = 2,
+    /// Ready to send.
+    Rts = 3,
+    /// The send queue is drained, or on its way there.
+    Sqd = 4,
+    /// The send queue has had an error; the receive queue goes on. UC and UD only.
+    Sqe = 5,
+    /// All work is flushed.
+    Err = 6,
+}
+
+impl State {
+    /// Every state, in ascending order of number.
+    pub const ALL: [Self; 7] = [
+        Self::Reset,
+        Self::Init,
+        Self::Rtr,
+        Self::Rts,
+        Self::Sqd,
+        Self::Sqe,
+        Self::Err,
+    ];
+}
+
+impl TryFrom<u32> for State {
+    type Error = ();
+
+    fn try_from(number: u32) -> Result<Self, ()> {
+        Self::ALL
+            .into_iter()
+            .find(|state| *state as u32 == number)
+            .ok_or(())
+    }
+}
+
+/// The type of a queue pair. The numbers are those of `enum ib_qp_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Type {
+    /// General services: QP 1, an unreliable datagram QP with rules of its own.
+    Gsi = 1,
+    /// Reliable connection.
+    Rc = 2,
+    /// Unreliable connection.
+    Uc = 3,
+    /// Unreliable datagram.
+    Ud = 4,
+}
+
+impl Type {
+    /// Every type, in ascending order of number.
+    pub const ALL: [Self; 4] = [Self::Gsi, Self::Rc, Self::Uc, Self::Ud];
+
+    /// Whether a QP of this type has one peer.
+    #[inline]
+    pub const fn is_connected(self) -> bool {
+        matches!(self, Self::Rc | Self::Uc)
+    }
+}
+
+impl TryFrom<u32> for Type {
+    type Error = ();
+
+    fn try_from(number: u32) -> Result<Self, ()> {
+        Self::ALL
+            .into_iter()
+            .find(|ty| *ty as u32 == number)
+            .ok_or(())
+    }
+}
