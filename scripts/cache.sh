@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# Where the cache is and how its artifacts are named. Sourced by the scripts beside it.
+#
+# An artifact is a directory in the cache named KIND-KEY, KEY being a hash of all that it was made
+# from. It appears by a rename once it is complete: an artifact that is there can be used.
+
+set -euo pipefail
+
+# The series of trixie-backports' kernels that the project builds for; the newest of it is taken.
+export FERROCE_KERNEL_SERIES=${FERROCE_KERNEL_SERIES:-7.2}
+export FERROCE_SUITE=trixie
+
+tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+scripts=$tree/scripts
+cache=${FERROCE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ferroce}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd -P)
+export FERROCE_TREE=$tree FERROCE_CACHE=$cache
+
+fail() {
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# Every kind of artifact with the files and the artifacts it is made from.
+made_from() {
+	case $1 in
+	root) echo stage/root stage/install-kernel packages ;;
+	kernel) echo root stage/kernel ;;
+	vm-stock) echo root stage/vm-stock vm-image vm.d/initramfs.py vm.d/archive.py ;;
+	*) fail "no artifact is called $1" ;;
+	esac
+}
+
+declare -A known_keys=()
+
+# Sets known_keys[KIND]; no subshell, so that what it found is kept.
+find_key() {
+	local kind=$1 part material
+	[[ -z ${known_keys[$kind]:-} ]] || return 0
+	material="$kind $FERROCE_SUITE $FERROCE_KERNEL_SERIES"$'\n'
+	for part in $(made_from "$kind"); do
+		if [[ -f $scripts/$part ]]; then
+			material+="$(sha256sum <"$scripts/$part")"$'\n'
+		else
+			find_key "$part"
+			material+="$part ${known_keys[$part]}"$'\n'
+		fi
+	done
+	# `scripts/setup --refresh` changes this, so that everything is made anew from today's archive.
+	[[ $kind != root || ! -f $cache/generation ]] || material+="$(cat "$cache/generation")"
+	known_keys[$kind]=$(sha256sum <<<"$material" | cut -c1-12)
+}
+
+# Prints the directory of an artifact, there or not.
+artifact() {
+	find_key "$1"
+	echo "$cache/$1-${known_keys[$1]}"
+}
+
+# Prints the directory of an artifact that must be there.
+ready_artifact() {
+	local directory
+	directory=$(artifact "$1")
+	[[ -d $directory ]] || fail "the $1 is missing from the cache: run scripts/setup first"
+	echo "$directory"
+}
