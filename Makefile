@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# `make help` says what there is. With headers that carry the kernel's Rust artifacts, plain `make` needs
+# nothing else of this tree; the other targets use the Debian root that scripts/setup makes.
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(CURDIR)/build
+
+modules:
+	@scripts/preflight $(KDIR)
+	@mkdir -p build
+	+$(kbuild) modules
+
+modules_install:
+	@test -f build/ferroce.ko || { echo 'ferroce: no build/ferroce.ko: run make first' >&2; exit 1; }
+	+$(kbuild) modules_install
+
+clean:
+	rm -rf build
+
+# Each takes the time of the first setup once, and little after that.
+setup:
+	@scripts/setup
+
+module:
+	@scripts/module
+
+demo:
+	@scripts/demo
+
+test:
+	@scripts/test
+
+check:
+	@scripts/check
+
+fmt:
+	@scripts/setup --only root
+	@scripts/in-root sh -c 'find rust -name "*.rs" ! -name "*generated*" -exec rustfmt --edition 2021 {} +'
+
+help:
+	@echo 'For the kernel in KDIR (default: the running one), whose headers carry Rust artifacts:'
+	@echo '  make [KDIR=...]                  build/ferroce.ko'
+	@echo '  make [KDIR=...] modules_install  install it'
+	@echo 'For the stock Debian kernel that scripts/setup fetches, as root:'
+	@echo '  make demo    run rping and perftest over ferroce in a VM, and show a table'
+	@echo '  make test    host tests, then the selftests in a VM'
+	@echo '  make check   formatting, lints, panic and stack gates, documentation'
+	@echo '  make module  only build/ferroce.ko'
+	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
+	@echo '  make fmt     format the Rust source'
+	@echo '  make clean   remove build/'
+
+.PHONY: modules modules_install clean setup module demo test check fmt help
