@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# Two network namespaces, n1 and n2, with an RDMA device each, as
+# `scripts/vm --net veth` makes them, and pairs of programs run in them.
+
+# The driver under test: ferroce, or rxe for comparison.
+driver=${FERROCE_DRIVER:-ferroce}
+case $driver in
+ferroce)
+	link_type=ferroce
+	module=ferroce
+	dev1=${FERROCE_DEV1:-fer1}
+	dev2=${FERROCE_DEV2:-fer2}
+	;;
+rxe)
+	link_type=rxe
+	module=rdma_rxe
+	dev1=${FERROCE_DEV1:-rxe1}
+	dev2=${FERROCE_DEV2:-rxe2}
+	;;
+*)
+	echo "unknown driver $driver" >&2
+	exit 1
+	;;
+esac
+export link_type module
+
+address1=10.0.0.1
+address2=10.0.0.2
+address1v6=fd00::1
+address2v6=fd00::2
+export address1 address2 address1v6 address2v6
+
+# Not for what runs in the background: $! would be a shell's, which kill would end
+# instead of the program.
+in1()
+{
+	ip netns exec n1 "$@"
+}
+
+in2()
+{
+	ip netns exec n2 "$@"
+}
+
+# gid_index DEVICE ADDRESS: the index of the RoCE v2 GID of an address.
+gid_index()
+{
+	local gids=/sys/class/infiniband/$1/ports/1 wanted index
+	# Not str(): its form of mapped addresses differs between Python's versions.
+	wanted=$(python3 -c '
+import ipaddress, sys
+a = ipaddress.ip_address(sys.argv[1])
+digits = a.packed.hex() if a.version == 6 else "ffff".rjust(24, "0") + a.packed.hex()
+print(":".join(digits[i : i + 4] for i in range(0, 32, 4)))' "$2")
+	for index in $(seq 0 15); do
+		if [ "$(cat "$gids/gids/$index" 2>/dev/null)" = "$wanted" ] &&
+			grep -q v2 "$gids/gid_attrs/types/$index" 2>/dev/null; then
+			echo "$index"
+			return 0
+		fi
+	done
+	echo "no GID for $2 on $1" >&2
+	return 1
+}
+
+# The GIDs follow the addresses, which for IPv6 take a moment.
+gid_index_wait()
+{
+	local tries
+	for tries in $(seq 50); do
+		gid_index "$1" "$2" 2>/dev/null && return 0
+		sleep 0.1
+	done
+	echo "after $tries tries:" >&2
+	gid_index "$1" "$2"
+}
+
+# links_up [MTU]: the two namespaces, their addresses and their devices.
+links_up()
+{
+	local mtu=${1:-4200}
+	ip netns add n1 && ip netns add n2 || return 1
+	ip link add veth1 netns n1 type veth peer name veth2 netns n2 || return 1
+	namespace_up n1 veth1 "$mtu" "$address1" "$address1v6" || return 1
+	namespace_up n2 veth2 "$mtu" "$address2" "$address2v6" || return 1
+	in1 rdma link add "$dev1" type "$link_type" netdev veth1 || return 1
+	in2 rdma link add "$dev2" type "$link_type" netdev veth2 || return 1
+	gid_index_wait "$dev1" "$address1" >/dev/null &&
+		gid_index_wait "$dev2" "$address2" >/dev/null &&
+		gid_index_wait "$dev1" "$address1v6" >/dev/null &&
+		gid_index_wait "$dev2" "$address2v6" >/dev/null
+}
+
+namespace_up()
+{
+	ip -n "$1" link set lo up &&
+		ip -n "$1" address add "$4/24" dev "$2" &&
+		ip -n "$1" address add "$5/64" dev "$2" nodad &&
+		ip -n "$1" link set "$2" mtu "$3" up
+}
+
+# netdev_of NAMESPACE DEVICE: the netdev below a device, as seen from its namespace.
+netdev_of()
+{
+	ip netns exec "$1" rdma link show "$2/1" | sed -n 's/.* netdev \([^ ]*\).*/\1/p'
+}
+
+# listening NAMESPACE PORT: something listens on TCP there, or on that rdma_cm port.
+listening()
+{
+	ip netns exec "$1" ss -Hltn "sport = :$2" | grep -q . && return 0
+	rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*src-addr [^ ]*:$2\b"
+}
+
+# pair SECONDS PORT SERVER... -- CLIENT...
+# The server in n1, the client in n2 once the port is listened on. Both must exit
+# with 0. Their output is in $ktap_dir/server and $ktap_dir/client, apart from what
+# they say on standard error, which would cut lines in two; all of it is printed,
+# too: the row shows it if it fails.
+pair()
+{
+	local seconds=$1 port=$2 server=() pid tries server_status client_status
+	shift 2
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		server+=("$1")
+		shift
+	done
+	shift
+	# shellcheck disable=SC2154 # of ktap.sh
+	ip netns exec n1 timeout -k 2 "$seconds" "${server[@]}" \
+		>"$ktap_dir/server" 2>"$ktap_dir/server.errors" &
+	pid=$!
+	for tries in $(seq 100); do
+		listening n1 "$port" && break
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	[ "$tries" -lt 100 ] || echo "the server does not listen on port $port"
+	in2 timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
+	client_status=$?
+	if [ "$client_status" -ne 0 ]; then
+		# Nobody is left to end it.
+		sleep 1
+		kill "$pid" 2>/dev/null
+	fi
+	wait "$pid"
+	server_status=$?
+	sed 's/^/server: /' "$ktap_dir/server" "$ktap_dir/server.errors"
+	sed 's/^/client: /' "$ktap_dir/client" "$ktap_dir/client.errors"
+	echo "server ${server[*]}: status $server_status"
+	echo "client $*: status $client_status"
+	[ "$server_status" -eq 0 ] && [ "$client_status" -eq 0 ]
+}
