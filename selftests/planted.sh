@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The tests of the tests: each plants something that must make a test fail, and
+# passes when it does.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+
+plant=/sys/kernel/debug/ferroce/plant_warning
+
+# A test made of the lines given, as the suite judges it.
+try()
+{
+	cp "$here/settings" "$here/suite" "$ktap_dir/"
+	ln -sfn "$here/lib" "$ktap_dir/lib"
+	printf '%s\n' '#!/usr/bin/env bash' ". '$ktap_dir/lib/ktap.sh'" "$@" >"$ktap_dir/sample.sh"
+	chmod +x "$ktap_dir/sample.sh"
+	"$ktap_dir/suite" -k sample >"$ktap_dir/output" 2>&1
+	cat "$ktap_dir/output"
+}
+
+must_fail()
+{
+	try "$@"
+	grep -q '^not ok [0-9]* sample' "$ktap_dir/output" || fail "it did not fail"
+}
+
+must_pass()
+{
+	try "$@"
+	grep -q '^ok [0-9]* sample' "$ktap_dir/output" || fail "it did not pass"
+}
+
+good_sample()
+{
+	must_pass 'ktap_start 1' 'row one true' 'ktap_finish'
+}
+
+warning()
+{
+	[ -w "$plant" ] || skip "$plant is not there: only ferroce has it"
+	must_fail 'ktap_start 1' "row one sh -c 'echo 1 >$plant'" 'ktap_finish'
+}
+
+# complaint WORDS: the same line as the kernel would log it
+complaint()
+{
+	must_fail 'ktap_start 1' "row one sh -c 'echo \"$*\" >/dev/kmsg'" 'ktap_finish'
+}
+
+lost_mark()
+{
+	must_fail 'ktap_start 1' 'row one dmesg --clear' 'ktap_finish'
+}
+
+failed_row()
+{
+	must_fail 'ktap_start 1' 'row one false' 'ktap_finish'
+}
+
+lost_row()
+{
+	must_fail 'ktap_start 2' 'row one true' 'ktap_finish'
+}
+
+early_end()
+{
+	must_fail 'ktap_start 2' 'row one true' 'exit 0'
+}
+
+hidden_failure()
+{
+	must_fail 'ktap_start 1' 'row one false' 'echo ok 2 kernel log' 'exit 0'
+}
+
+bare_skip()
+{
+	must_fail 'ktap_start 1' 'row one sh -c "exit 4"' 'ktap_finish'
+}
+
+# A program whose KTAP stops in the middle, and one that crashes after it.
+short_program()
+{
+	must_fail 'ktap_start 2' 'short() { echo 1..2; echo ok 1 one; }' 'absorb 2 short' 'ktap_finish'
+}
+
+crashed_program()
+{
+	# shellcheck disable=SC2016 # for the sample's shell
+	must_fail 'ktap_start 1' 'crash() { echo 1..1; echo ok 1 one; kill -SEGV $BASHPID; }' \
+		'absorb 1 crash' 'ktap_finish'
+}
+
+silent_test()
+{
+	must_fail 'exit 0'
+}
+
+lines=(
+	"WARNING: CPU: 0 PID: 1 at planted"
+	"BUG: KASAN: slab-use-after-free in planted"
+	"BUG: sleeping function called from invalid context at planted"
+	"Oops: general protection fault, planted"
+	"refcount_t: underflow; use-after-free."
+	"unregister_netdevice: waiting for planted to become free. Usage count = 2"
+	"WARNING: possible circular locking dependency detected"
+	"INFO: task planted:1 blocked for more than 120 seconds."
+	"rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"
+	"kmemleak: 1 new suspected memory leaks (see /sys/kernel/debug/kmemleak)"
+	"ferroce: unloaded, live objects: 2"
+	"rust_kernel: panicked at planted"
+)
+
+ktap_start $((12 + ${#lines[@]}))
+row "a good test passes" good_sample
+row "a WARN that the module raises" warning
+for line in "${lines[@]}"; do
+	row "a line '${line:0:40}'" complaint "$line"
+done
+row "the mark gone from the log" lost_mark
+row "a failed row" failed_row
+row "a row too few" lost_row
+row "an early end with status 0" early_end
+row "a failed row behind status 0" hidden_failure
+row "a skip without a reason" bare_skip
+row "a program's row too few" short_program
+row "a program's crash" crashed_program
+row "no output at all" silent_test
+row "nothing else is wrong" good_sample
+# What was planted is in the log; what follows starts after it.
+kernel_log_mark
+ktap_finish
