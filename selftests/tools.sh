@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Stock programs between two namespaces: libibverbs' examples, librdmacm's
+# examples and perftest, each a row. Needs the devices of `scripts/vm --net veth`.
+#
+# FERROCE_FULL=1 runs them with more iterations.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+
+full=${FERROCE_FULL:-0}
+cm_port=7174
+perftest_port=18515
+pingpong_port=18515
+
+# count ONE FULL: an iteration count
+count()
+{
+	if [ "$full" = 1 ]; then echo "$2"; else echo "$1"; fi
+}
+
+devinfo()
+{
+	local device out
+	for device in "$dev1" "$dev2"; do
+		out=$(ibv_devinfo -v -d "$device") || fail "ibv_devinfo: status $?"
+		echo "$out"
+		grep -q 'state:.*PORT_ACTIVE' <<<"$out" || fail "$device: the port is not active"
+		grep -q 'link_layer:.*Ethernet' <<<"$out" || fail "$device: not Ethernet"
+		grep -qE 'GID\[.*RoCE v2' <<<"$out" || fail "$device: no RoCE v2 GID"
+	done
+}
+
+# pingpong PROGRAM ITERATIONS ARG...: 'bytes in' and 'iters in' end each side's output.
+pingpong()
+{
+	local program=$1 iterations=$2 side
+	shift 2
+	pair 60 "$pingpong_port" \
+		"$program" -d "$dev1" -g "$gid1" -n "$iterations" "$@" -- \
+		"$program" -d "$dev2" -g "$gid2" -n "$iterations" "$@" "$address1" || return 1
+	for side in server client; do
+		grep -q "^$iterations iters in" "$ktap_dir/$side" || fail "$side: no result"
+		# -c reports what it finds and exits with 0 all the same.
+		! grep -qi 'invalid data' "$ktap_dir/$side" || fail "$side: wrong data"
+	done
+}
+
+# rping_run ADDRESS COUNT ARG...: with -v each side prints a line for each message.
+rping_run()
+{
+	local address=$1 iterations=$2 lines
+	shift 2
+	pair 60 "$cm_port" \
+		rping -s -a "$address" -p "$cm_port" -v -V -C "$iterations" "$@" -- \
+		rping -c -a "$address" -p "$cm_port" -v -V -C "$iterations" "$@" >"$ktap_dir/pair"
+	local status=$?
+	grep -vE '(ping data: )' "$ktap_dir/pair"
+	[ "$status" -eq 0 ] || return 1
+	lines=$(grep -c 'ping data: ' "$ktap_dir/client")
+	[ "$lines" -eq "$iterations" ] || fail "the client shows $lines messages of $iterations"
+	lines=$(grep -c 'server ping data: ' "$ktap_dir/server")
+	[ "$lines" -eq "$iterations" ] || fail "the server shows $lines messages of $iterations"
+}
+
+# A persistent server serves three clients at once, then gets SIGTERM.
+rping_persistent()
+{
+	local server clients=() client lines tries status failed=0
+	ip netns exec n1 rping -s -P -a "$address1" -p "$cm_port" -v -V >"$ktap_dir/server" 2>/dev/null &
+	server=$!
+	for tries in $(seq 100); do
+		listening n1 "$cm_port" && break
+		sleep 0.1
+	done
+	[ "$tries" -lt 100 ] || failed=1
+	for client in 1 2 3; do
+		ip netns exec n2 timeout -k 2 60 rping -c -a "$address1" -p "$cm_port" -v -V -C 100 \
+			>"$ktap_dir/client$client" 2>"$ktap_dir/client$client.errors" &
+		clients+=($!)
+	done
+	for client in 1 2 3; do
+		wait "${clients[client - 1]}"
+		status=$?
+		lines=$(grep -c 'ping data: ' "$ktap_dir/client$client")
+		echo "client $client: status $status, $lines lines"
+		cat "$ktap_dir/client$client.errors"
+		[ "$status" -eq 0 ] && [ "$lines" -eq 100 ] || failed=1
+	done
+	kill -0 "$server" || { echo "the server is gone"; failed=1; }
+	kill -TERM "$server"
+	for tries in $(seq 50); do
+		kill -0 "$server" 2>/dev/null || break
+		sleep 0.1
+	done
+	if kill -0 "$server" 2>/dev/null; then
+		echo "SIGTERM does not end the server"
+		kill -9 "$server"
+		failed=1
+	fi
+	wait "$server"
+	grep -v 'ping data: ' "$ktap_dir/server"
+	lines=$(grep -c 'server ping data: ' "$ktap_dir/server")
+	echo "server: $lines lines"
+	[ "$lines" -eq 300 ] || failed=1
+	return "$failed"
+}
+
+# cm_pair PROGRAM ARG...: librdmacm's examples which need only -s.
+cm_pair()
+{
+	local port=7471
+	pair 60 "$port" "$@" -- "$@" -s "$address1"
+}
+
+rdma_pair()
+{
+	pair 60 7471 rdma_server -- rdma_client -s "$address1" || return 1
+	grep -q 'rdma_client: end 0' "$ktap_dir/client" || fail "the client does not end with 0"
+	grep -q 'rdma_server: end 0' "$ktap_dir/server" || fail "the server does not end with 0"
+}
+
+# perftest ROWS PROGRAM ARG...: that many rows of figures must stand in the client's output.
+perftest()
+{
+	local rows=$1 program=$2 found
+	shift 2
+	pair "$(count 120 600)" "$perftest_port" \
+		"$program" -F -d "$dev1" -x "$gid1" "$@" -- \
+		"$program" -F -d "$dev2" -x "$gid2" "$@" "$address1" || return 1
+	found=$(grep -cE '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+' "$ktap_dir/client")
+	[ "$found" -eq "$rows" ] || fail "$found rows of figures, $rows expected"
+}
+
+# One row to a line: name | function and arguments
+table()
+{
+	local mtu program op events sizes=23 n q
+	cat <<-END
+		ibv_devinfo -v | devinfo
+		ibv_rc_pingpong | pingpong ibv_rc_pingpong 1000
+		ibv_rc_pingpong -e | pingpong ibv_rc_pingpong 1000 -e
+		ibv_rc_pingpong -N | pingpong ibv_rc_pingpong 1000 -N
+		ibv_rc_pingpong -o | pingpong ibv_rc_pingpong 1000 -o
+		ibv_rc_pingpong -s 1000000 | pingpong ibv_rc_pingpong 50 -s 1000000
+		ibv_rc_pingpong -c | pingpong ibv_rc_pingpong 500 -c
+	END
+	for mtu in 256 512 1024 2048 4096; do
+		echo "ibv_rc_pingpong -m $mtu | pingpong ibv_rc_pingpong 500 -m $mtu"
+	done
+	cat <<-END
+		ibv_ud_pingpong | pingpong ibv_ud_pingpong 500
+		ibv_ud_pingpong -e | pingpong ibv_ud_pingpong 500 -e
+		rping, IPv4 | rping_run $address1 1000
+		rping, IPv6 | rping_run $address1v6 1000
+		rping -S 65535, IPv4 | rping_run $address1 $(count 100 1000) -S 65535
+		rping -S 65535, IPv6 | rping_run $address1v6 $(count 100 1000) -S 65535
+		rping -P, three clients, SIGTERM | rping_persistent
+		ucmatose | cm_pair ucmatose
+		udaddy | cm_pair udaddy
+		rdma_server, rdma_client | rdma_pair
+	END
+	# All sizes from 2 B to 8 MiB in one run, so -n 20; with and without rdma_cm.
+	for program in ib_send_bw ib_send_lat ib_read_bw ib_read_lat ib_write_bw ib_write_lat; do
+		events=-e
+		case $program in
+		ib_write_*) events= ;;
+		esac
+		echo "$program $events -a | perftest $sizes $program -a -n 20 $events"
+		echo "$program $events -a -R | perftest $sizes $program -a -n 20 -R $events"
+	done
+	for program in ib_atomic_bw ib_atomic_lat; do
+		for op in FETCH_AND_ADD CMP_AND_SWAP; do
+			n=$(count 500 5000)
+			echo "$program -e $op | perftest 1 $program -e -A $op -n $n"
+			echo "$program -e -R $op | perftest 1 $program -e -R -A $op -n $n"
+		done
+	done
+	# More of them in small sizes, polling too.
+	n=$(count 1000 10000)
+	for program in ib_send_bw ib_send_lat ib_read_bw ib_read_lat; do
+		echo "$program -s 2 | perftest 1 $program -s 2 -n $n"
+		echo "$program -e -s 4096 | perftest 1 $program -e -s 4096 -n $n"
+	done
+	for program in ib_write_bw ib_write_lat; do
+		echo "$program -s 2 | perftest 1 $program -s 2 -n $n"
+		echo "$program -s 4096 | perftest 1 $program -s 4096 -n $n"
+	done
+	for q in "ib_send_bw -e" ib_write_bw "ib_read_bw -e"; do
+		echo "$q -q 16 -s 2 | perftest 1 $q -q 16 -s 2 -n $(count 200 2000)"
+		echo "$q -q 16 -s 65536 | perftest 1 $q -q 16 -s 65536 -n $(count 20 200)"
+		echo "$q -q 16 -R -s 65536 | perftest 1 $q -q 16 -R -s 65536 -n $(count 20 200)"
+		echo "$q -q 2 -s 8388608 | perftest 1 $q -q 2 -s 8388608 -n $(count 5 20)"
+	done
+	echo "ib_atomic_bw -e -q 16 | perftest 1 ib_atomic_bw -e -q 16 -n $(count 100 1000)"
+	for program in ib_send_bw ib_send_lat; do
+		echo "$program -c UD | perftest 1 $program -c UD -s 1024 -n $n"
+		echo "$program -c UD -e | perftest 1 $program -c UD -e -s 1024 -n $n"
+		echo "$program -c UD -R | perftest 1 $program -c UD -R -e -s 1024 -n $n"
+	done
+}
+
+# A subset by an extended regular expression on the names, to look at one thing.
+mapfile -t rows < <(table | grep -E -e "${FERROCE_ROWS:-.}")
+# shellcheck disable=SC2034 # used by the rows
+gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
+ktap_start "${#rows[@]}"
+for line in "${rows[@]}"; do
+	read -ra command <<<"${line#*|}"
+	name=${line%%|*}
+	row "${name% }" "${command[@]}"
+done
+ktap_finish
