@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fetch-and-add and compare-and-swap between two devices: the values returned,
+ * the values left, the bytes around them, and that two never see the same value.
+ *
+ * atomics [-4|-6] [-s SEED] DEVICE DEVICE
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "kselftest.h"
+
+#define SIZE 4096
+#define WORD 8
+#define LINKS 8
+#define DEPTH 16
+#define WAIT_MS 20000
+
+#define TARGET_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct end {
+	struct device device;
+	struct region results;
+	struct region target;
+	struct ibv_cq *cq;
+};
+
+static struct end ends[2];
+static struct ibv_qp *qps[LINKS][2];
+
+static void links_make(unsigned int count)
+{
+	struct depth depth = { .send = DEPTH, .receive = 1, .sges = 1 };
+	unsigned int i, j;
+
+	for (i = 0; i < count; i++) {
+		for (j = 0; j < 2; j++)
+			qps[i][j] = qp_make(&ends[j].device, IBV_QPT_RC, ends[j].cq, ends[j].cq,
+					    depth, NULL);
+		qp_connect(&ends[0].device, qps[i][0], &ends[1].device, qps[i][1], IBV_MTU_1024, PATIENT);
+	}
+	for (j = 0; j < 2; j++) {
+		region_fill(&ends[j].results);
+		region_fill(&ends[j].target);
+	}
+}
+
+static bool links_end(unsigned int count)
+{
+	unsigned int i, j;
+	bool ok = true;
+
+	for (i = 0; i < count; i++) {
+		for (j = 0; j < 2; j++) {
+			if (ibv_destroy_qp(qps[i][j]))
+				die("ibv_destroy_qp: %s", strerror(errno));
+		}
+	}
+	for (j = 0; j < 2; j++) {
+		ok &= region_check(&ends[j].results, "results");
+		ok &= region_check(&ends[j].target, "target");
+		ok &= cq_quiet(ends[j].cq, 0);
+	}
+	return ok;
+}
+
+struct atomic {
+	enum ibv_wr_opcode opcode;
+	uint64_t compare_add;
+	uint64_t swap;
+	size_t result;
+	size_t target;
+	/* Where the target is, if not in the region for it. */
+	const struct ibv_mr *mr;
+};
+
+static void post(unsigned int link, unsigned int from, const struct atomic *atomic, uint64_t id)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)ends[from].results.memory + atomic->result,
+		.length = WORD,
+		.lkey = ends[from].results.mr->lkey,
+	};
+	const struct ibv_mr *mr = atomic->mr ? atomic->mr : ends[!from].target.mr;
+	struct ibv_send_wr wr = {
+		.wr_id = id,
+		.opcode = atomic->opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.atomic = {
+			.remote_addr = (uintptr_t)mr->addr + atomic->target,
+			.rkey = mr->rkey,
+			.compare_add = atomic->compare_add,
+			.swap = atomic->swap,
+		},
+	};
+	struct ibv_send_wr *bad;
+	int error = ibv_post_send(qps[link][from], &wr, &bad);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+static bool completed(unsigned int from, const struct atomic *atomic, uint64_t id,
+		      enum ibv_wc_status status)
+{
+	enum ibv_wc_opcode opcode = atomic->opcode == IBV_WR_ATOMIC_CMP_AND_SWP
+		? IBV_WC_COMP_SWAP : IBV_WC_FETCH_ADD;
+	struct ibv_wc wc;
+
+	if (!cq_poll(ends[from].cq, &wc, WAIT_MS)) {
+		printf("# no completion\n");
+		return false;
+	}
+	if (wc.status == status && wc.wr_id == id &&
+	    (status || (wc.opcode == opcode && wc.byte_len == WORD)))
+		return true;
+	printf("# %s, wr_id %llu, opcode %d, byte_len %u instead of %s, %llu, %d, %d\n",
+	       ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id, wc.opcode, wc.byte_len,
+	       ibv_wc_status_str(status), (unsigned long long)id, opcode, WORD);
+	return false;
+}
+
+/* The same on both sides' expected bytes. */
+static void expect(unsigned int from, const struct atomic *atomic)
+{
+	uint8_t *target = ends[!from].target.expected + atomic->target;
+	uint64_t old, new;
+
+	memcpy(&old, target, WORD);
+	memcpy(ends[from].results.expected + atomic->result, &old, WORD);
+	if (atomic->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		new = old + atomic->compare_add;
+	else
+		new = old == atomic->compare_add ? atomic->swap : old;
+	memcpy(target, &new, WORD);
+}
+
+static bool run_each(enum ibv_wr_opcode opcode, bool hit)
+{
+	unsigned int i, from;
+	bool ok = true;
+
+	links_make(1);
+	for (i = 0; ok && i < 200; i++) {
+		struct atomic atomic = {
+			.opcode = opcode,
+			.compare_add = random_next(),
+			.swap = random_next(),
+			/* The result may lie anywhere; the target must be aligned. */
+			.result = random_between(0, SIZE - WORD),
+			.target = random_between(0, SIZE / WORD - 1) * WORD,
+		};
+
+		from = i % 2;
+		if (hit)
+			memcpy(&atomic.compare_add, ends[!from].target.expected + atomic.target,
+			       WORD);
+		post(0, from, &atomic, i);
+		expect(from, &atomic);
+		ok = completed(from, &atomic, i, IBV_WC_SUCCESS) &&
+		     region_check(&ends[from].results, "results") &&
+		     region_check(&ends[!from].target, "target");
+	}
+	return links_end(1) && ok;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* All queue pairs add 1 to one word: every old value is seen just once. */
+static bool run_counter(void)
+{
+	struct atomic atomic = { .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .compare_add = 1 };
+	uint64_t seen[LINKS * DEPTH], first, last;
+	unsigned int i, j;
+	bool ok = true;
+	struct ibv_wc wc;
+
+	links_make(LINKS);
+	atomic.target = 128 * WORD;
+	memcpy(&first, ends[1].target.memory + atomic.target, WORD);
+	for (j = 0; j < DEPTH; j++) {
+		for (i = 0; i < LINKS; i++) {
+			atomic.result = (i * DEPTH + j) * WORD;
+			post(i, 0, &atomic, i);
+		}
+	}
+	for (i = 0; ok && i < LINKS * DEPTH; i++) {
+		ok = cq_poll(ends[0].cq, &wc, WAIT_MS) && wc.status == IBV_WC_SUCCESS;
+		if (!ok)
+			printf("# completion %u is missing or wrong\n", i);
+	}
+	memcpy(seen, ends[0].results.memory, sizeof(seen));
+	memcpy(ends[0].results.expected, seen, sizeof(seen));
+	qsort(seen, LINKS * DEPTH, sizeof(seen[0]), by_value);
+	for (i = 0; ok && i < LINKS * DEPTH; i++) {
+		ok = seen[i] == first + i;
+		if (!ok)
+			printf("# value %u is %#llx instead of %#llx\n", i,
+			       (unsigned long long)seen[i], (unsigned long long)first + i);
+	}
+	last = first + LINKS * DEPTH;
+	memcpy(ends[1].target.expected + atomic.target, &last, WORD);
+	return links_end(LINKS) && ok;
+}
+
+/* The target refuses, nothing changes, and the queue pair is in error. */
+static bool run_refused(const struct ibv_mr *mr, size_t target)
+{
+	struct atomic atomic = {
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.compare_add = 1,
+		.target = target,
+		.mr = mr,
+	};
+	bool ok;
+
+	links_make(1);
+	post(0, 0, &atomic, 7);
+	ok = completed(0, &atomic, 7, IBV_WC_REM_ACCESS_ERR);
+	if (qp_state(qps[0][0]) != IBV_QPS_ERR) {
+		printf("# the queue pair is in state %d\n", qp_state(qps[0][0]));
+		ok = false;
+	}
+	return links_end(1) && ok;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = time(NULL);
+	int option, family = 4, i;
+
+	while ((option = getopt(argc, argv, "46s:")) != -1) {
+		if (option == 's')
+			seed = strtoull(optarg, NULL, 0);
+		else if (option == '?')
+			return KSFT_FAIL;
+		else
+			family = option - '0';
+	}
+	if (argc - optind != 2)
+		die("two devices are needed");
+	ksft_print_header();
+	ksft_set_plan(6);
+	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
+	random_seed(seed);
+	for (i = 0; i < 2; i++) {
+		struct end *end = &ends[i];
+
+		device_open(&end->device, argv[optind + i], family);
+		region_make(&end->results, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
+		region_make(&end->target, &end->device, SIZE, TARGET_ACCESS);
+		end->cq = ibv_create_cq(end->device.context, LINKS * DEPTH, NULL, NULL, 0);
+		if (!end->cq)
+			die("ibv_create_cq: %s", strerror(errno));
+	}
+	ksft_test_result(run_each(IBV_WR_ATOMIC_FETCH_AND_ADD, false), "fetch and add\n");
+	ksft_test_result(run_each(IBV_WR_ATOMIC_CMP_AND_SWP, true), "compare and swap, equal\n");
+	ksft_test_result(run_each(IBV_WR_ATOMIC_CMP_AND_SWP, false), "compare and swap, unequal\n");
+	ksft_test_result(run_counter(), "8 queue pairs count in one word\n");
+	ksft_test_result(run_refused(ends[1].target.mr, SIZE), "a target after the region\n");
+	ksft_test_result(run_refused(ends[1].results.mr, 0), "a target without the permission\n");
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_cq(ends[i].cq))
+			die("ibv_destroy_cq");
+		region_free(&ends[i].results);
+		region_free(&ends[i].target);
+		device_close(&ends[i].device);
+	}
+	ksft_finished();
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Datagrams (UD) between two devices: their bytes, the 40 bytes of network header
+ * before them, their completions, and those that must not arrive.
+ *
+ * datagrams [-4|-6] [-s SEED] DEVICE DEVICE
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "kselftest.h"
+
+#define GRH 40
+#define SIZE (2 * 4096 + GRH)
+#define QKEY 0x11223344
+#define WAIT_MS 10000
+#define QUIET_MS 300
+
+struct end {
+	struct device device;
+	struct region source;
+	struct region sink;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+};
+
+static struct end ends[2];
+static int family = 4;
+
+static void post_receive(struct end *end, uint64_t id, size_t at, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)end->sink.memory + at,
+		.length = length,
+		.lkey = end->sink.mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int error = ibv_post_recv(end->qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_recv: %s", strerror(error));
+}
+
+static void post_send(struct end *end, struct end *to, uint64_t id, size_t at, uint32_t length,
+		      const uint32_t *imm, uint32_t qkey)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)end->source.memory + at,
+		.length = length,
+		.lkey = end->source.mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = id,
+		.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = length ? 1 : 0,
+		.imm_data = htonl(imm ? *imm : 0),
+		.wr.ud = {
+			.ah = end->ah,
+			.remote_qpn = to->qp->qp_num,
+			.remote_qkey = qkey,
+		},
+	};
+	struct ibv_send_wr *bad;
+	int error = ibv_post_send(end->qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+static bool sent(struct end *end, uint64_t id)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(end->cq, &wc, WAIT_MS)) {
+		printf("# the send does not complete\n");
+		return false;
+	}
+	if (!wc.status && wc.opcode == IBV_WC_SEND && wc.wr_id == id &&
+	    wc.qp_num == end->qp->qp_num)
+		return true;
+	printf("# send: %s, opcode %d, wr_id %llu, qp_num %#x\n", ibv_wc_status_str(wc.status),
+	       wc.opcode, (unsigned long long)wc.wr_id, wc.qp_num);
+	return false;
+}
+
+static bool received(struct end *end, struct end *from, uint64_t id, uint32_t length,
+		     const uint32_t *imm)
+{
+	struct ibv_wc wc;
+	unsigned int imm_flag = imm ? IBV_WC_WITH_IMM : 0;
+
+	if (!cq_poll(end->cq, &wc, WAIT_MS)) {
+		printf("# nothing arrives\n");
+		return false;
+	}
+	if (!wc.status && wc.opcode == IBV_WC_RECV && wc.wr_id == id &&
+	    wc.byte_len == GRH + length && wc.qp_num == end->qp->qp_num &&
+	    wc.src_qp == from->qp->qp_num && wc.pkey_index == 0 && (wc.wc_flags & IBV_WC_GRH) &&
+	    (wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) == imm_flag &&
+	    (!imm || wc.imm_data == htonl(*imm)))
+		return true;
+	printf("# receive: %s, opcode %d, wr_id %llu, byte_len %u, qp_num %#x, src_qp %#x, flags %#x, immediate %#x\n",
+	       ibv_wc_status_str(wc.status), wc.opcode, (unsigned long long)wc.wr_id, wc.byte_len,
+	       wc.qp_num, wc.src_qp, wc.wc_flags, ntohl(wc.imm_data));
+	return false;
+}
+
+/* The header before a datagram of so many bytes, as RoCE v2 fills it. */
+static bool header_check(const uint8_t *grh, struct end *from, struct end *to, uint32_t length)
+{
+	const uint8_t *ip = grh + 20;
+
+	if (family == 6) {
+		/* 40 bytes of IPv6, then UDP 8, BTH 12, DETH 8, at least 4 of ICRC. */
+		unsigned int payload = grh[4] << 8 | grh[5];
+
+		if (grh[0] >> 4 == 6 && grh[6] == 17 && payload >= length + 32 &&
+		    payload <= length + 32 + 4 + 3 && !memcmp(grh + 8, &from->device.gid, 16) &&
+		    !memcmp(grh + 24, &to->device.gid, 16))
+			return true;
+	} else {
+		/* The last 20 bytes are the IPv4 header. */
+		unsigned int total = ip[2] << 8 | ip[3];
+
+		if (ip[0] == 0x45 && ip[9] == 17 && total >= length + 20 + 32 &&
+		    total <= length + 20 + 32 + 4 + 3 &&
+		    !memcmp(ip + 12, from->device.gid.raw + 12, 4) &&
+		    !memcmp(ip + 16, to->device.gid.raw + 12, 4))
+			return true;
+	}
+	printf("# wrong network header for %u bytes:", length);
+	for (ip = grh; ip < grh + GRH; ip++)
+		printf(" %02x", *ip);
+	printf("\n");
+	return false;
+}
+
+static bool run_one(unsigned int from, uint32_t length, uint32_t spare, bool with_imm)
+{
+	struct end *a = &ends[from], *b = &ends[!from];
+	size_t at = random_between(1, 200), source = random_between(0, 4096);
+	uint32_t imm = random_next(), *use = with_imm ? &imm : NULL;
+	uint64_t id = random_next();
+
+	post_receive(b, id, at, GRH + length + spare);
+	post_send(a, b, id + 1, source, length, use, QKEY);
+	memcpy(b->sink.expected + at + GRH, a->source.expected + source, length);
+	if (!sent(a, id + 1) || !received(b, a, id, length, use) ||
+	    !header_check(b->sink.memory + at, a, b, length))
+		return false;
+	/* The header has been looked at; the rest is compared as a whole. */
+	memcpy(b->sink.expected + at, b->sink.memory + at, GRH);
+	return region_check(&b->sink, "sink") && region_check(&a->source, "source");
+}
+
+static bool run_lengths(bool with_imm)
+{
+	uint32_t mtu = mtu_bytes(ends[0].device.active_mtu), i;
+	const uint32_t lengths[] = { 0, 1, 2, 3, 4, 5, 255, 256, 257, 1000, mtu - 1, mtu };
+
+	for (i = 0; i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++) {
+		if (!run_one(i % 2, lengths[i / 2], i % 5, with_imm)) {
+			printf("# %u bytes\n", lengths[i / 2]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Many at once, in order; what finds no receive is dropped without a word. */
+static bool run_burst(void)
+{
+	struct end *a = &ends[0], *b = &ends[1];
+	unsigned int i;
+
+	for (i = 0; i < 32; i++)
+		post_receive(b, 100 + i, i * (GRH + 16), GRH + 16);
+	for (i = 0; i < 32; i++)
+		post_send(a, b, 200 + i, i * 8, 16, &i, QKEY);
+	for (i = 0; i < 32; i++) {
+		if (!sent(a, 200 + i) || !received(b, a, 100 + i, 16, &i))
+			return false;
+		memcpy(b->sink.expected + i * (GRH + 16), b->sink.memory + i * (GRH + 16), GRH);
+		memcpy(b->sink.expected + i * (GRH + 16) + GRH, a->source.expected + i * 8, 16);
+	}
+	post_send(a, b, 300, 0, 16, NULL, QKEY);
+	return sent(a, 300) && cq_quiet(b->cq, QUIET_MS) && region_check(&b->sink, "sink");
+}
+
+/* A datagram with the wrong Q_Key completes at its sender and never arrives. */
+static bool run_qkey(void)
+{
+	struct end *a = &ends[0], *b = &ends[1];
+
+	post_receive(b, 1, 0, GRH + 64);
+	post_send(a, b, 2, 0, 64, NULL, QKEY + 1);
+	if (!sent(a, 2) || !cq_quiet(b->cq, QUIET_MS) || !region_check(&b->sink, "sink"))
+		return false;
+	/* The receive is still there for the next one. */
+	post_send(a, b, 3, 0, 64, NULL, QKEY);
+	memcpy(b->sink.expected + GRH, a->source.expected, 64);
+	if (!sent(a, 3) || !received(b, a, 1, 64, NULL))
+		return false;
+	memcpy(b->sink.expected, b->sink.memory, GRH);
+	return region_check(&b->sink, "sink");
+}
+
+static void end_make(struct end *end, const char *name)
+{
+	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
+	int error;
+
+	device_open(&end->device, name, family);
+	region_make(&end->source, &end->device, SIZE, 0);
+	region_make(&end->sink, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	end->cq = ibv_create_cq(end->device.context, 256, NULL, NULL, 0);
+	if (!end->cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	end->qp = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
+	error = qp_init(end->qp, 0, QKEY);
+	if (error)
+		die("UD: RESET to INIT: %s", strerror(error));
+	qp_ready_ud(end->qp);
+}
+
+static void end_close(struct end *end)
+{
+	if (ibv_destroy_ah(end->ah) || ibv_destroy_qp(end->qp) || ibv_destroy_cq(end->cq))
+		die("an object does not go away: %s", strerror(errno));
+	region_free(&end->source);
+	region_free(&end->sink);
+	device_close(&end->device);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = time(NULL);
+	int option, i;
+
+	while ((option = getopt(argc, argv, "46s:")) != -1) {
+		if (option == 's')
+			seed = strtoull(optarg, NULL, 0);
+		else if (option == '?')
+			return KSFT_FAIL;
+		else
+			family = option - '0';
+	}
+	if (argc - optind != 2)
+		die("two devices are needed");
+	ksft_print_header();
+	ksft_set_plan(4);
+	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
+	random_seed(seed);
+	for (i = 0; i < 2; i++)
+		end_make(&ends[i], argv[optind + i]);
+	for (i = 0; i < 2; i++)
+		ends[i].ah = ah_make(&ends[i].device, &ends[!i].device);
+	ksft_test_result(run_lengths(false), "datagrams of all lengths\n");
+	ksft_test_result(run_lengths(true), "datagrams with immediate\n");
+	ksft_test_result(run_burst(), "a burst, and one without a receive\n");
+	ksft_test_result(run_qkey(), "a wrong Q_Key\n");
+	for (i = 0; i < 2; i++)
+		end_close(&ends[i]);
+	ksft_finished();
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One end of what the verbs selftests do: a device, memory whose every byte
+ * has an expected value, and queue pairs.
+ */
+#ifndef ENDPOINT_H
+#define ENDPOINT_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PORT 1
+
+struct device {
+	const char *name;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_device_attr attr;
+	enum ibv_mtu active_mtu;
+	int gid_index;
+	union ibv_gid gid;
+};
+
+/* Registered memory, and what each byte of it should be. */
+struct region {
+	uint8_t *memory;
+	uint8_t *expected;
+	size_t size;
+	struct ibv_mr *mr;
+};
+
+/* How far a queue pair of the tests can go. */
+struct depth {
+	uint32_t send;
+	uint32_t receive;
+	uint32_t sges;
+	uint32_t inline_size;
+};
+
+/* How often a queue pair repeats, in the encodings of ibv_modify_qp(). */
+struct patience {
+	uint8_t timeout;
+	uint8_t retries;
+	uint8_t rnr_retries;
+};
+
+/* Ends the test program: what follows would mean nothing. */
+void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* Deterministic numbers (xorshift64*), from the seed that the test prints. */
+uint64_t random_next(void);
+void random_seed(uint64_t seed);
+/* Evenly from low to high, both included. */
+size_t random_between(size_t low, size_t high);
+void random_fill(void *memory, size_t size);
+
+uint64_t now_ms(void);
+
+/* family is 4 or 6: the first RoCE v2 GID that is an address of that family. */
+void device_open(struct device *device, const char *name, int family);
+void device_close(struct device *device);
+
+void region_make(struct region *region, struct device *device, size_t size, int access);
+/* New random content, which is also the expected one. */
+void region_fill(struct region *region);
+/* Checks every byte; says where the first difference is. */
+bool region_check(const struct region *region, const char *name);
+void region_free(struct region *region);
+
+struct ibv_qp *qp_make(struct device *device, enum ibv_qp_type type, struct ibv_cq *send_cq,
+		       struct ibv_cq *recv_cq, struct depth depth, uint32_t *inline_size);
+int qp_init(struct ibv_qp *qp, int access, uint32_t qkey);
+/* Two RC queue pairs, connected with each other and ready to send. */
+void qp_connect(struct device *a, struct ibv_qp *qp_a, struct device *b, struct ibv_qp *qp_b,
+		enum ibv_mtu mtu, struct patience patience);
+/* Repeats for seconds: nothing of it shows where no packet is lost for good. */
+#define PATIENT ((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 })
+enum ibv_qp_state qp_state(struct ibv_qp *qp);
+void qp_ready_ud(struct ibv_qp *qp);
+struct ibv_ah *ah_make(struct device *from, const struct device *to);
+
+/* One completion within so many milliseconds; false if there is none. */
+bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms);
+/* That there is none at all within so many milliseconds. */
+bool cq_quiet(struct ibv_cq *cq, unsigned int ms);
+
+unsigned int mtu_bytes(enum ibv_mtu mtu);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Messages over connected queue pairs, in which every byte, every completion
+ * and their order have an expected value.
+ */
+#ifndef EXCHANGE_H
+#define EXCHANGE_H
+
+#include "endpoint.h"
+
+#define MAX_SEGMENTS 8
+#define MAX_MESSAGES 32
+#define MAX_WAYS 32
+
+struct side {
+	struct device *device;
+	/* Read by messages, never written. */
+	struct region source;
+	/* Written by messages, in slots with untouched bytes between them. */
+	struct region sink;
+	size_t sink_next;
+	struct ibv_cq *send_cq;
+	struct ibv_cq *recv_cq;
+};
+
+struct segment {
+	struct region *region;
+	size_t offset;
+	uint32_t length;
+};
+
+struct message {
+	enum ibv_wr_opcode opcode;
+	uint32_t length;
+	uint32_t imm;
+	bool inlined;
+	bool unsignaled;
+	/* The initiator's memory. */
+	struct segment local[MAX_SEGMENTS];
+	unsigned int locals;
+	/* The target's: the range of a READ or WRITE, or where a SEND arrives. */
+	struct segment remote[MAX_SEGMENTS];
+	unsigned int remotes;
+};
+
+/* One direction of two connected queue pairs. */
+struct way {
+	struct side *from;
+	struct side *to;
+	struct ibv_qp *qp;
+	struct ibv_qp *peer;
+	struct message messages[MAX_MESSAGES];
+	unsigned int count;
+	/* How many of them have completed at the initiator and at the target. */
+	unsigned int sent;
+	unsigned int received;
+};
+
+void side_make(struct side *side, struct device *device, size_t size, int cqes);
+/* Checks both regions, source and sink. */
+bool side_check(const struct side *side);
+void side_free(struct side *side);
+
+/* Forgets earlier messages and the slots that they used. */
+void ways_start(struct way *ways, unsigned int count);
+/*
+ * Adds a message with its memory in so many pieces on either side. NULL where no
+ * room is left for it.
+ */
+struct message *message_add(struct way *way, enum ibv_wr_opcode opcode, uint32_t length,
+			    unsigned int pieces);
+/* Posts everything, waits for the completions, checks them and both sinks. */
+bool exchange(struct way *ways, unsigned int count, unsigned int seconds);
+
+const char *opcode_name(enum ibv_wr_opcode opcode);
+
+#endif
