@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What travels between the namespaces, as the peer's netdev sees it: every kind of
+# packet, over IPv4 and IPv6, dissected and with its invariant CRC checked; and the
+# netdev's own counters against the payload.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+
+opcodes=(
+	RC_SEND_FIRST RC_SEND_MIDDLE RC_SEND_LAST RC_SEND_LAST_IMM RC_SEND_ONLY RC_SEND_ONLY_IMM
+	RC_WRITE_FIRST RC_WRITE_MIDDLE RC_WRITE_LAST RC_WRITE_LAST_IMM RC_WRITE_ONLY RC_WRITE_ONLY_IMM
+	RC_READ_REQUEST RC_READ_RESPONSE_FIRST RC_READ_RESPONSE_MIDDLE RC_READ_RESPONSE_LAST
+	RC_READ_RESPONSE_ONLY RC_ACKNOWLEDGE RC_ATOMIC_ACKNOWLEDGE RC_COMPARE_SWAP RC_FETCH_ADD
+	UD_SEND_ONLY UD_SEND_ONLY_IMM
+)
+
+# traffic FAMILY ADDRESS: all opcodes, with rdma_cm's datagrams among them.
+traffic()
+{
+	local program
+	for program in "move -q -m 512" atomics datagrams; do
+		# shellcheck disable=SC2086
+		"$here"/$program "-$1" "$dev1" "$dev2" >"$ktap_dir/traffic" 2>&1 || {
+			tail -n 20 "$ktap_dir/traffic"
+			fail "$program failed"
+		}
+	done
+	pair 30 7174 rping -s -a "$2" -p 7174 -C 10 -- rping -c -a "$2" -p 7174 -C 10 || fail "rping failed"
+}
+
+# captured FAMILY ADDRESS: leaves $capture
+captured()
+{
+	local tcpdump tries status
+	ip netns exec n1 tcpdump -i "$netdev1" -s 0 -B 65536 -w "$capture" -U udp port 4791 2>"$ktap_dir/tcpdump" &
+	tcpdump=$!
+	for tries in $(seq 100); do
+		grep -q 'listening on' "$ktap_dir/tcpdump" && break
+		sleep 0.1
+	done
+	[ "$tries" -lt 100 ] || fail "tcpdump does not listen"
+	(traffic "$@")
+	status=$?
+	sleep 0.5
+	kill "$tcpdump"
+	wait "$tcpdump"
+	cat "$ktap_dir/tcpdump"
+	grep -q '^0 packets dropped by kernel' "$ktap_dir/tcpdump" || fail "tcpdump lost packets"
+	return "$status"
+}
+
+icrc_right()
+{
+	local out
+	out=$(python3 "$here/lib/icrc.py" "$capture" "${opcodes[@]}")
+	local status=$?
+	echo "$out"
+	[ "$status" -eq 0 ] || return 1
+	note "$(grep '^packets' <<<"$out"), $(grep -c '^opcode' <<<"$out") opcodes"
+}
+
+# The checker itself: a single bit turned anywhere in a packet must show.
+icrc_notices()
+{
+	local turned=$ktap_dir/turned.pcap
+	python3 - "$capture" "$turned" <<-'END' || fail "the capture is too short"
+		import struct, sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		# The last byte but four of the first frame: the end of its payload or header.
+		captured = struct.unpack_from("<I", data, 24 + 8)[0]
+		data[24 + 16 + captured - 5] ^= 0x10
+		open(sys.argv[2], "wb").write(data)
+	END
+	! python3 "$here/lib/icrc.py" "$turned" || fail "a turned bit is not noticed"
+	python3 "$here/lib/icrc.py" "$turned" | grep -q '^bad 1$' || fail "not just one packet is wrong"
+}
+
+dissected()
+{
+	local out packets
+	command -v tshark >/dev/null || skip "tshark is not installed"
+	out=$(tshark -r "$capture" -T fields -e frame.number -Y '_ws.malformed || _ws.unreassembled' 2>/dev/null)
+	[ -z "$out" ] || fail "malformed: frames $(head -n 10 <<<"$out" | tr '\n' ' ')"
+	packets=$(python3 "$here/lib/icrc.py" "$capture" | sed -n 's/^packets //p')
+	out=$(tshark -r "$capture" -T fields -e infiniband.bth.opcode -Y infiniband.bth 2>/dev/null | grep -c .)
+	[ "$out" -eq "$packets" ] || fail "tshark finds $out RoCE packets of $packets"
+}
+
+# counters NAMESPACE NETDEV COUNTER
+counter()
+{
+	ip -n "$1" -s -j link show "$2" |
+		python3 -c 'import json, sys; s = json.load(sys.stdin)[0]["stats64"]; print(s[sys.argv[1]]["bytes"])' "$3"
+}
+
+# The payload of a run stands in the counters of both netdevs, and not twice.
+payload_counted()
+{
+	local payload=$((200 * 65536)) sent received
+	sent=$(counter n2 "$netdev2" tx)
+	received=$(counter n1 "$netdev1" rx)
+	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 65536 -n 200 -- \
+		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 65536 -n 200 "$address1" || fail "ib_send_bw failed"
+	sent=$(($(counter n2 "$netdev2" tx) - sent))
+	received=$(($(counter n1 "$netdev1" rx) - received))
+	echo "payload $payload, sent $sent, received $received"
+	[ "$sent" -ge "$payload" ] || fail "the sender's netdev counts less than the payload"
+	[ "$received" -ge "$payload" ] || fail "the receiver's netdev counts less than the payload"
+	[ "$sent" -le $((payload * 3 / 2)) ] || fail "it counts far more than the payload"
+}
+
+ktap_start 9
+# The packets of either side arrive at the other's.
+netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
+for family in 4 6; do
+	capture=$ktap_dir/ipv$family.pcap
+	if [ "$family" = 4 ]; then address=$address1; else address=$address1v6; fi
+	row "IPv$family: a capture of all kinds of traffic" captured "$family" "$address"
+	row "IPv$family: invariant CRCs, lengths, all opcodes" icrc_right
+	row "IPv$family: a turned bit would be noticed" icrc_notices
+	row "IPv$family: nothing is malformed for tshark" dissected
+done
+row "the netdevs count the payload" payload_counted
+ktap_finish
