@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Holds a device open with a protection domain, a completion queue, memory
+ * regions and connected queue pairs, says what it holds, and waits.
+ *
+ * hold [-i] DEVICE
+ *	-i	ignores the end of the device: stays until it is killed
+ *
+ * Prints one line "TYPE KEY=VALUE..." for each object, then "ready". Once the
+ * device has gone it prints "fatal" (the asynchronous event) and "error NAME" (what
+ * a verb returns then), and exits with 3.
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+
+#define QPS 4
+#define REGION (256 << 10)
+
+static struct device device;
+
+static void objects_make(void)
+{
+	struct depth depth = { .send = 64, .receive = 64, .sges = 4 };
+	static struct region regions[3];
+	struct ibv_qp *qps[QPS];
+	struct ibv_cq *cq;
+	unsigned int i;
+
+	printf("ctx pid=%d\n", getpid());
+	cq = ibv_create_cq(device.context, 256, NULL, NULL, 0);
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	printf("cq cqe=%d\n", cq->cqe);
+	for (i = 0; i < 3; i++) {
+		region_make(&regions[i], &device, REGION << i,
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+		printf("mr lkey=%#x rkey=%#x mrlen=%u\n", regions[i].mr->lkey,
+		       regions[i].mr->rkey, REGION << i);
+	}
+	for (i = 0; i < QPS; i++)
+		qps[i] = qp_make(&device, IBV_QPT_RC, cq, cq, depth, NULL);
+	for (i = 0; i < QPS; i += 2)
+		qp_connect(&device, qps[i], &device, qps[i + 1], IBV_MTU_1024, PATIENT);
+	for (i = 0; i < QPS; i++)
+		printf("qp lqpn=%u rqpn=%u type=RC state=RTS\n", qps[i]->qp_num,
+		       qps[i ^ 1]->qp_num);
+	qps[0] = qp_make(&device, IBV_QPT_UD, cq, cq, depth, NULL);
+	printf("qp lqpn=%u type=UD state=RESET\n", qps[0]->qp_num);
+}
+
+static void wait_for_end(void)
+{
+	struct ibv_async_event event;
+
+	do {
+		if (ibv_get_async_event(device.context, &event)) {
+			printf("error-event %s\n", strerrorname_np(errno));
+			return;
+		}
+		ibv_ack_async_event(&event);
+		printf("event %s\n", ibv_event_type_str(event.event_type));
+		fflush(stdout);
+	} while (event.event_type != IBV_EVENT_DEVICE_FATAL);
+	printf("fatal\n");
+}
+
+int main(int argc, char **argv)
+{
+	int option, error;
+	struct ibv_pd *pd;
+	bool ignore = false;
+
+	while ((option = getopt(argc, argv, "i")) != -1) {
+		if (option != 'i')
+			return 1;
+		ignore = true;
+	}
+	if (argc - optind != 1)
+		die("a device is needed");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	device_open(&device, argv[optind], 4);
+	objects_make();
+	printf("ready\n");
+	if (ignore) {
+		for (;;)
+			pause();
+	}
+	wait_for_end();
+	pd = ibv_alloc_pd(device.context);
+	error = pd ? 0 : errno;
+	printf("error %s\n", error ? strerrorname_np(error) : "none");
+	return error ? 3 : 1;
+}
