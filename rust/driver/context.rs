@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A process's context: the rings that it may map.
+
+use crate::{
+    device::Device,
+    live::{
+        Kind,
+        Live, //
+    }, //
+};
+use kernel::{
+    mm::virt::VmaNew,
+    new_mutex,
+    page::PAGE_SIZE,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use rdma::ring::RingMemory;
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes, //
+};
+
+/// Where a ring can be mapped: `struct mminfo` of the stock provider.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct MmapInfo {
+    offset: u64,
+    size: u32,
+    pad: u32,
+}
+
+struct Rings {
+    by_offset: RBTree<u64, Arc<RingMemory>>,
+    next: u64,
+}
+
+/// A process that has the device open.
+#[pin_data]
+pub(crate) struct Context {
+    device: Arc<Device>,
+    #[pin]
+    rings: Mutex<Rings>,
+    _live: Live,
+}
+
+impl Context {
+    /// Opens `device`. Context: process, may sleep.
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                device: device.clone(),
+                rings <- new_mutex!(Rings {
+                    by_offset: RBTree::new(),
+                    next: 0,
+                }),
+                _live: Live::new(Kind::Context),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Lets the process map `ring`, until the result is dropped. Context: process, may sleep.
+    pub(crate) fn publish(self: &Arc<Self>, ring: &Arc<RingMemory>) -> Result<Published> {
+        let size = u32::try_from(ring.size()).or(Err(EINVAL))?;
+        let mut rings = self.rings.lock();
+        let offset = rings.next;
+        let next = offset
+            .checked_add(ring.size() as u64)
+            .filter(|&next| next < 1 << 62)
+            .ok_or(ENOSPC)?;
+        rings
+            .by_offset
+            .try_create_and_insert(offset, ring.clone(), GFP_KERNEL_ACCOUNT)?;
+        rings.next = next;
+        Ok(Published {
+            context: self.clone(),
+            info: MmapInfo {
+                offset,
+                size,
+                pad: 0,
+            },
+        })
+    }
+
+    /// Maps the ring that was published at byte `offset`.
+    ///
+    /// Errors: `EINVAL` if there is none, or if it is smaller than `vma`. Context: process, under
+    /// the mmap lock.
+    pub(crate) fn map(&self, offset: u64, vma: &VmaNew) -> Result {
+        let ring = {
+            let rings = self.rings.lock();
+            rings.by_offset.get(&offset).ok_or(EINVAL)?.clone()
+        };
+        ring.map(vma)
+    }
+}
+
+/// A ring that its process may map; what it has mapped stays mapped when this is dropped.
+pub(crate) struct Published {
+    context: Arc<Context>,
+    info: MmapInfo,
+}
+
+impl Published {
+    /// What the process needs to know.
+    pub(crate) fn info(&self) -> MmapInfo {
+        self.info
+    }
+
+    /// Withdraws the ring. Context: process, may sleep.
+    pub(crate) fn withdraw(&self) {
+        let removed = self
+            .context
+            .rings
+            .lock()
+            .by_offset
+            .remove(&self.info.offset);
+        drop(removed);
+    }
+}
+
+const _: () = assert!(size_of::<MmapInfo>() == 16 && PAGE_SIZE % 4096 == 0);

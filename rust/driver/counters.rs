@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device counts, as `rdma statistic show` tells it.
+
+use kernel::prelude::*;
+use roce::dropped::DropReason;
+use sync::ShardedCounters;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// One counter of a device.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub(crate) enum Counter {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// The counters' names, in the order of [`Counter`].
+        pub(crate) const NAMES: &[&CStr] = &[$($text),*];
+    };
+}
+
+counters! {
+    /// Packets that went into the network.
+    SentPackets = c"sent_pkts",
+    /// Packets that came for an address of the device.
+    ReceivedPackets = c"rcvd_pkts",
+    /// UDP payload bytes sent.
+    SentBytes = c"sent_bytes",
+    /// UDP payload bytes received.
+    ReceivedBytes = c"rcvd_bytes",
+    /// Requests that had been seen before.
+    DuplicateRequest = c"duplicate_request",
+    /// Requests behind a gap.
+    OutOfSequence = c"out_of_seq_request",
+    /// RNR NAKs received.
+    ReceivedRnr = c"rcvd_rnr_err",
+    /// RNR NAKs sent.
+    SentRnr = c"send_rnr_err",
+    /// Sequence error NAKs received.
+    ReceivedSequenceError = c"rcvd_seq_err",
+    /// Requests given up after the last retry.
+    RetryExceeded = c"retry_exceeded_err",
+    /// Requests given up after the last RNR retry.
+    RnrRetryExceeded = c"retry_rnr_exceeded_err",
+    /// Expiries of the transport timer.
+    RetransmitTimeout = c"completer_retry_err",
+    /// Packets sent again.
+    Retransmitted = c"retransmitted_pkts",
+    /// Responses without effect: stale, out of order, unexpected.
+    StaleResponse = c"stale_response",
+    /// Packets whose ICRC is wrong.
+    BadIcrc = c"icrc_err",
+    /// Packets that are no RoCE packets.
+    Malformed = c"malformed_pkts",
+    /// Packets for no QP that would take them.
+    UnknownQp = c"unknown_qp",
+    /// Packets with a wrong P_Key or Q_Key.
+    BadKey = c"bad_key",
+    /// Packets that the QP's service or state does not take.
+    Refused = c"refused_pkts",
+    /// Datagrams that met no receive, or too short a one.
+    NoReceive = c"no_receive",
+    /// Congestion notification packets received.
+    CongestionNotifications = c"rcvd_cnp",
+    /// Packets that did not get into the network: no memory, no route, a full queue.
+    SendDropped = c"send_err",
+    /// Completions lost because the CQ was full.
+    CompletionOverflow = c"cq_overflow",
+    /// How often the link went down.
+    LinkDowned = c"link_downed",
+}
+
+impl Counter {
+    /// The counter of packets that a QP dropped for `reason`.
+    pub(crate) fn of_drop(reason: DropReason) -> Self {
+        match reason {
+            DropReason::Pkey | DropReason::Qkey => Self::BadKey,
+            DropReason::SequenceGap => Self::OutOfSequence,
+            DropReason::Forgotten => Self::DuplicateRequest,
+            DropReason::NoReceive | DropReason::TooLong => Self::NoReceive,
+            DropReason::Ghost | DropReason::Stale | DropReason::OutOfOrder => Self::StaleResponse,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// The counters of one device.
+pub(crate) struct Counters(ShardedCounters<{ NAMES.len() }>);
+
+impl Counters {
+    /// Allocates counters at zero. Context: process, may sleep.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(ShardedCounters::new()?))
+    }
+
+    /// Adds `n`. Context: any.
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        self.0.add(counter as usize, n);
+    }
+
+    /// The value of counter number `index`. Context: any.
+    pub(crate) fn value(&self, index: usize) -> u64 {
+        self.0.sum(index)
+    }
+}

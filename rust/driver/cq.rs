@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use crate::{
+    context::{
+        Context,
+        MmapInfo,
+        Published, //
+    },
+    counters::Counter,
+    device::{
+        self,
+        Device, //
+    },
+    live::{
+        Kind,
+        Live, //
+    },
+    queue::{
+        KernelRing,
+        Producer,
+        SharedRing, //
+    },
+    verbs::Ferroce,
+};
+use kernel::{
+    impl_has_work,
+    new_work,
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+use rdma::{
+    cq::{
+        Arm,
+        Events,
+        Init,
+        WcSlots, //
+    },
+    qp::Handle,
+    udata::Udata,
+    wc::{
+        Completion,
+        Extra, //
+    },
+};
+use sync::{
+    new_spin_lock_irq,
+    SpinLockIrq, //
+};
+use zerocopy::IntoBytes;
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes, //
+};
+
+/// `struct ib_uverbs_wc`, which userspace takes for a `struct ibv_wc`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct UserCompletion {
+    wr_id: u64,
+    status: u32,
+    opcode: u32,
+    vendor_err: u32,
+    byte_len: u32,
+    /// Immediate data in network byte order, or a key in native order.
+    extra: [u8; 4],
+    qp_num: u32,
+    src_qp: u32,
+    wc_flags: u32,
+    pkey_index: u16,
+    slid: u16,
+    sl: u8,
+    dlid_path_bits: u8,
+    port_num: u8,
+    reserved: u8,
+}
+
+/// `ibv_wc_flags`. They differ from the kernel's: what is 8 here is 4 there.
+const WC_GRH: u32 = 1 << 0;
+const WC_WITH_IMM: u32 = 1 << 1;
+const WC_WITH_INV: u32 = 1 << 3;
+
+impl UserCompletion {
+    fn new(from: &Completion) -> Self {
+        let grh = if from.grh { WC_GRH } else { 0 };
+        let (flags, extra) = match from.extra {
+            Extra::None => (grh, [0; 4]),
+            Extra::Imm(value) => (grh | WC_WITH_IMM, value.to_be_bytes()),
+            Extra::Invalidated(key) => (grh | WC_WITH_INV, key.to_ne_bytes()),
+        };
+        Self {
+            wr_id: from.wr_id,
+            status: from.status as u32,
+            opcode: from.opcode as u32,
+            vendor_err: from.vendor_err,
+            byte_len: from.byte_len,
+            extra,
+            qp_num: from.qp_num,
+            src_qp: from.src_qp,
+            wc_flags: flags,
+            pkey_index: from.pkey_index,
+            slid: 0,
+            sl: from.sl,
+            dlid_path_bits: 0,
+            port_num: 1,
+            reserved: 0,
+        }
+    }
+}
+
+enum Queue {
+    /// A ring that a process polls without a system call.
+    User {
+        ring: SharedRing,
+        producer: Producer,
+        published: Option<Published>,
+    },
+    /// What `poll_cq` takes from.
+    Kernel(KernelRing<(Handle, Completion)>),
+}
+
+struct State {
+    queue: Queue,
+    armed: Option<Arm>,
+    overflowed: bool,
+}
+
+/// A completion queue. Outlives the `ib_cq`.
+#[pin_data]
+pub(crate) struct Cq {
+    device: Arc<Device>,
+    is_user: bool,
+    events: Events,
+    #[pin]
+    state: SpinLockIrq<State>,
+    /// Calls a kernel consumer, one call at a time.
+    #[pin]
+    notification: Work<Cq, NOTIFICATION>,
+    /// Tells of an overflow.
+    #[pin]
+    overflow: Work<Cq, OVERFLOW>,
+    _live: Live,
+}
+
+const NOTIFICATION: u64 = 0;
+const OVERFLOW: u64 = 1;
+
+impl_has_work! {
+    impl HasWork<Self, NOTIFICATION> for Cq { self.notification }
+    impl HasWork<Self, OVERFLOW> for Cq { self.overflow }
+}
+
+impl WorkItem<NOTIFICATION> for Cq {
+    type Pointer = Arc<Cq>;
+
+    fn run(cq: Arc<Cq>) {
+        cq.events.notify();
+    }
+}
+
+impl WorkItem<OVERFLOW> for Cq {
+    type Pointer = Arc<Cq>;
+
+    fn run(cq: Arc<Cq>) {
+        cq.events.error();
+    }
+}
+
+/// What posting a completion asks of the caller.
+#[must_use]
+pub(crate) struct Posted {
+    /// Call [`Cq::notify`] once no lock is held.
+    pub(crate) notify: bool,
+}
+
+/// Creates a completion queue. Context: process, may sleep.
+pub(crate) fn create(
+    device: &Arc<Device>,
+    init: Init<'_, Ferroce>,
+    udata: Option<&mut Udata<'_>>,
+) -> Result<Arc<Cq>> {
+    if init.entries == 0 || init.entries > device::limits().max_cqe {
+        return Err(EINVAL);
+    }
+    let (queue, is_user) = match (init.context, udata) {
+        (Some(context), Some(udata)) => (user_queue(context, init.entries, udata)?, true),
+        _ => (Queue::Kernel(KernelRing::with_capacity(init.entries)?), false),
+    };
+    Arc::pin_init(
+        pin_init!(Cq {
+            device: device.clone(),
+            is_user,
+            events: init.events,
+            state <- new_spin_lock_irq!(State {
+                queue,
+                armed: None,
+                overflowed: false,
+            }),
+            notification <- new_work!("Cq::notification"),
+            overflow <- new_work!("Cq::overflow"),
+            _live: Live::new(Kind::Cq),
+        }),
+        GFP_KERNEL,
+    )
+}
+
+fn user_queue(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Queue> {
+    let ring = SharedRing::new(entries, size_of::<UserCompletion>())?;
+    let published = context.publish(ring.memory())?;
+    if let Err(error) = udata.copy_out::<MmapInfo>(&published.info()) {
+        published.withdraw();
+        return Err(error);
+    }
+    Ok(Queue::User {
+        ring,
+        producer: Producer::new(),
+        published: Some(published),
+    })
+}
+
+impl Cq {
+    /// How many completions fit.
+    pub(crate) fn capacity(&self) -> u32 {
+        match &self.state.lock().queue {
+            Queue::User { ring, .. } => ring.capacity(),
+            Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Appends a completion of `qp`. One that finds no room is lost, and the consumer is told of the
+    /// overflow once (IBTA 11.6.3.2). Context: any.
+    pub(crate) fn post(
+        self: &Arc<Self>,
+        qp: &Handle,
+        completion: &Completion,
+        solicited: bool,
+    ) -> Posted {
+        let mut state = self.state.lock();
+        let pushed = match &mut state.queue {
+            Queue::User { ring, producer, .. } => {
+                let element = UserCompletion::new(completion);
+                producer.push(ring, element.as_bytes())
+            }
+            Queue::Kernel(ring) => ring.push((qp.clone(), *completion)),
+        };
+        if pushed.is_err() {
+            self.device.counters().add(Counter::CompletionOverflow, 1);
+            if !state.overflowed {
+                state.overflowed = true;
+                drop(state);
+                let _ = self
+                    .device
+                    .process_queue()
+                    .queue()
+                    .enqueue::<_, OVERFLOW>(self.clone());
+            }
+            return Posted { notify: false };
+        }
+        let notify = match state.armed {
+            None => false,
+            Some(Arm::Next) => true,
+            Some(Arm::Solicited) => solicited || !completion.is_success(),
+        };
+        if notify {
+            state.armed = None;
+        }
+        Posted { notify }
+    }
+
+    /// Calls the consumer: a process's queue at once, a kernel consumer from BH work.
+    /// Context: process or softirq, no lock held.
+    pub(crate) fn notify(self: &Arc<Self>) {
+        if self.is_user {
+            self.events.notify();
+        } else {
+            let _ = self
+                .device
+                .bh_queue()
+                .queue()
+                .enqueue::<_, NOTIFICATION>(self.clone());
+        }
+    }
+
+    /// Hands completions to a kernel consumer. Context: any.
+    pub(crate) fn poll(&self, slots: &mut WcSlots<'_>) {
+        let mut state = self.state.lock();
+        let Queue::Kernel(ring) = &mut state.queue else {
+            return;
+        };
+        while !slots.is_full() {
+            let Some((qp, completion)) = ring.pop() else {
+                break;
+            };
+            slots.push(&qp, &completion);
+        }
+    }
+
+    /// Asks for the next notification. Returns whether there are completions now, which will raise
+    /// none. Context: any.
+    pub(crate) fn arm(&self, arm: Arm) -> bool {
+        let mut state = self.state.lock();
+        // Arming for any completion is not taken back by arming for solicited ones.
+        if state.armed != Some(Arm::Next) {
+            state.armed = Some(arm);
+        }
+        match &state.queue {
+            Queue::User { ring, producer, .. } => producer.len(ring) > 0,
+            Queue::Kernel(ring) => ring.len() > 0,
+        }
+    }
+
+    /// Gives a process's queue a new ring for at least `entries` completions; what was not polled
+    /// moves over in order.
+    ///
+    /// Errors: `EINVAL` if `entries` is out of range or smaller than what is queued; the queue stays
+    /// as it was. Context: process, may sleep.
+    pub(crate) fn resize(&self, entries: u32, context: &Arc<Context>, udata: &mut Udata<'_>) -> Result {
+        if entries == 0 || entries > device::limits().max_cqe {
+            return Err(EINVAL);
+        }
+        let Queue::User {
+            ring: new_ring,
+            published: new_published,
+            ..
+        } = user_queue(context, entries, udata)?
+        else {
+            return Err(EINVAL);
+        };
+        let result = {
+            let mut state = self.state.lock();
+            match &mut state.queue {
+                Queue::User {
+                    ring,
+                    producer,
+                    published,
+                } => match producer.migrate(ring, &new_ring) {
+                    Ok(moved) => {
+                        *producer = moved;
+                        let old_ring = core::mem::replace(ring, new_ring);
+                        let old_published = core::mem::replace(published, new_published);
+                        Ok((old_ring, old_published))
+                    }
+                    Err(_) => Err((new_ring, new_published)),
+                },
+                Queue::Kernel(_) => Err((new_ring, new_published)),
+            }
+        };
+        let (outcome, (ring, published)) = match result {
+            Ok(old) => (Ok(()), old),
+            Err(new) => (Err(EINVAL), new),
+        };
+        if let Some(published) = published {
+            published.withdraw();
+        }
+        drop(ring);
+        outcome
+    }
+
+    /// Drops the completions of `qp` that a kernel consumer has not polled. A process's ring is its
+    /// own business. Context: any.
+    pub(crate) fn forget(&self, qp: &Handle) {
+        if let Queue::Kernel(ring) = &mut self.state.lock().queue {
+            ring.retain(|(owner, _)| !owner.is_same(qp));
+        }
+    }
+
+    /// The queue is being destroyed: its process can no longer map it. Context: process, may sleep.
+    pub(crate) fn close(&self) {
+        let published = match &mut self.state.lock().queue {
+            Queue::User { published, .. } => published.take(),
+            Queue::Kernel(_) => None,
+        };
+        if let Some(published) = published {
+            published.withdraw();
+        }
+    }
+}
+
+const _: () = assert!(size_of::<UserCompletion>() == 48);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From a header stack and a payload to a RoCEv2 datagram that may leave.
+
+use crate::{
+    counters::Counter,
+    device::Device,
+    path::Path, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::{
+    Transmit,
+    TxSkb, //
+};
+use roce::{
+    icrc,
+    packet::Packet, //
+};
+
+/// Bytes of the ICRC behind the payload.
+const ICRC_LEN: usize = 4;
+/// Bytes of the BTH, the part of the headers that the masked ICRC prefix covers.
+const BTH_LEN: usize = 12;
+/// Bytes of a UDP header.
+const UDP_LEN: usize = 8;
+
+/// The kernel's architecture-optimised CRC32.
+///
+/// Context: process or softirq; not hard interrupt (it uses the FPU).
+pub(crate) struct KernelCrc;
+
+impl icrc::Crc32 for KernelCrc {
+    #[inline]
+    fn update(&self, crc: u32, data: &[u8]) -> u32 {
+        net::crc32_le(crc, data)
+    }
+}
+
+/// Why a datagram could not be built.
+pub(crate) enum BuildError<F> {
+    /// No memory for the packet. For a reliable QP this is a loss like any other.
+    NoMemory,
+    /// The payload's source refused.
+    Payload(F),
+}
+
+/// Builds the datagram of `packet` towards `path`. `fill` writes exactly the payload.
+///
+/// Context: process or softirq.
+pub(crate) fn build<F>(
+    path: &Path,
+    packet: &Packet,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
+) -> Result<TxSkb, BuildError<F>> {
+    let len = packet.datagram_len();
+    let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
+    let headers = path.address(&mut skb);
+    let body = skb.body_mut();
+
+    let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
+    let (_, rest) = body
+        .split_at_mut_checked(header_len)
+        .ok_or(BuildError::NoMemory)?;
+    let (payload, tail) = rest
+        .split_at_mut_checked(packet.payload_len as usize)
+        .ok_or(BuildError::NoMemory)?;
+    fill(payload).map_err(BuildError::Payload)?;
+    tail.fill(0);
+
+    let state = {
+        let (covered, _) = body
+            .split_at_checked(len.saturating_sub(ICRC_LEN))
+            .ok_or(BuildError::NoMemory)?;
+        let (bth, rest) = covered
+            .split_first_chunk::<BTH_LEN>()
+            .ok_or(BuildError::NoMemory)?;
+        let state = prefix(headers.as_bytes(), bth).ok_or(BuildError::NoMemory)?;
+        net::crc32_le(state, rest)
+    };
+    if let Some(trailer) = body.last_chunk_mut::<ICRC_LEN>() {
+        *trailer = icrc::finish(state);
+    }
+    Ok(skb)
+}
+
+/// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not
+/// use (IPv4 options).
+pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
+    let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
+    if let Ok(ip) = <&[u8; 20]>::try_from(ip) {
+        return Some(icrc::header_crc_v4(&KernelCrc, ip, udp, bth));
+    }
+    let ip = <&[u8; 40]>::try_from(ip).ok()?;
+    Some(icrc::header_crc_v6(&KernelCrc, ip, udp, bth))
+}
+
+/// Datagrams that were built under a QP's lock and leave once it is released.
+///
+/// The vector's memory is kept from one batch to the next, so a batch allocates nothing.
+#[derive(Default)]
+pub(crate) struct Batch {
+    datagrams: KVec<(TxSkb, Arc<Path>)>,
+}
+
+impl Batch {
+    /// Most datagrams of a batch.
+    const CAPACITY: usize = 96;
+    /// Room that a batch must have before another burst is built into it.
+    pub(crate) const BURST: usize = 64;
+
+    /// Allocates an empty batch. Context: process, may sleep.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            datagrams: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
+        })
+    }
+
+    /// Adds a datagram; one that finds no room is dropped, as the network may drop any.
+    pub(crate) fn push(&mut self, skb: TxSkb, path: &Arc<Path>) {
+        let _ = self.datagrams.push_within_capacity((skb, path.clone()));
+    }
+
+    /// How many datagrams there are.
+    pub(crate) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// How many more datagrams fit.
+    pub(crate) fn room(&self) -> usize {
+        Self::CAPACITY.saturating_sub(self.datagrams.len())
+    }
+
+    /// Forgets all but the first `len` datagrams.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.datagrams.truncate(len);
+    }
+
+    /// Sends all datagrams and returns the empty batch. Context: process or softirq, no lock held.
+    pub(crate) fn send(mut self, device: &Device) -> Self {
+        let mut packets = 0;
+        let mut bytes = 0;
+        let mut dropped = 0;
+        for (skb, path) in self.datagrams.drain_all() {
+            packets = u64::wrapping_add(packets, 1);
+            bytes = u64::wrapping_add(bytes, skb.len() as u64);
+            if let Transmit::Dropped = path.transmit(skb) {
+                dropped = u64::wrapping_add(dropped, 1);
+            }
+        }
+        let counters = device.counters();
+        counters.add(Counter::SentPackets, packets);
+        counters.add(Counter::SentBytes, bytes);
+        if dropped > 0 {
+            counters.add(Counter::SendDropped, dropped);
+        }
+        self
+    }
+}

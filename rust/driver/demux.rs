@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the UDP port to the QP: what is checked of a packet before a QP sees it.
+
+use crate::{
+    counters::Counter,
+    datagram,
+    device::Device,
+    qp::Qp,
+    registry, //
+};
+use kernel::sync::Arc;
+use net::RxSkb;
+use rdma::qp::Type;
+use roce::{
+    icrc,
+    opcode::Transport,
+    packet::{
+        Packet,
+        MAX_HEADER_LEN, //
+    },
+};
+
+/// The number by which the general services QP is addressed.
+const GSI_NUMBER: u32 = 1;
+/// Bytes of the BTH, and of the ICRC.
+const BTH_LEN: usize = 12;
+const ICRC_LEN: usize = 4;
+
+/// Takes in a datagram that came to the RoCE port of the namespace `home`.
+///
+/// Nothing in it is trusted; a bad one costs a counter. Context: softirq.
+pub(crate) fn receive(home: &net::Net, skb: &RxSkb) {
+    let mut headers = [0u8; MAX_HEADER_LEN];
+    let copied = skb.header(&mut headers);
+    let bytes = headers.get(..copied).unwrap_or(&[]);
+    let destination = skb.destination().to_gid();
+    let Some(device) = registry::device_of(home, &destination) else {
+        return;
+    };
+    device.counters().add(Counter::ReceivedPackets, 1);
+    device
+        .counters()
+        .add(Counter::ReceivedBytes, skb.datagram_len() as u64);
+
+    let packet = match Packet::parse(bytes, skb.datagram_len()) {
+        Ok(packet) => packet,
+        Err(_) => {
+            device.counters().add(Counter::Malformed, 1);
+            return;
+        }
+    };
+    if !icrc_is_right(skb, bytes) {
+        device.counters().add(Counter::BadIcrc, 1);
+        return;
+    }
+    if packet.opcode.transport() == Transport::Cnp {
+        device.counters().add(Counter::CongestionNotifications, 1);
+        return;
+    }
+    let Some(qp) = find(&device, &packet) else {
+        device.counters().add(Counter::UnknownQp, 1);
+        return;
+    };
+    let Some(_pass) = qp.enter() else {
+        return;
+    };
+    if !qp.takes_packets() {
+        return;
+    }
+    if !addresses_match(&qp, skb) {
+        device.counters().add(Counter::UnknownQp, 1);
+        return;
+    }
+    // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
+    if packet.pkey & 0x7fff != crate::port::DEFAULT_PKEY & 0x7fff {
+        device.counters().add(Counter::BadKey, 1);
+        return;
+    }
+    if packet.opcode.is_request() {
+        qp.receive_request(&packet, skb);
+    } else {
+        qp.receive_response(&packet, skb);
+    }
+}
+
+/// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
+fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
+    let qp = if packet.dest_qpn == GSI_NUMBER {
+        device.gsi()?
+    } else {
+        let qp = registry::qp(packet.dest_qpn)?;
+        if !Arc::ptr_eq(qp.device(), device) {
+            return None;
+        }
+        qp
+    };
+    let speaks = match packet.opcode.transport() {
+        Transport::Rc => qp.ty == Type::Rc,
+        Transport::Uc => qp.ty == Type::Uc,
+        Transport::Ud => qp.is_datagram(),
+        Transport::Cnp => false,
+    };
+    speaks.then_some(qp)
+}
+
+/// A connected QP takes packets from its peer only (IBTA 9.6.1.2.3, annex A17.4.5).
+fn addresses_match(qp: &Qp, skb: &RxSkb) -> bool {
+    qp.is_datagram() || qp.is_peer(&skb.source(), &skb.destination())
+}
+
+/// Checks the ICRC over the whole datagram.
+fn icrc_is_right(skb: &RxSkb, headers: &[u8]) -> bool {
+    let Some(bth) = headers.first_chunk::<BTH_LEN>() else {
+        return false;
+    };
+    let Some(covered) = skb.datagram_len().checked_sub(BTH_LEN + ICRC_LEN) else {
+        return false;
+    };
+    let udp = skb.udp_header();
+    let state = match (skb.ipv4_header(), skb.ipv6_header()) {
+        (Some(ip), _) => icrc::header_crc_v4(&datagram::KernelCrc, &ip, &udp, bth),
+        (None, Some(ip)) => icrc::header_crc_v6(&datagram::KernelCrc, &ip, &udp, bth),
+        (None, None) => return false,
+    };
+    let mut trailer = [0u8; ICRC_LEN];
+    match skb.crc32_le(state, BTH_LEN, covered) {
+        Some(state) => {
+            skb.copy(BTH_LEN.wrapping_add(covered), &mut trailer).is_ok()
+                && trailer == icrc::finish(state)
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Private copies of work requests: what the shared rings said once, out of reach of the process.
+
+use crate::{
+    ah::Ah,
+    buffer::{
+        total_len,
+        Buffer, //
+    },
+    mr::{
+        Access,
+        Mr, //
+    },
+    user_wqe::{
+        flags,
+        opcode,
+        RecvHeader,
+        SendHeader,
+        Sge, //
+    },
+    verbs::Ferroce, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    qp::{
+        Cap,
+        Type, //
+    },
+    wc,
+    wr::SendOp, //
+};
+use roce::requester::{
+    SendOperation,
+    SendWr, //
+};
+
+/// A work request that the driver carries out itself, without the wire.
+#[derive(Clone)]
+pub(crate) enum Local {
+    /// LOCAL_INV of this key.
+    Invalidate(u32),
+    /// REG_MR, by kernel consumers only.
+    Register {
+        /// The region.
+        mr: Arc<Mr>,
+        /// Its new key.
+        key: u32,
+        /// Its new access flags.
+        access: Access,
+    },
+}
+
+/// What the driver must remember of a send work request until it completes.
+pub(crate) struct SendElement {
+    /// The consumer's cookie.
+    pub(crate) wr_id: u64,
+    /// What the completion calls the operation.
+    pub(crate) opcode: wc::Opcode,
+    /// Elements of the scatter/gather list.
+    pub(crate) buffers: usize,
+    /// Bytes of inline data, which then stands for the list.
+    pub(crate) inline: Option<usize>,
+    /// The destination of a datagram.
+    pub(crate) ah: Option<Arc<Ah>>,
+    /// What to do, if the request never reaches the wire.
+    pub(crate) local: Option<Local>,
+    /// The request is one that this QP cannot carry out: it completes with
+    /// [`wc::Status::LocQpOp`] when its turn comes.
+    pub(crate) refused: bool,
+}
+
+impl SendElement {
+    fn new(wr_id: u64) -> Self {
+        Self {
+            wr_id,
+            opcode: wc::Opcode::Send,
+            buffers: 0,
+            inline: None,
+            ah: None,
+            local: None,
+            refused: false,
+        }
+    }
+}
+
+/// The private copies of a send queue: one slot for each ring slot.
+pub(crate) struct SendElements {
+    heads: KVVec<Option<SendElement>>,
+    buffers: KVVec<Buffer>,
+    inline: KVVec<u8>,
+    max_sge: usize,
+    max_inline: usize,
+}
+
+impl SendElements {
+    /// Allocates `slots` empty slots. Context: process, may sleep.
+    pub(crate) fn new(slots: u32, cap: &Cap) -> Result<Self> {
+        let slots = slots as usize;
+        let max_sge = cap.max_send_sge as usize;
+        let max_inline = cap.max_inline_data as usize;
+        let mut heads = KVVec::with_capacity(slots, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..slots {
+            heads.push(None, GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(Self {
+            heads,
+            buffers: KVVec::from_elem(
+                Buffer::default(),
+                slots.checked_mul(max_sge).ok_or(EINVAL)?,
+                GFP_KERNEL_ACCOUNT,
+            )?,
+            inline: KVVec::from_elem(
+                0,
+                slots.checked_mul(max_inline).ok_or(EINVAL)?,
+                GFP_KERNEL_ACCOUNT,
+            )?,
+            max_sge,
+            max_inline,
+        })
+    }
+
+    fn index(&self, sequence: u32) -> usize {
+        (sequence as usize).checked_rem(self.heads.len()).unwrap_or(0)
+    }
+
+    /// The element of work request `sequence`.
+    pub(crate) fn head(&self, sequence: u32) -> Option<&SendElement> {
+        self.heads.get(self.index(sequence))?.as_ref()
+    }
+
+    /// The scatter/gather list of work request `sequence`.
+    pub(crate) fn buffers(&self, sequence: u32) -> &[Buffer] {
+        let len = self.head(sequence).map_or(0, |head| head.buffers);
+        let start = self.index(sequence).wrapping_mul(self.max_sge);
+        self.buffers
+            .get(start..start.wrapping_add(len))
+            .unwrap_or(&[])
+    }
+
+    /// The inline data of work request `sequence`, if it has some.
+    pub(crate) fn inline(&self, sequence: u32) -> Option<&[u8]> {
+        let len = self.head(sequence)?.inline?;
+        let start = self.index(sequence).wrapping_mul(self.max_inline);
+        self.inline.get(start..start.wrapping_add(len))
+    }
+
+    /// Empties the slot of work request `sequence`.
+    pub(crate) fn release(&mut self, sequence: u32) -> Option<SendElement> {
+        let index = self.index(sequence);
+        self.heads.get_mut(index)?.take()
+    }
+
+    /// Empties every slot.
+    pub(crate) fn clear(&mut self) {
+        for head in self.heads.iter_mut() {
+            *head = None;
+        }
+    }
+
+    /// Takes over an element that the stock provider wrote, from its private copy `bytes`.
+    ///
+    /// What a process wrote that makes no sense never is an error of the queue: the request is
+    /// marked as refused and completes with an error in its turn.
+    pub(crate) fn take_user(
+        &mut self,
+        sequence: u32,
+        ty: Type,
+        bytes: &[u8],
+        find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
+    ) -> Option<SendWr> {
+        let (header, data) = SendHeader::parse(bytes)?;
+        let mut element = SendElement::new(header.wr_id);
+        let mut wr = request(header.flags);
+
+        element.refused = self
+            .read_operation(&header, ty, &mut element, &mut wr, find_ah)
+            .and_then(|()| self.read_data(sequence, &header, data, &mut element, &mut wr))
+            .is_none();
+        let index = self.index(sequence);
+        *self.heads.get_mut(index)? = Some(element);
+        Some(wr)
+    }
+
+    fn read_operation(
+        &self,
+        header: &SendHeader,
+        ty: Type,
+        element: &mut SendElement,
+        wr: &mut SendWr,
+        find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
+    ) -> Option<()> {
+        let connected = ty == Type::Rc || ty == Type::Uc;
+        match header.opcode {
+            opcode::SEND => wr.operation = SendOperation::Send,
+            opcode::SEND_WITH_IMM => {
+                wr.operation = SendOperation::Send;
+                wr.immediate = Some(header.immediate());
+            }
+            opcode::SEND_WITH_INV if connected => {
+                wr.operation = SendOperation::Send;
+                wr.invalidate_rkey = Some(header.invalidate_rkey());
+            }
+            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM if connected => {
+                let rdma = header.rdma()?;
+                element.opcode = wc::Opcode::RdmaWrite;
+                wr.operation = SendOperation::Write;
+                wr.remote_va = rdma.remote_addr;
+                wr.rkey = rdma.rkey;
+                if header.opcode == opcode::RDMA_WRITE_WITH_IMM {
+                    wr.immediate = Some(header.immediate());
+                }
+            }
+            opcode::RDMA_READ if ty == Type::Rc => {
+                let rdma = header.rdma()?;
+                element.opcode = wc::Opcode::RdmaRead;
+                wr.operation = SendOperation::Read;
+                wr.remote_va = rdma.remote_addr;
+                wr.rkey = rdma.rkey;
+            }
+            opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD if ty == Type::Rc => {
+                let atomic = header.atomic()?;
+                wr.remote_va = atomic.remote_addr;
+                wr.rkey = atomic.rkey;
+                if header.opcode == opcode::ATOMIC_CMP_AND_SWP {
+                    element.opcode = wc::Opcode::CompSwap;
+                    wr.operation = SendOperation::CompareSwap;
+                    wr.compare = atomic.compare_add;
+                    wr.swap_add = atomic.swap;
+                } else {
+                    element.opcode = wc::Opcode::FetchAdd;
+                    wr.operation = SendOperation::FetchAdd;
+                    wr.swap_add = atomic.compare_add;
+                }
+            }
+            opcode::LOCAL_INV if connected => {
+                element.opcode = wc::Opcode::LocalInv;
+                element.local = Some(Local::Invalidate(header.invalidate_rkey()));
+                wr.operation = SendOperation::Local;
+                wr.fence = true;
+            }
+            _ => return None,
+        }
+        if ty == Type::Ud || ty == Type::Gsi {
+            let ud = header.ud()?;
+            element.ah = Some(find_ah(ud.ah_num)?);
+            wr.dest_qpn = ud.remote_qpn;
+            wr.qkey = ud.remote_qkey;
+        }
+        Some(())
+    }
+
+    fn read_data(
+        &mut self,
+        sequence: u32,
+        header: &SendHeader,
+        data: &[u8],
+        element: &mut SendElement,
+        wr: &mut SendWr,
+    ) -> Option<()> {
+        if element.local.is_some() {
+            return Some(());
+        }
+        let index = self.index(sequence);
+        // The provider leaves `num_sge` at either value for inline data: the flag decides.
+        let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
+        if header.flags & flags::INLINE != 0 {
+            let len = header.dma.length as usize;
+            if !carries || len > self.max_inline {
+                return None;
+            }
+            let start = index.wrapping_mul(self.max_inline);
+            self.inline
+                .get_mut(start..start.wrapping_add(len))?
+                .copy_from_slice(data.get(..len)?);
+            element.inline = Some(len);
+            wr.length = header.dma.length;
+            return Some(());
+        }
+        let count = header.dma.num_sge as usize;
+        if count > self.max_sge {
+            return None;
+        }
+        let start = index.wrapping_mul(self.max_sge);
+        let slots = self.buffers.get_mut(start..start.wrapping_add(count))?;
+        read_list(data, slots)?;
+        element.buffers = count;
+        wr.length = list_len(wr.operation, slots)?;
+        Some(())
+    }
+
+    /// Takes over a kernel consumer's work request.
+    ///
+    /// Errors: `EINVAL` if the request does not fit the QP. Context: any.
+    pub(crate) fn take_kernel(
+        &mut self,
+        sequence: u32,
+        source: &rdma::wr::SendWr<'_, Ferroce>,
+    ) -> Result<SendWr> {
+        let mut element = SendElement::new(source.wr_id);
+        let mut wr = request(source.flags);
+        read_kernel_operation(&source.op, &mut element, &mut wr)?;
+
+        let index = self.index(sequence);
+        let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
+        if source.flags & flags::INLINE != 0 && carries {
+            let start = index.wrapping_mul(self.max_inline);
+            let room = self
+                .inline
+                .get_mut(start..start.wrapping_add(self.max_inline))
+                .ok_or(EINVAL)?;
+            let len = source.copy_inline(room)?;
+            element.inline = Some(len);
+            wr.length = u32::try_from(len).or(Err(EINVAL))?;
+        } else if element.local.is_none() {
+            let count = source.sges().len();
+            if count > self.max_sge {
+                return Err(EINVAL);
+            }
+            let start = index.wrapping_mul(self.max_sge);
+            let slots = self
+                .buffers
+                .get_mut(start..start.wrapping_add(count))
+                .ok_or(EINVAL)?;
+            for (slot, sge) in slots.iter_mut().zip(source.sges()) {
+                *slot = Buffer::from_kernel(&sge);
+            }
+            element.buffers = count;
+            wr.length = list_len(wr.operation, slots).ok_or(EINVAL)?;
+        }
+        *self.heads.get_mut(index).ok_or(EINVAL)? = Some(element);
+        Ok(wr)
+    }
+
+    /// Moves the element `there` of `from`, a store of the same shape, to `sequence`.
+    pub(crate) fn take_from(
+        &mut self,
+        from: &mut SendElements,
+        there: u32,
+        sequence: u32,
+    ) -> Option<()> {
+        let index = self.index(sequence);
+        let from_index = from.index(there);
+        let element = from.heads.get_mut(from_index)?.take()?;
+        if let Some(len) = element.inline {
+            let source = from_index.wrapping_mul(from.max_inline);
+            let target = index.wrapping_mul(self.max_inline);
+            self.inline
+                .get_mut(target..target.wrapping_add(len))?
+                .copy_from_slice(from.inline.get(source..source.wrapping_add(len))?);
+        }
+        let source = from_index.wrapping_mul(from.max_sge);
+        let target = index.wrapping_mul(self.max_sge);
+        self.buffers
+            .get_mut(target..target.wrapping_add(element.buffers))?
+            .copy_from_slice(
+                from.buffers
+                    .get(source..source.wrapping_add(element.buffers))?,
+            );
+        *self.heads.get_mut(index)? = Some(element);
+        Some(())
+    }
+}
+
+/// A request with nothing but what the flags say.
+fn request(bits: u32) -> SendWr {
+    SendWr {
+        fence: bits & flags::FENCE != 0,
+        signaled: bits & flags::SIGNALED != 0,
+        solicited: bits & flags::SOLICITED != 0,
+        ..SendWr::default()
+    }
+}
+
+fn read_kernel_operation(
+    op: &SendOp<Ferroce>,
+    element: &mut SendElement,
+    wr: &mut SendWr,
+) -> Result {
+    let mut rdma = |operation, opcode, addr, rkey| {
+        element.opcode = opcode;
+        wr.operation = operation;
+        wr.remote_va = addr;
+        wr.rkey = rkey;
+    };
+    match op {
+        SendOp::Send => {}
+        SendOp::SendImm(imm) => wr.immediate = Some(*imm),
+        SendOp::SendInv(key) => wr.invalidate_rkey = Some(*key),
+        SendOp::Write { addr, rkey } => {
+            rdma(SendOperation::Write, wc::Opcode::RdmaWrite, *addr, *rkey);
+        }
+        SendOp::WriteImm { addr, rkey, imm } => {
+            rdma(SendOperation::Write, wc::Opcode::RdmaWrite, *addr, *rkey);
+            wr.immediate = Some(*imm);
+        }
+        SendOp::Read { addr, rkey } => {
+            rdma(SendOperation::Read, wc::Opcode::RdmaRead, *addr, *rkey);
+        }
+        SendOp::CompSwap {
+            addr,
+            rkey,
+            compare,
+            swap,
+        } => {
+            let (operation, opcode) = (SendOperation::CompareSwap, wc::Opcode::CompSwap);
+            rdma(operation, opcode, *addr, *rkey);
+            wr.compare = *compare;
+            wr.swap_add = *swap;
+        }
+        SendOp::FetchAdd { addr, rkey, add } => {
+            rdma(SendOperation::FetchAdd, wc::Opcode::FetchAdd, *addr, *rkey);
+            wr.swap_add = *add;
+        }
+        SendOp::Datagram {
+            ah,
+            remote_qpn,
+            qkey,
+            imm,
+            ..
+        } => {
+            element.ah = Some(ah.clone());
+            wr.dest_qpn = *remote_qpn;
+            wr.qkey = *qkey;
+            wr.immediate = *imm;
+        }
+        SendOp::LocalInv(key) => {
+            element.opcode = wc::Opcode::LocalInv;
+            element.local = Some(Local::Invalidate(*key));
+            wr.operation = SendOperation::Local;
+            // A retransmission of an earlier request must not find its key gone.
+            wr.fence = true;
+        }
+        SendOp::RegMr { mr, key, access } => {
+            element.opcode = wc::Opcode::RegMr;
+            element.local = Some(Local::Register {
+                mr: mr.clone(),
+                key: *key,
+                access: Access::from_bits(*access),
+            });
+            wr.operation = SendOperation::Local;
+        }
+        SendOp::Unsupported(_) => return Err(EINVAL),
+    }
+    Ok(())
+}
+
+/// The payload's length; an atomic operation's list must hold its eight byte result.
+fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
+    let len = total_len(buffers)?;
+    match operation {
+        SendOperation::CompareSwap | SendOperation::FetchAdd => (len == 8).then_some(8),
+        _ => Some(len),
+    }
+}
+
+/// Reads as many scatter/gather elements from `data` as `out` has room for.
+fn read_list(data: &[u8], out: &mut [Buffer]) -> Option<()> {
+    let mut rest = data;
+    for slot in out {
+        let (sge, tail) = Sge::parse(rest)?;
+        *slot = Buffer::Keyed(sge);
+        rest = tail;
+    }
+    Some(())
+}
+
+/// The private copy of one receive work request.
+pub(crate) struct RecvElement {
+    /// The consumer's cookie.
+    pub(crate) wr_id: u64,
+    /// Bytes that the list can take.
+    pub(crate) capacity: u32,
+    buffers: KVec<Buffer>,
+    count: usize,
+}
+
+impl RecvElement {
+    /// An empty element with room for `max_sge` buffers. Context: process, may sleep.
+    pub(crate) fn new(max_sge: u32) -> Result<Self> {
+        Ok(Self {
+            wr_id: 0,
+            capacity: 0,
+            buffers: KVec::from_elem(Buffer::default(), max_sge as usize, GFP_KERNEL_ACCOUNT)?,
+            count: 0,
+        })
+    }
+
+    /// The scatter list.
+    pub(crate) fn buffers(&self) -> &[Buffer] {
+        self.buffers.get(..self.count).unwrap_or(&[])
+    }
+
+    /// Takes over an element that the stock provider wrote, from its private copy `bytes`;
+    /// [`None`] if it makes no sense. `wr_id` is set in any case.
+    pub(crate) fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
+        let (header, data) = RecvHeader::parse(bytes)?;
+        self.wr_id = header.wr_id;
+        self.count = 0;
+        self.capacity = 0;
+        let count = header.dma.num_sge as usize;
+        let slots = self.buffers.get_mut(..count)?;
+        read_list(data, slots)?;
+        self.capacity = total_len(slots)?;
+        self.count = count;
+        Some(())
+    }
+
+    /// Takes over a kernel consumer's work request.
+    ///
+    /// Errors: `EINVAL` if its list is too long. Context: any.
+    pub(crate) fn take_kernel(&mut self, source: &rdma::wr::RecvWr<'_>) -> Result {
+        let count = source.sges().len();
+        let slots = self.buffers.get_mut(..count).ok_or(EINVAL)?;
+        for (slot, sge) in slots.iter_mut().zip(source.sges()) {
+            *slot = Buffer::from_kernel(&sge);
+        }
+        self.capacity = total_len(slots).ok_or(EINVAL)?;
+        self.wr_id = source.wr_id;
+        self.count = count;
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way to a peer: an address vector that has been resolved to a route.
+
+use crate::device::Device;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::{
+    Address,
+    Headers,
+    Query,
+    Transmit,
+    TxSkb, //
+};
+
+/// The UDP port of RoCEv2 (IBTA annex A17.3).
+pub(crate) const ROCE_PORT: u16 = 4791;
+/// Source ports lie in the dynamic range: their entropy spreads flows over links and queues.
+const SOURCE_PORT_BASE: u16 = 0xc000;
+const SOURCE_PORT_MASK: u32 = 0x3fff;
+
+/// A route to a peer, with everything that its packets have in common.
+pub(crate) struct Path {
+    query: Query,
+    route: net::Path,
+}
+
+impl Path {
+    /// Resolves `address` for packets from QP `local` to QP `remote` (0: a datagram QP, whose peers
+    /// differ).
+    ///
+    /// Errors: what the routing said; `ENODEV` if the device is going away.
+    /// Context: process or softirq.
+    pub(crate) fn resolve(
+        device: &Device,
+        address: &rdma::ah::Address,
+        local: u32,
+        remote: u32,
+    ) -> Result<Arc<Self>> {
+        let query = Query {
+            source: Address::from_gid(address.sgid.gid()),
+            destination: Address::from_gid(address.dgid),
+            oif: 0,
+            traffic_class: address.traffic_class,
+            hop_limit: address.hop_limit,
+            flow_label: address.flow_label,
+            source_port: source_port(local, remote),
+            destination_port: ROCE_PORT,
+        };
+        Self::lookup(device, query)
+    }
+
+    /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
+    pub(crate) fn renew(&self, device: &Device) -> Result<Arc<Self>> {
+        Self::lookup(device, self.query.clone())
+    }
+
+    fn lookup(device: &Device, query: Query) -> Result<Arc<Self>> {
+        let sender = device.sender().ok_or(ENODEV)?;
+        let route = net::Path::lookup(&sender, &query)?;
+        // Paths are renewed in softirq too.
+        Ok(Arc::new(Self { query, route }, GFP_ATOMIC)?)
+    }
+
+    /// Whether the route still holds. Context: any.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.route.is_valid()
+    }
+
+    /// Whether a packet from `source` to `destination` comes from the other end of this path.
+    pub(crate) fn is_reverse(&self, source: &Address, destination: &Address) -> bool {
+        self.query.destination == *source && self.query.source == *destination
+    }
+
+    /// Writes the IP and UDP headers of `skb`. Context: any.
+    pub(crate) fn address(&self, skb: &mut TxSkb) -> Headers {
+        // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864).
+        skb.address(&self.route, 0)
+    }
+
+    /// Sends `skb`. Context: process or softirq, no lock held.
+    pub(crate) fn transmit(&self, skb: TxSkb) -> Transmit {
+        self.route.transmit(skb)
+    }
+}
+
+/// One port for all packets of a connection, so that none overtakes another on the way.
+fn source_port(local: u32, remote: u32) -> u16 {
+    let mut hash = local.wrapping_mul(0x9e37_79b1) ^ remote.rotate_left(16);
+    hash = (hash ^ (hash >> 15)).wrapping_mul(0x85eb_ca6b);
+    hash ^= hash >> 13;
+    SOURCE_PORT_BASE | (hash & SOURCE_PORT_MASK) as u16
+}

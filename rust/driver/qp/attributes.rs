@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `modify_qp` and `query_qp`.
+
+use super::Qp;
+use crate::{
+    mr::Access,
+    path::Path, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::qp::{
+    Attr,
+    AttrMask,
+    Cap,
+    State,
+    Type, //
+};
+use roce::{
+    psn::Psn,
+    qp as protocol,
+    requester::RequesterConfig,
+    responder::{
+        ResponderAccess,
+        ResponderConfig, //
+    },
+    time, //
+};
+
+/// Request packets that a QP may have outstanding: enough to keep a veth busy, and few enough for
+/// 16 QPs to fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).
+const WINDOW_PACKETS: u32 = 64;
+
+/// A QP's attributes as they were set.
+#[derive(Default)]
+pub(crate) struct Attributes {
+    pub(crate) set: Attr,
+}
+
+fn protocol_state(state: State) -> protocol::State {
+    match state {
+        State::Reset => protocol::State::Reset,
+        State::Init => protocol::State::Init,
+        State::Rtr => protocol::State::Rtr,
+        State::Rts => protocol::State::Rts,
+        State::Sqd => protocol::State::Sqd,
+        State::Sqe => protocol::State::Sqe,
+        State::Error => protocol::State::Err,
+    }
+}
+
+fn protocol_type(ty: Type) -> protocol::Type {
+    match ty {
+        Type::Rc => protocol::Type::Rc,
+        Type::Uc => protocol::Type::Uc,
+        Type::Ud => protocol::Type::Ud,
+        Type::Gsi => protocol::Type::Gsi,
+    }
+}
+
+/// Changes a QP's state and attributes (IBTA 11.2.5.2).
+///
+/// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, or a
+/// value out of range; nothing is changed then. Context: process, may sleep.
+pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
+    let mut attributes = qp.attributes.lock();
+    let from = qp.state();
+    if mask.contains(AttrMask::CUR_STATE) && attr.cur_state != from {
+        return Err(EINVAL);
+    }
+    let to = if mask.contains(AttrMask::STATE) {
+        attr.state
+    } else {
+        from
+    };
+    protocol::check(
+        protocol_state(from),
+        protocol_state(to),
+        protocol_type(qp.ty),
+        protocol::AttrMask::from_bits(mask.bits()),
+    )
+    .map_err(|_| EINVAL)?;
+    check_values(qp, attr, mask)?;
+
+    let new_path = match (&attr.address, mask.contains(AttrMask::AV)) {
+        (Some(address), true) => {
+            let peer = if mask.contains(AttrMask::DEST_QPN) {
+                attr.dest_qp_num
+            } else {
+                attributes.set.dest_qp_num
+            };
+            Some(Path::resolve(qp.device(), address, qp.number, peer)?)
+        }
+        _ => None,
+    };
+    merge(&mut attributes.set, attr, mask);
+    attributes.set.state = to;
+
+    match to {
+        State::Reset => reset(qp, &mut attributes),
+        State::Error => {
+            drop(attributes);
+            if from != State::Error {
+                qp.enter_error(None);
+            }
+        }
+        _ => {
+            apply(qp, &attributes.set, from, to, new_path)?;
+            qp.set_state(to);
+            drop(attributes);
+            if to == State::Rts || to == State::Sqd {
+                qp.run_send();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
+    let limits = crate::device::limits();
+    let mtu = qp.device().mtu_enum();
+    let refused = (mask.contains(AttrMask::PORT) && attr.port != 1)
+        || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
+        || (mask.contains(AttrMask::PATH_MTU)
+            && (attr.path_mtu == 0 || attr.path_mtu > mtu))
+        || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
+            && u32::from(attr.max_rd_atomic) > limits.max_rd_atomic)
+        || (mask.contains(AttrMask::MAX_DEST_RD_ATOMIC)
+            && u32::from(attr.max_dest_rd_atomic) > limits.max_rd_atomic)
+        || (mask.contains(AttrMask::TIMEOUT) && attr.timeout > 31)
+        || (mask.contains(AttrMask::RETRY_CNT) && attr.retry_cnt > 7)
+        || (mask.contains(AttrMask::RNR_RETRY) && attr.rnr_retry > 7)
+        || (mask.contains(AttrMask::MIN_RNR_TIMER) && attr.min_rnr_timer > 31)
+        || (mask.contains(AttrMask::CAP))
+        || (mask.contains(AttrMask::ALT_PATH));
+    if refused {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+fn merge(set: &mut Attr, attr: &Attr, mask: AttrMask) {
+    macro_rules! take {
+        ($($bit:ident => $field:ident),* $(,)?) => {
+            $(if mask.contains(AttrMask::$bit) {
+                set.$field = attr.$field.clone();
+            })*
+        };
+    }
+    take!(
+        ACCESS_FLAGS => access,
+        PKEY_INDEX => pkey_index,
+        PORT => port,
+        QKEY => qkey,
+        AV => address,
+        PATH_MTU => path_mtu,
+        TIMEOUT => timeout,
+        RETRY_CNT => retry_cnt,
+        RNR_RETRY => rnr_retry,
+        RQ_PSN => rq_psn,
+        MAX_QP_RD_ATOMIC => max_rd_atomic,
+        MIN_RNR_TIMER => min_rnr_timer,
+        SQ_PSN => sq_psn,
+        MAX_DEST_RD_ATOMIC => max_dest_rd_atomic,
+        PATH_MIG_STATE => path_mig_state,
+        DEST_QPN => dest_qp_num,
+        EN_SQD_ASYNC_NOTIFY => en_sqd_async_notify,
+    );
+}
+
+fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
+    qp.set_state(State::Reset);
+    qp.timer.stop();
+    qp.send.lock().reset(qp);
+    qp.receive.lock().reset(qp);
+    qp.send_cq.forget(&qp.handle);
+    qp.recv_cq.forget(&qp.handle);
+    attributes.set = Attr::default();
+}
+
+/// Puts the attributes where packets are made of them.
+fn apply(
+    qp: &Arc<Qp>,
+    set: &Attr,
+    from: State,
+    to: State,
+    new_path: Option<Arc<Path>>,
+) -> Result {
+    let mtu = if qp.is_datagram() {
+        protocol::Mtu::M4096
+    } else {
+        protocol::Mtu::try_from(set.path_mtu).unwrap_or(protocol::Mtu::M256)
+    };
+    if from == State::Init && to == State::Rtr {
+        qp.remote
+            .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
+        let resources = KVec::from_elem(
+            Default::default(),
+            usize::from(set.max_dest_rd_atomic).max(1),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        let mut receive = qp.receive.lock();
+        receive.responder.configure(
+            ResponderConfig {
+                service: protocol_type(qp.ty),
+                mtu,
+                expected_psn: Psn::new(set.rq_psn),
+                dest_qpn: set.dest_qp_num,
+                min_rnr_timer: set.min_rnr_timer,
+                access: responder_access(set),
+                qkey: set.qkey,
+                pkey: crate::port::DEFAULT_PKEY,
+            },
+            resources,
+        );
+    } else {
+        let mut receive = qp.receive.lock();
+        receive.responder.set_access(responder_access(set));
+        receive.responder.set_min_rnr_timer(set.min_rnr_timer);
+        receive.responder.set_qkey(set.qkey);
+    }
+    let config = RequesterConfig {
+        service: protocol_type(qp.ty),
+        mtu,
+        dest_qpn: set.dest_qp_num,
+        src_qpn: qp.number,
+        pkey: crate::port::DEFAULT_PKEY,
+        initial_psn: Psn::new(set.sq_psn),
+        timeout: time::ack_timeout(set.timeout),
+        retry_count: set.retry_cnt,
+        rnr_retry: set.rnr_retry,
+        max_rd_atomic: set.max_rd_atomic,
+        window_packets: WINDOW_PACKETS,
+    };
+    let mut send = qp.send.lock();
+    send.qkey = set.qkey;
+    if from == State::Rtr && to == State::Rts {
+        send.requester.configure(config);
+    } else {
+        send.requester.set_timeout(config.timeout);
+        send.requester.set_retry_count(config.retry_count);
+        send.requester.set_rnr_retry(config.rnr_retry);
+        send.requester.set_max_rd_atomic(config.max_rd_atomic);
+    }
+    match to {
+        State::Rts => send.requester.start(),
+        State::Sqd => send.requester.pause(),
+        _ => {}
+    }
+    if let Some(path) = new_path {
+        send.path = Some(path.clone());
+        drop(send);
+        qp.receive.lock().path = Some(path);
+    }
+    Ok(())
+}
+
+fn responder_access(set: &Attr) -> ResponderAccess {
+    let bits = Access::from_bits(set.access);
+    ResponderAccess {
+        write: bits.contains(Access::REMOTE_WRITE),
+        read: bits.contains(Access::REMOTE_READ),
+        atomic: bits.contains(Access::REMOTE_ATOMIC),
+    }
+}
+
+/// Reads back what was set. Context: process, may sleep.
+pub(crate) fn query(qp: &Arc<Qp>, attr: &mut Attr) -> Result<Cap> {
+    let attributes = qp.attributes.lock();
+    *attr = attributes.set.clone();
+    attr.state = qp.state();
+    attr.cur_state = attr.state;
+    attr.cap = qp.cap;
+    attr.sq_draining = attr.state == State::Sqd && !qp.send.lock().requester.drained();
+    Ok(qp.cap)
+}

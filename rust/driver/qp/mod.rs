@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+//!
+//! # Locks
+//!
+//! A QP has a send lock and a receive lock, both taken with bottom halves off, by the doorbell, by
+//! BH work and by the packet handler; never one inside the other. A kernel consumer's post, which
+//! may come with interrupts off, takes only the lock of the QP's kernel ring and kicks BH work.
+//! No lock is held while packets leave or consumers are called.
+
+mod attributes;
+mod receive;
+mod send;
+
+pub(crate) use self::{
+    attributes::{
+        modify,
+        query, //
+    },
+    receive::StagedReceives,
+    send::StagedSends, //
+};
+
+use self::{
+    attributes::Attributes,
+    receive::{
+        ReceiveSide,
+        RecvSource, //
+    },
+    send::{
+        SendSide,
+        SendSource, //
+    },
+};
+use crate::{
+    context::Published,
+    counters::Counter,
+    cq::Cq,
+    device::Device,
+    live::{
+        Kind,
+        Live, //
+    },
+    pd::Pd,
+    queue::{
+        Consumer,
+        SharedRing, //
+    },
+    registry,
+    user_wqe,
+    verbs::Ferroce, //
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    impl_has_work,
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+use rdma::{
+    qp::{
+        Cap,
+        Event,
+        Events,
+        Handle,
+        Init,
+        State,
+        Type, //
+    },
+    udata::Udata,
+    wc,
+    wr::{
+        RecvWrs,
+        SendWrs, //
+    },
+};
+use roce::{
+    dropped::DropReason,
+    status::Status,
+    time::Instant, //
+};
+use sync::{
+    new_spin_lock_bh,
+    new_spin_lock_irq,
+    Gate,
+    SpinLockBh,
+    SpinLockIrq,
+    Timer,
+    TimerCallback, //
+};
+
+/// Receive requests that are flushed in one go.
+const FLUSH_BUDGET: u32 = 256;
+/// How often a QP in the error state looks for receives that were posted without a system call,
+/// in nanoseconds: first, and at most.
+const RESCAN_FIRST_NS: u64 = 4_000_000;
+const RESCAN_LAST_NS: u64 = 1_000_000_000;
+
+/// The number of the general services QP.
+const GSI_NUMBER: u32 = 1;
+
+/// A queue pair. Outlives the `ib_qp`: packets and work in flight hold references.
+#[pin_data]
+pub(crate) struct Qp {
+    pub(crate) number: u32,
+    pub(crate) ty: Type,
+    is_user: bool,
+    signal_all: bool,
+    cap: Cap,
+    pub(crate) pd: Arc<Pd>,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
+    events: Events,
+    handle: Handle,
+    /// Users in flight; closed by destroy.
+    #[pin]
+    gate: Gate,
+    state: AtomicU32,
+    /// The peer's number, for completions.
+    remote: AtomicU32,
+    rescan_ns: AtomicU32,
+    #[pin]
+    attributes: Mutex<Attributes>,
+    #[pin]
+    send: SpinLockBh<SendSide>,
+    #[pin]
+    receive: SpinLockBh<ReceiveSide>,
+    #[pin]
+    kernel_sends: SpinLockIrq<Option<StagedSends>>,
+    #[pin]
+    kernel_receives: SpinLockIrq<Option<StagedReceives>>,
+    /// Keeps the rings mappable.
+    published: [Option<Published>; 2],
+    #[pin]
+    timer: Timer<Qp>,
+    #[pin]
+    work: Work<Qp>,
+    _live: Live,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Qp { self.work }
+}
+
+impl WorkItem for Qp {
+    type Pointer = Arc<Qp>;
+
+    fn run(qp: Arc<Qp>) {
+        let Some(_pass) = qp.gate.enter() else {
+            return;
+        };
+        qp.expire();
+        qp.run_receive();
+        if qp.state() == State::Error {
+            qp.flush_receives(FLUSH_BUDGET);
+            qp.rescan_later();
+        }
+    }
+}
+
+impl TimerCallback for Qp {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).kick();
+    }
+}
+
+/// The driver's clock.
+pub(crate) fn now() -> Instant {
+    Instant::from_ns(sync::monotonic_ns())
+}
+
+/// The protocol's status as the verbs call it.
+fn status(status: Status) -> wc::Status {
+    match status {
+        Status::Success => wc::Status::Success,
+        Status::LocalLength => wc::Status::LocLen,
+        Status::LocalQpOperation => wc::Status::LocQpOp,
+        Status::LocalProtection => wc::Status::LocProt,
+        Status::Flushed => wc::Status::WrFlush,
+        Status::MemoryWindowBind => wc::Status::MwBind,
+        Status::BadResponse => wc::Status::BadResp,
+        Status::LocalAccess => wc::Status::LocAccess,
+        Status::RemoteInvalidRequest => wc::Status::RemInvReq,
+        Status::RemoteAccess => wc::Status::RemAccess,
+        Status::RemoteOperational => wc::Status::RemOp,
+        Status::RetryExceeded => wc::Status::RetryExc,
+        Status::RnrRetryExceeded => wc::Status::RnrRetryExc,
+    }
+}
+
+impl Qp {
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        self.pd.device()
+    }
+
+    /// Whether the QP sends datagrams rather than messages of a connection.
+    pub(crate) fn is_datagram(&self) -> bool {
+        matches!(self.ty, Type::Ud | Type::Gsi)
+    }
+
+    /// Whether a packet from `source` to `destination` comes from the connected peer.
+    pub(crate) fn is_peer(&self, source: &net::Address, destination: &net::Address) -> bool {
+        match &self.receive.lock().path {
+            Some(path) => path.is_reverse(source, destination),
+            None => false,
+        }
+    }
+
+    /// The number of the connected peer; 0 for datagram QPs.
+    fn remote_number(&self) -> u32 {
+        self.remote.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::from_bits(self.state.load(Ordering::Acquire))
+    }
+
+    fn set_state(&self, state: State) {
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// Whether packets may come in.
+    pub(crate) fn takes_packets(&self) -> bool {
+        matches!(
+            self.state(),
+            State::Rtr | State::Rts | State::Sqd | State::Sqe
+        )
+    }
+
+    /// Whether posted send requests are taken over, to be sent or to be flushed.
+    fn takes_sends(&self) -> bool {
+        matches!(
+            self.state(),
+            State::Rts | State::Sqd | State::Sqe | State::Error
+        )
+    }
+
+    /// A pass for somebody who brings a packet; [`None`] once the QP is being destroyed.
+    pub(crate) fn enter(&self) -> Option<sync::Pass<'_>> {
+        self.gate.enter()
+    }
+
+    /// Has BH work look after both sides. Context: any.
+    pub(crate) fn kick(self: &Arc<Self>) {
+        let _ = self.device().bh_queue().queue().enqueue(self.clone());
+    }
+
+    fn arm_timer(self: &Arc<Self>, deadline: Instant) {
+        self.timer.start_at(self.as_arc_borrow(), deadline.as_ns());
+    }
+
+    /// Receives posted to a QP in error make no system call: look again after a while.
+    fn rescan_later(self: &Arc<Self>) {
+        let delay = u64::from(self.rescan_ns.load(Ordering::Relaxed)).max(RESCAN_FIRST_NS);
+        let next = delay.saturating_mul(2).min(RESCAN_LAST_NS);
+        self.rescan_ns
+            .store(u32::try_from(next).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let at = sync::monotonic_ns().saturating_add(delay);
+        self.timer.start_at(self.as_arc_borrow(), at);
+    }
+
+    fn count_drop(&self, reason: DropReason) {
+        self.device().counters().add(Counter::of_drop(reason), 1);
+    }
+
+    /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
+    /// why, where no completion does. Context: process or softirq, no lock held.
+    pub(crate) fn enter_error(self: &Arc<Self>, event: Option<Event>) {
+        let before = self
+            .state
+            .swap(State::Error as u32, Ordering::AcqRel);
+        if before == State::Reset as u32 {
+            // A reset that came in between wins.
+            self.set_state(State::Reset);
+            return;
+        }
+        self.rescan_ns.store(0, Ordering::Relaxed);
+        self.send.lock().requester.flush();
+        self.run_send();
+        self.flush_receives(FLUSH_BUDGET);
+        self.kick();
+        if let Some(event) = event {
+            if before != State::Error as u32 {
+                self.events.raise(event);
+            }
+        }
+    }
+}
+
+/// A ring that a process maps, and the element length it has.
+fn shared_ring(entries: u32, fixed: usize, sges: u32, inline: u32) -> Result<(SharedRing, usize)> {
+    let list = (sges as usize)
+        .checked_mul(user_wqe::SGE_LEN)
+        .ok_or(EINVAL)?;
+    let wanted = list
+        .max(inline as usize)
+        .checked_add(fixed)
+        .ok_or(EINVAL)?
+        .checked_next_power_of_two()
+        .ok_or(EINVAL)?;
+    Ok((SharedRing::new(entries.max(1), wanted)?, wanted))
+}
+
+/// What `create_qp` answers to the stock provider: where its rings are.
+#[derive(Clone, Copy, zerocopy_derive::IntoBytes, zerocopy_derive::Immutable)]
+#[repr(C)]
+struct CreateQpResponse {
+    receive: crate::context::MmapInfo,
+    send: crate::context::MmapInfo,
+}
+
+/// Creates a QP. Context: process, may sleep.
+pub(crate) fn create(
+    pd: &Arc<Pd>,
+    init: &mut Init<Ferroce>,
+    udata: Option<&mut Udata<'_>>,
+) -> Result<Arc<Qp>> {
+    let cap = init.cap;
+    crate::device::check_qp_cap(&cap)?;
+
+    let mut published = [None, None];
+    let (send_source, recv_source, staged_sends, staged_receives, slots);
+    if let (Some(udata), Some(context)) = (udata, init.context.as_ref()) {
+        let (send_ring, send_len) = shared_ring(
+            cap.max_send_wr,
+            user_wqe::SEND_HEADER_LEN,
+            cap.max_send_sge,
+            cap.max_inline_data,
+        )?;
+        let (recv_ring, recv_len) = shared_ring(
+            cap.max_recv_wr,
+            user_wqe::RECV_HEADER_LEN,
+            cap.max_recv_sge,
+            0,
+        )?;
+        let receive = context.publish(recv_ring.memory())?;
+        let send = context.publish(send_ring.memory())?;
+        udata.copy_out(&CreateQpResponse {
+            receive: receive.info(),
+            send: send.info(),
+        })?;
+        published = [Some(receive), Some(send)];
+        slots = send_ring.slots();
+        send_source = SendSource::User {
+            consumer: Consumer::new(),
+            ring: send_ring,
+            outstanding: 0,
+            scratch: KVVec::from_elem(0, send_len, GFP_KERNEL_ACCOUNT)?,
+        };
+        recv_source = RecvSource::User {
+            consumer: Consumer::new(),
+            ring: recv_ring,
+            scratch: KVVec::from_elem(0, recv_len, GFP_KERNEL_ACCOUNT)?,
+        };
+        (staged_sends, staged_receives) = (None, None);
+    } else {
+        slots = cap
+            .max_send_wr
+            .max(1)
+            .checked_next_power_of_two()
+            .ok_or(EINVAL)?;
+        send_source = SendSource::Kernel;
+        recv_source = RecvSource::Kernel;
+        staged_sends = Some(StagedSends::new(slots, &cap)?);
+        staged_receives = Some(StagedReceives::new(
+            cap.max_recv_wr.max(1),
+            cap.max_recv_sge,
+        )?);
+    }
+
+    let send = SendSide::new(slots, &cap, send_source)?;
+    let receive = ReceiveSide::new(&cap, recv_source)?;
+    let number = if init.ty == Type::Gsi {
+        GSI_NUMBER
+    } else {
+        registry::reserve_qp_number()?
+    };
+    let (ty, is_user, signal_all) = (init.ty, init.is_user, init.signal_all);
+    let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
+    let (events, handle) = (init.events.clone(), init.handle.clone());
+    let qp = Arc::pin_init(
+        pin_init!(Qp {
+            number,
+            ty,
+            is_user,
+            signal_all,
+            cap,
+            pd: pd.clone(),
+            send_cq,
+            recv_cq,
+            events,
+            handle,
+            gate <- Gate::new(),
+            state: AtomicU32::new(State::Reset as u32),
+            remote: AtomicU32::new(0),
+            rescan_ns: AtomicU32::new(0),
+            attributes <- new_mutex!(Attributes::default()),
+            send <- new_spin_lock_bh!(send),
+            receive <- new_spin_lock_bh!(receive),
+            kernel_sends <- new_spin_lock_irq!(staged_sends),
+            kernel_receives <- new_spin_lock_irq!(staged_receives),
+            published,
+            timer <- Timer::new(),
+            work <- new_work!("Qp::work"),
+            _live: Live::new(Kind::Qp),
+        }),
+        GFP_KERNEL,
+    )?;
+    if init.ty == Type::Gsi {
+        pd.device().set_gsi(Some(qp.clone()));
+    } else {
+        registry::publish_qp(number, &qp)?;
+    }
+    Ok(qp)
+}
+
+/// The QP's number.
+pub(crate) fn number(qp: &Qp) -> u32 {
+    qp.number
+}
+
+/// Destroys a QP: returns when nobody is in it. Its requests get no completions.
+/// Context: process, may sleep.
+pub(crate) fn destroy(qp: &Arc<Qp>) {
+    if qp.ty == Type::Gsi {
+        qp.device().set_gsi(None);
+    } else {
+        registry::withdraw_qp(qp.number);
+    }
+    qp.gate.close_and_wait();
+    qp.timer.shutdown();
+    qp.set_state(State::Reset);
+    for ring in qp.published.iter().flatten() {
+        ring.withdraw();
+    }
+    // Requests hold references to address handles, regions and routes: let go of them now, not
+    // when the last packet in flight lets go of the QP.
+    qp.send.lock().reset(qp);
+    qp.receive.lock().reset(qp);
+}
+
+/// The stock provider's doorbell: send requests were put into the shared ring.
+///
+/// Errors: `EINVAL` if the QP's state takes no send requests; they are dropped then.
+/// Context: process.
+pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
+    let Some(_pass) = qp.gate.enter() else {
+        return Err(EINVAL);
+    };
+    if !qp.takes_sends() {
+        qp.send.lock().discard(qp);
+        return Err(EINVAL);
+    }
+    qp.run_send();
+    Ok(())
+}
+
+/// Posts a kernel consumer's send requests. Context: any, interrupts may be off.
+pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result {
+    if !qp.takes_sends() {
+        let _ = wrs.next();
+        return Err(EINVAL);
+    }
+    let result = {
+        let mut guard = qp.kernel_sends.lock();
+        let Some(staged) = &mut *guard else {
+            return Err(EINVAL);
+        };
+        let mut result = Ok(());
+        while let Some(wr) = wrs.next() {
+            result = staged.push(&wr);
+            if result.is_err() {
+                break;
+            }
+        }
+        result
+    };
+    qp.kick();
+    result
+}
+
+/// Posts a kernel consumer's receive requests. Context: any, interrupts may be off.
+pub(crate) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
+    if qp.state() == State::Reset {
+        let _ = wrs.next();
+        return Err(EINVAL);
+    }
+    let result = {
+        let mut guard = qp.kernel_receives.lock();
+        let Some(staged) = &mut *guard else {
+            return Err(EINVAL);
+        };
+        let mut result = Ok(());
+        while let Some(wr) = wrs.next() {
+            result = staged.push(&wr);
+            if result.is_err() {
+                break;
+            }
+        }
+        result
+    };
+    if qp.state() == State::Error {
+        qp.kick();
+    }
+    result
+}

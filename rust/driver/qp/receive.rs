@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive side of a QP: from requests to memory, completions and responses.
+
+use super::Qp;
+use crate::{
+    buffer::Cursor,
+    counters::Counter,
+    cq::Cq,
+    datagram::{
+        self,
+        Batch,
+        BuildError, //
+    },
+    element::RecvElement,
+    mr::{
+        self,
+        Access,
+        Fault, //
+    },
+    path::Path,
+    queue::{
+        Consumer,
+        SharedRing, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::RxSkb;
+use rdma::{
+    qp::{
+        Event,
+        State, //
+    },
+    wc::{
+        self,
+        Completion,
+        Extra,
+        Network, //
+    },
+};
+use roce::{
+    packet::Packet,
+    responder::{
+        Atomic,
+        AtomicOperation,
+        ReadBurst,
+        Receive,
+        ReceiveCompletion,
+        ReceiveOperation,
+        Resource,
+        Responder,
+        ResponderEvent,
+        Response,
+        Step, //
+    },
+    ticket::Outcome,
+    time::Instant, //
+};
+use sync::BhGuard;
+
+/// Batches of responses that one caller sends before it leaves the rest to BH work.
+const BATCHES_PER_CALL: u32 = 2;
+
+/// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
+const GRH_LEN: usize = 40;
+
+/// Where a QP's receive requests come from.
+pub(crate) enum RecvSource {
+    /// A ring shared with a process.
+    User {
+        ring: SharedRing,
+        consumer: Consumer,
+        /// One element of the ring, while it is taken over.
+        scratch: KVVec<u8>,
+    },
+    /// [`Qp::kernel_receives`].
+    Kernel,
+}
+
+/// Receive requests of a kernel consumer.
+pub(crate) struct StagedReceives {
+    slots: KVVec<RecvElement>,
+    first: u32,
+    len: u32,
+}
+
+impl StagedReceives {
+    /// Allocates room for `slots` requests. Context: process, may sleep.
+    pub(crate) fn new(slots: u32, max_sge: u32) -> Result<Self> {
+        let mut all = KVVec::with_capacity(slots as usize, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..slots {
+            all.push(RecvElement::new(max_sge)?, GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(Self {
+            slots: all,
+            first: 0,
+            len: 0,
+        })
+    }
+
+    fn slot(&mut self, ahead: u32) -> Option<&mut RecvElement> {
+        let index = (self.first.wrapping_add(ahead) as usize).checked_rem(self.slots.len())?;
+        self.slots.get_mut(index)
+    }
+
+    /// Copies a consumer's request. Errors: `ENOMEM` if the queue is full, `EINVAL` if the list is
+    /// too long. Context: any.
+    pub(crate) fn push(&mut self, wr: &rdma::wr::RecvWr<'_>) -> Result {
+        if self.len as usize >= self.slots.len() {
+            return Err(ENOMEM);
+        }
+        self.slot(self.len).ok_or(ENOMEM)?.take_kernel(wr)?;
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Swaps the oldest request into `out`.
+    fn pop(&mut self, out: &mut RecvElement) -> Option<()> {
+        if self.len == 0 {
+            return None;
+        }
+        core::mem::swap(self.slot(0)?, out);
+        self.len = self.len.wrapping_sub(1);
+        let next = (self.first as usize)
+            .wrapping_add(1)
+            .checked_rem(self.slots.len())?;
+        self.first = u32::try_from(next).ok()?;
+        Some(())
+    }
+
+    /// Forgets every request.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+/// Everything under a QP's receive lock.
+pub(crate) struct ReceiveSide {
+    pub(crate) responder: Responder<KVec<Resource>>,
+    source: RecvSource,
+    /// The request that the message in work fills.
+    current: RecvElement,
+    /// `current` is in use.
+    holding: bool,
+    pub(crate) path: Option<Arc<Path>>,
+    /// The owner bit, as on the send side.
+    busy: bool,
+    again: bool,
+    batch: Batch,
+}
+
+/// What is left to be done once the receive lock is released.
+#[derive(Default)]
+struct Aftermath {
+    notify: bool,
+    event: Option<ResponderEvent>,
+}
+
+impl ReceiveSide {
+    /// Allocates the receive side. Context: process, may sleep.
+    pub(crate) fn new(cap: &rdma::qp::Cap, source: RecvSource) -> Result<Self> {
+        Ok(Self {
+            responder: Responder::new(KVec::new()),
+            source,
+            current: RecvElement::new(cap.max_recv_sge)?,
+            holding: false,
+            path: None,
+            busy: false,
+            again: false,
+            batch: Batch::new()?,
+        })
+    }
+
+    /// Forgets all requests without completing them (RESET).
+    pub(crate) fn reset(&mut self, qp: &Qp) {
+        self.responder.reset();
+        self.path = None;
+        self.holding = false;
+        match &mut self.source {
+            RecvSource::User { ring, consumer, .. } => {
+                consumer.discard_all(ring);
+            }
+            RecvSource::Kernel => {
+                if let Some(staged) = &mut *qp.kernel_receives.lock() {
+                    staged.clear();
+                }
+            }
+        }
+    }
+
+    /// Takes the oldest receive request into `current`.
+    fn take(&mut self, qp: &Qp) -> Receive {
+        if self.holding {
+            return Receive::Taken {
+                capacity: self.current.capacity,
+            };
+        }
+        match &mut self.source {
+            RecvSource::User {
+                ring,
+                consumer,
+                scratch,
+            } => {
+                if consumer.available(ring) == 0 || consumer.peek(ring, 0, scratch).is_none() {
+                    return Receive::Empty;
+                }
+                self.holding = true;
+                if self.current.take_user(scratch).is_none() {
+                    return Receive::Malformed;
+                }
+            }
+            RecvSource::Kernel => {
+                let mut guard = qp.kernel_receives.lock();
+                let taken = match &mut *guard {
+                    Some(staged) => staged.pop(&mut self.current),
+                    None => None,
+                };
+                if taken.is_none() {
+                    return Receive::Empty;
+                }
+                self.holding = true;
+            }
+        }
+        Receive::Taken {
+            capacity: self.current.capacity,
+        }
+    }
+
+    /// Gives `current` back: its completion is about to be posted.
+    fn finish(&mut self) {
+        if !self.holding {
+            return;
+        }
+        self.holding = false;
+        if let RecvSource::User { ring, consumer, .. } = &mut self.source {
+            consumer.advance(ring);
+        }
+    }
+
+    /// Takes in a request packet: walks the responder's steps to the end.
+    fn request(
+        &mut self,
+        qp: &Qp,
+        now: Instant,
+        packet: &Packet,
+        skb: &RxSkb,
+        after: &mut Aftermath,
+    ) {
+        let payload = packet.header_len();
+        let mut step = self.responder.receive(now, packet);
+        loop {
+            step = match step {
+                // A packet that cannot be placed now is as good as lost: the peer sends it again.
+                Step::Done | Step::Park => break,
+                Step::Complete(completion) => {
+                    after.notify |= self.complete(qp, packet, skb, &completion);
+                    break;
+                }
+                Step::Dropped(reason) => {
+                    qp.count_drop(reason);
+                    break;
+                }
+                Step::TakeReceive { ticket } => {
+                    let receive = self.take(qp);
+                    self.responder.commit_receive(ticket, receive)
+                }
+                Step::PlaceReceive {
+                    ticket,
+                    offset,
+                    length,
+                } => {
+                    let placed = self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
+                    self.responder.commit(ticket, outcome_of(placed))
+                }
+                Step::PlaceRemote {
+                    ticket,
+                    rkey,
+                    va,
+                    length,
+                    check_va,
+                    check_length,
+                } => {
+                    let placed = place_remote(
+                        qp,
+                        rkey,
+                        (check_va, u64::from(check_length)),
+                        va,
+                        skb,
+                        payload,
+                        length as usize,
+                    );
+                    self.responder.commit(ticket, outcome_of(placed))
+                }
+                Step::CheckRead {
+                    ticket,
+                    rkey,
+                    va,
+                    length,
+                } => {
+                    let need = Access::REMOTE_READ;
+                    let checked = mr::access(&qp.pd, rkey, va, u64::from(length), need).map(|_| ());
+                    self.responder.commit(ticket, outcome_of(checked))
+                }
+                Step::Atomic {
+                    ticket,
+                    rkey,
+                    va,
+                    operation,
+                } => {
+                    let answer = atomic(qp, rkey, va, operation);
+                    self.responder.commit_atomic(ticket, answer)
+                }
+                Step::Invalidate { ticket, rkey } => {
+                    let invalidated = mr::invalidate(&qp.pd, rkey);
+                    self.responder.commit(ticket, outcome_of(invalidated))
+                }
+            };
+        }
+        after.event = self.responder.take_event();
+    }
+
+    /// Places payload into the current receive request; a datagram's is preceded by the GRH.
+    fn place_receive(
+        &self,
+        qp: &Qp,
+        offset: u64,
+        skb: &RxSkb,
+        from: usize,
+        len: usize,
+    ) -> Result<(), Fault> {
+        let mut cursor = Cursor::new(&qp.pd, self.current.buffers(), Access::LOCAL_WRITE);
+        if qp.is_datagram() && offset == GRH_LEN as u64 {
+            cursor.write(0, &skb.network_header_40())?;
+        }
+        cursor.write_datagram(offset, skb, from, len)
+    }
+
+    /// Posts the completion of the current receive request.
+    fn complete(
+        &mut self,
+        qp: &Qp,
+        packet: &Packet,
+        skb: &RxSkb,
+        done: &ReceiveCompletion,
+    ) -> bool {
+        let opcode = match done.operation {
+            ReceiveOperation::Send => wc::Opcode::Recv,
+            ReceiveOperation::Write => wc::Opcode::RecvRdmaWithImm,
+        };
+        let mut completion = Completion::new(
+            self.current.wr_id,
+            super::status(done.status),
+            opcode,
+            qp.number,
+        );
+        completion.byte_len = done.length;
+        completion.extra = match (done.immediate, done.invalidated_rkey) {
+            (Some(immediate), _) => Extra::Imm(immediate),
+            (None, Some(key)) => Extra::Invalidated(key),
+            (None, None) => Extra::None,
+        };
+        completion.src_qp = qp.remote_number();
+        if qp.is_datagram() {
+            completion.src_qp = packet.deth.map_or(0, |deth| deth.src_qpn);
+            completion.grh = true;
+            completion.network = Some(match skb.source() {
+                net::Address::V4(_) => Network::Ipv4,
+                net::Address::V6(_) => Network::Ipv6,
+            });
+        }
+        self.finish();
+        qp.recv_cq
+            .post(&qp.handle, &completion, done.solicited)
+            .notify
+    }
+
+    /// Completes every receive request with a flush error, in order.
+    fn flush(&mut self, qp: &Qp, budget: u32) -> bool {
+        self.responder.flush();
+        let mut notify = false;
+        for _ in 0..budget {
+            match self.take(qp) {
+                Receive::Empty => break,
+                Receive::Taken { .. } | Receive::Malformed => {}
+            }
+            let completion = Completion::new(
+                self.current.wr_id,
+                wc::Status::WrFlush,
+                wc::Opcode::Recv,
+                qp.number,
+            );
+            self.finish();
+            notify |= qp.recv_cq.post(&qp.handle, &completion, false).notify;
+        }
+        notify
+    }
+
+    /// Builds responses until the batch is full.
+    fn respond(&mut self, qp: &Qp, batch: &mut Batch) {
+        let Some(path) = self.response_path(qp) else {
+            return;
+        };
+        while batch.room() >= Batch::BURST {
+            let budget = u32::try_from(batch.room()).unwrap_or(0);
+            match self.responder.poll_response(budget) {
+                None => break,
+                Some(Response::Packet(packet)) => {
+                    if let Ok(skb) = datagram::build(&path, &packet, |_| Ok::<(), Fault>(())) {
+                        batch.push(skb, &path);
+                    }
+                }
+                Some(Response::Read(burst)) => {
+                    let outcome = self.read(qp, &path, &burst, batch);
+                    self.responder.commit_read(burst.ticket, outcome);
+                }
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        qp: &Qp,
+        path: &Arc<Path>,
+        burst: &ReadBurst,
+        batch: &mut Batch,
+    ) -> Outcome {
+        // The key is checked again for each burst: it may have been invalidated since.
+        let access = if burst.length == 0 {
+            None
+        } else {
+            match mr::access(
+                &qp.pd,
+                burst.rkey,
+                burst.va,
+                u64::from(burst.length),
+                Access::REMOTE_READ,
+            ) {
+                Ok(access) => Some(access),
+                Err(fault) => return outcome_of(Err(fault)),
+            }
+        };
+        let built = batch.len();
+        for index in 0..burst.packets {
+            let Some((packet, offset, _)) = self.responder.read_packet(burst, index) else {
+                break;
+            };
+            let fill = |out: &mut [u8]| match &access {
+                Some(access) => access.read(u64::from(offset), out),
+                None => Ok(()),
+            };
+            match datagram::build(path, &packet, fill) {
+                Ok(skb) => batch.push(skb, path),
+                Err(BuildError::NoMemory) => {
+                    qp.device().counters().add(Counter::SendDropped, 1);
+                }
+                Err(BuildError::Payload(fault)) => {
+                    batch.truncate(built);
+                    return outcome_of(Err(fault));
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    fn response_path(&mut self, qp: &Qp) -> Option<Arc<Path>> {
+        let path = self.path.as_ref()?;
+        if !path.is_valid() {
+            let fresh = path.renew(qp.device()).ok()?;
+            self.path = Some(fresh);
+        }
+        self.path.clone()
+    }
+}
+
+/// Places an RDMA WRITE's payload. `check` is the range whose key is checked: the whole message's
+/// with its first packet, so that nothing is written of a message that does not fit.
+fn place_remote(
+    qp: &Qp,
+    rkey: u32,
+    check: (u64, u64),
+    va: u64,
+    skb: &RxSkb,
+    from: usize,
+    len: usize,
+) -> Result<(), Fault> {
+    let (check_va, check_len) = check;
+    // A zero-length write names no memory: its key is not looked at (IBTA 9.7.4.1.3).
+    if check_len == 0 {
+        return Ok(());
+    }
+    let access = mr::access(&qp.pd, rkey, check_va, check_len, Access::REMOTE_WRITE)?;
+    let mut at = va.wrapping_sub(check_va);
+    for piece in skb.pieces(from, len) {
+        access.write_piece(at, &piece)?;
+        at = at.wrapping_add(piece.len() as u64);
+    }
+    Ok(())
+}
+
+/// Carries out an atomic operation of the peer.
+fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Atomic {
+    let access = mr::access(
+        &qp.pd,
+        rkey,
+        va,
+        size_of::<u64>() as u64,
+        Access::REMOTE_ATOMIC,
+    );
+    let result = access.and_then(|access| match operation {
+        AtomicOperation::CompareSwap { compare, swap } => access.compare_swap(compare, swap),
+        AtomicOperation::FetchAdd { add } => access.fetch_add(add),
+    });
+    match result {
+        Ok(original) => Atomic::Done { original },
+        Err(Fault::Protection) => Atomic::Protection,
+        Err(Fault::Retry) => Atomic::Again,
+    }
+}
+
+fn outcome_of(result: Result<(), Fault>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(Fault::Protection) => Outcome::Protection,
+        Err(Fault::Retry) => Outcome::Again,
+    }
+}
+
+impl Qp {
+    /// Takes in a request packet. Context: softirq, no lock held.
+    pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: &RxSkb) {
+        self.drive_receive(|receive, now, after| {
+            receive.request(self, now, packet, skb, after);
+        });
+    }
+
+    /// Goes on with responses that are not finished. Context: softirq, no lock held.
+    pub(crate) fn run_receive(self: &Arc<Self>) {
+        self.drive_receive(|_, _, _| ());
+    }
+
+    /// Completes up to `budget` receive requests with a flush error.
+    /// Context: process or softirq, no lock held.
+    pub(crate) fn flush_receives(self: &Arc<Self>, budget: u32) {
+        let notify = self.receive.lock().flush(self, budget);
+        if notify {
+            Cq::notify(&self.recv_cq);
+        }
+    }
+
+    /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
+    fn drive_receive(
+        self: &Arc<Self>,
+        first: impl FnOnce(&mut ReceiveSide, Instant, &mut Aftermath),
+    ) {
+        let mut first = Some(first);
+        let mut owner = false;
+        let mut given_back: Option<Batch> = None;
+        for _ in 0..BATCHES_PER_CALL {
+            let bh = BhGuard::new();
+            let mut after = Aftermath::default();
+            let batch = {
+                let mut receive = self.receive.lock();
+                if let Some(first) = first.take() {
+                    first(&mut receive, super::now(), &mut after);
+                }
+                if receive.busy && !owner {
+                    receive.again = true;
+                    None
+                } else {
+                    owner = true;
+                    receive.busy = true;
+                    receive.again = false;
+                    let mut batch = given_back
+                        .take()
+                        .unwrap_or_else(|| core::mem::take(&mut receive.batch));
+                    receive.respond(self, &mut batch);
+                    if batch.is_empty() && !receive.again {
+                        receive.batch = batch;
+                        receive.busy = false;
+                        None
+                    } else {
+                        Some(batch)
+                    }
+                }
+            };
+            let done = batch.is_none();
+            given_back = batch.map(|batch| batch.send(self.device()));
+            self.after_receive(&after);
+            drop(bh);
+            if done {
+                return;
+            }
+        }
+        {
+            let mut receive = self.receive.lock();
+            if let Some(batch) = given_back {
+                receive.batch = batch;
+            }
+            receive.busy = false;
+        }
+        self.kick();
+    }
+
+    fn after_receive(self: &Arc<Self>, after: &Aftermath) {
+        if after.notify {
+            Cq::notify(&self.recv_cq);
+        }
+        match after.event {
+            None => {}
+            Some(ResponderEvent::CommunicationEstablished) => {
+                if self.state() == State::Rtr {
+                    self.events.raise(Event::CommEstablished);
+                }
+            }
+            Some(ResponderEvent::AccessError) => self.enter_error(Some(Event::AccessError)),
+            Some(ResponderEvent::RequestError) => self.enter_error(Some(Event::RequestError)),
+            Some(ResponderEvent::Fatal) => self.enter_error(Some(Event::Fatal)),
+            Some(ResponderEvent::ReceiveError) => self.enter_error(None),
+        }
+    }
+}

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send side of a QP: from work requests to datagrams, and from responses to completions.
+
+use super::Qp;
+use crate::{
+    ah::{
+        self,
+        Ah, //
+    },
+    buffer::Cursor,
+    counters::Counter,
+    cq::Cq,
+    datagram::{
+        self,
+        Batch,
+        BuildError, //
+    },
+    element::{
+        Local,
+        SendElements, //
+    },
+    mr::{
+        self,
+        Access,
+        Fault, //
+    },
+    path::Path,
+    queue::{
+        Consumer,
+        KernelRing,
+        SharedRing, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::RxSkb;
+use rdma::wc::{
+    self,
+    Completion, //
+};
+use roce::{
+    packet::Packet,
+    requester::{
+        Burst,
+        Received,
+        Requester,
+        SendAction,
+        SendSlot,
+        SendWr, //
+    },
+    ticket::Outcome,
+    time::Instant, //
+};
+use sync::BhGuard;
+
+/// Batches that one caller sends before it leaves the rest to BH work.
+const BATCHES_PER_CALL: u32 = 16;
+
+/// Where a QP's send requests come from.
+pub(crate) enum SendSource {
+    /// A ring shared with a process.
+    User {
+        ring: SharedRing,
+        consumer: Consumer,
+        /// Requests taken over and not complete: their ring slots are still the kernel's.
+        outstanding: u32,
+        /// One element of the ring, while it is taken over.
+        scratch: KVVec<u8>,
+    },
+    /// [`Qp::kernel_sends`].
+    Kernel,
+}
+
+/// Work requests of a kernel consumer that the send side has not taken over.
+pub(crate) struct StagedSends {
+    elements: SendElements,
+    queue: KernelRing<SendWr>,
+    first: u32,
+    next: u32,
+}
+
+impl StagedSends {
+    /// Allocates room for `slots` requests, a power of two. Context: process, may sleep.
+    pub(crate) fn new(slots: u32, cap: &rdma::qp::Cap) -> Result<Self> {
+        Ok(Self {
+            elements: SendElements::new(slots, cap)?,
+            queue: KernelRing::with_capacity(slots)?,
+            first: 0,
+            next: 0,
+        })
+    }
+
+    /// Copies a consumer's request. Errors: `ENOMEM` if the queue is full, `EINVAL` if the request
+    /// does not fit the QP. Context: any.
+    pub(crate) fn push(
+        &mut self,
+        wr: &rdma::wr::SendWr<'_, crate::verbs::Ferroce>,
+    ) -> Result {
+        if self.queue.is_full() {
+            return Err(ENOMEM);
+        }
+        let wr = self.elements.take_kernel(self.next, wr)?;
+        self.queue.push(wr).or(Err(ENOMEM))?;
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Moves the oldest request into `elements` as `sequence`.
+    fn pop(&mut self, elements: &mut SendElements, sequence: u32) -> Option<SendWr> {
+        let wr = self.queue.pop()?;
+        let from = self.first;
+        self.first = self.first.wrapping_add(1);
+        elements.take_from(&mut self.elements, from, sequence)?;
+        Some(wr)
+    }
+
+    /// Forgets every request.
+    pub(crate) fn clear(&mut self) {
+        while self.queue.pop().is_some() {
+            self.elements.release(self.first);
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
+/// Everything under a QP's send lock.
+pub(crate) struct SendSide {
+    pub(crate) requester: Requester<KVVec<SendSlot>>,
+    elements: SendElements,
+    source: SendSource,
+    /// The sequence number of the next request.
+    next: u32,
+    /// The QP's own queue key, for datagrams that ask for it.
+    pub(crate) qkey: u32,
+    /// The route of a connected QP.
+    pub(crate) path: Option<Arc<Path>>,
+    /// The route of the last datagram.
+    datagram_path: Option<(Arc<Ah>, Arc<Path>)>,
+    /// The owner bit: whoever set it builds batches and sends them, until there is nothing left.
+    busy: bool,
+    /// Something happened that the owner has not looked at.
+    again: bool,
+    batch: Batch,
+    /// When the timer fires, if it is armed.
+    armed: Option<Instant>,
+}
+
+/// What is left to be done once the send lock is released.
+struct Turn {
+    batch: Batch,
+    notify: bool,
+    failed: bool,
+}
+
+impl SendSide {
+    /// Allocates the send side. `slots`: slots of the queue, a power of two.
+    /// Context: process, may sleep.
+    pub(crate) fn new(slots: u32, cap: &rdma::qp::Cap, source: SendSource) -> Result<Self> {
+        let storage = KVVec::from_elem(SendSlot::default(), slots as usize, GFP_KERNEL_ACCOUNT)?;
+        Ok(Self {
+            requester: Requester::new(storage),
+            elements: SendElements::new(slots, cap)?,
+            source,
+            next: 0,
+            qkey: 0,
+            path: None,
+            datagram_path: None,
+            busy: false,
+            again: false,
+            batch: Batch::new()?,
+            armed: None,
+        })
+    }
+
+    /// Forgets all requests without completing them, posted ones included (RESET).
+    pub(crate) fn reset(&mut self, qp: &Qp) {
+        self.requester.reset();
+        self.next = 0;
+        self.elements.clear();
+        self.path = None;
+        self.datagram_path = None;
+        if let SendSource::User { outstanding, .. } = &mut self.source {
+            *outstanding = 0;
+        }
+        self.discard(qp);
+    }
+
+    /// Drops what was posted and not taken over: a refused doorbell consumes its requests.
+    pub(crate) fn discard(&mut self, qp: &Qp) {
+        match &mut self.source {
+            SendSource::User {
+                ring,
+                consumer,
+                outstanding,
+                ..
+            } => {
+                if *outstanding == 0 {
+                    consumer.discard_all(ring);
+                }
+            }
+            SendSource::Kernel => {
+                if let Some(staged) = &mut *qp.kernel_sends.lock() {
+                    staged.clear();
+                }
+            }
+        }
+    }
+
+    /// Takes over what was posted since the last time.
+    fn fetch(&mut self, qp: &Qp) {
+        match &mut self.source {
+            SendSource::User {
+                ring,
+                consumer,
+                outstanding,
+                scratch,
+            } => {
+                // The producer index is read once: what comes later rings the doorbell again.
+                let mut fresh = consumer.available(ring).saturating_sub(*outstanding);
+                while fresh > 0 && self.requester.len() < self.requester.capacity() {
+                    fresh = fresh.wrapping_sub(1);
+                    if consumer.peek(ring, *outstanding, scratch).is_none() {
+                        break;
+                    }
+                    let sequence = self.next;
+                    let find_ah = |number| ah::find(&qp.pd, number);
+                    let Some(mut wr) = self
+                        .elements
+                        .take_user(sequence, qp.ty, scratch, find_ah)
+                    else {
+                        break;
+                    };
+                    complete_request(&mut wr, qp, self.qkey);
+                    if self.requester.post(wr).is_err() {
+                        break;
+                    }
+                    self.next = sequence.wrapping_add(1);
+                    *outstanding = outstanding.wrapping_add(1);
+                }
+            }
+            SendSource::Kernel => {
+                let mut guard = qp.kernel_sends.lock();
+                let Some(staged) = &mut *guard else {
+                    return;
+                };
+                while self.requester.len() < self.requester.capacity() {
+                    let sequence = self.next;
+                    let Some(mut wr) = staged.pop(&mut self.elements, sequence) else {
+                        break;
+                    };
+                    complete_request(&mut wr, qp, self.qkey);
+                    if self.requester.post(wr).is_err() {
+                        break;
+                    }
+                    self.next = sequence.wrapping_add(1);
+                }
+            }
+        }
+    }
+
+    /// Carries out what the requester asks for, until the batch is full.
+    fn act(&mut self, qp: &Qp, now: Instant, batch: &mut Batch) {
+        while batch.room() >= Batch::BURST {
+            let Some(action) = self.requester.poll_action() else {
+                break;
+            };
+            match action {
+                SendAction::Transmit(burst) => {
+                    let outcome = self.transmit(qp, &burst, batch);
+                    self.requester.commit(now, burst.ticket, outcome);
+                }
+                SendAction::Local { ticket, sequence } => {
+                    let outcome = self.perform(qp, sequence);
+                    self.requester.commit(now, ticket, outcome);
+                }
+            }
+        }
+    }
+
+    /// Builds the datagrams of `burst`.
+    fn transmit(&mut self, qp: &Qp, burst: &Burst, batch: &mut Batch) -> Outcome {
+        let Some(head) = self.elements.head(burst.sequence) else {
+            return Outcome::Operational;
+        };
+        if head.refused {
+            return Outcome::Operational;
+        }
+        let path = match &head.ah {
+            Some(ah) => datagram_path(&mut self.datagram_path, qp, ah),
+            None => connected_path(&mut self.path, qp),
+        };
+        let Some(path) = path else {
+            // No route is a loss in the network, as far as the protocol is concerned.
+            qp.device().counters().add(Counter::SendDropped, 1);
+            return Outcome::Done;
+        };
+
+        let inline = self.elements.inline(burst.sequence);
+        let mut cursor = Cursor::new(
+            &qp.pd,
+            self.elements.buffers(burst.sequence),
+            Access::NONE,
+        );
+        let built = batch.len();
+        for index in 0..burst.packets {
+            let Some((packet, offset, len)) = self.requester.packet(burst, index) else {
+                break;
+            };
+            let fill = |out: &mut [u8]| match inline {
+                Some(data) => {
+                    let start = offset as usize;
+                    let end = start.wrapping_add(len as usize);
+                    let data = data.get(start..end).ok_or(Fault::Protection)?;
+                    out.copy_from_slice(data);
+                    Ok(())
+                }
+                None => cursor.read(u64::from(offset), out),
+            };
+            match datagram::build(&path, &packet, fill) {
+                Ok(skb) => batch.push(skb, &path),
+                Err(BuildError::NoMemory) => {
+                    qp.device().counters().add(Counter::SendDropped, 1);
+                }
+                Err(BuildError::Payload(fault)) => {
+                    batch.truncate(built);
+                    return outcome_of(fault);
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    /// Carries out a request that stays on this side.
+    fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
+        let Some(head) = self.elements.head(sequence) else {
+            return Outcome::Operational;
+        };
+        let result = match &head.local {
+            Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, *key),
+            Some(Local::Register { mr, key, access }) => {
+                mr::fast_register(&qp.pd, mr, *key, *access)
+            }
+            None => Err(Fault::Protection),
+        };
+        match result {
+            Ok(()) => Outcome::Done,
+            Err(_) => Outcome::Operational,
+        }
+    }
+
+    /// Hands finished requests to the CQ. Returns whether the CQ wants to be notified.
+    fn complete(&mut self, qp: &Qp) -> bool {
+        let mut notify = false;
+        while let Some(done) = self.requester.poll_completion() {
+            let element = self.elements.release(done.sequence);
+            if let SendSource::User {
+                ring,
+                consumer,
+                outstanding,
+                ..
+            } = &mut self.source
+            {
+                if *outstanding > 0 {
+                    *outstanding = outstanding.wrapping_sub(1);
+                    consumer.advance(ring);
+                }
+            }
+            let Some(element) = element else {
+                continue;
+            };
+            if !done.signaled {
+                continue;
+            }
+            let status = super::status(done.status);
+            let mut completion =
+                Completion::new(element.wr_id, status, element.opcode, qp.number);
+            if status == wc::Status::Success {
+                completion.byte_len = done.length;
+            }
+            notify |= qp.send_cq.post(&qp.handle, &completion, false).notify;
+        }
+        notify
+    }
+
+    /// Takes in a response. Its payload goes straight to where the request wants it.
+    fn respond(&mut self, qp: &Qp, now: Instant, packet: &Packet, skb: &RxSkb) {
+        match self.requester.receive(now, packet) {
+            Received::Nothing => {}
+            Received::Dropped(reason) => qp.count_drop(reason),
+            Received::Place {
+                ticket,
+                sequence,
+                offset,
+                length,
+            } => {
+                let mut cursor = Cursor::new(
+                    &qp.pd,
+                    self.elements.buffers(sequence),
+                    Access::LOCAL_WRITE,
+                );
+                let placed = cursor.write_datagram(
+                    u64::from(offset),
+                    skb,
+                    packet.header_len(),
+                    length as usize,
+                );
+                let outcome = placed.map_or_else(outcome_of, |()| Outcome::Done);
+                self.requester.commit_place(now, ticket, outcome);
+            }
+            Received::PlaceAtomic {
+                ticket,
+                sequence,
+                value,
+            } => {
+                let mut cursor = Cursor::new(
+                    &qp.pd,
+                    self.elements.buffers(sequence),
+                    Access::LOCAL_WRITE,
+                );
+                let placed = cursor.write(0, &value.to_ne_bytes());
+                let outcome = placed.map_or_else(outcome_of, |()| Outcome::Done);
+                self.requester.commit_place(now, ticket, outcome);
+            }
+        }
+    }
+
+    fn arm(&mut self, qp: &Arc<Qp>) {
+        let Some(deadline) = self.requester.poll_timeout() else {
+            return;
+        };
+        // A deadline that moved away is left to an early expiry, which arms again: acknowledgements
+        // move it with each message.
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            qp.arm_timer(deadline);
+        }
+    }
+}
+
+/// Adds what the QP says for all its requests.
+fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
+    wr.signaled |= qp.signal_all;
+    // The top bit of a datagram's queue key asks for that of the QP (IBTA 10.2.5).
+    if wr.qkey >> 31 != 0 {
+        wr.qkey = qkey;
+    }
+}
+
+fn outcome_of(fault: Fault) -> Outcome {
+    match fault {
+        Fault::Protection => Outcome::Protection,
+        Fault::Retry => Outcome::Again,
+    }
+}
+
+/// The route of a connected QP, looked up again when it has gone stale.
+fn connected_path(cached: &mut Option<Arc<Path>>, qp: &Qp) -> Option<Arc<Path>> {
+    let path = cached.as_ref()?;
+    if !path.is_valid() {
+        let fresh = path.renew(qp.device()).ok()?;
+        *cached = Some(fresh);
+    }
+    cached.clone()
+}
+
+/// The route to `ah`.
+fn datagram_path(
+    cached: &mut Option<(Arc<Ah>, Arc<Path>)>,
+    qp: &Qp,
+    ah: &Arc<Ah>,
+) -> Option<Arc<Path>> {
+    if let Some((owner, path)) = cached {
+        if Arc::ptr_eq(owner, ah) && path.is_valid() {
+            return Some(path.clone());
+        }
+    }
+    let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
+    *cached = Some((ah.clone(), path.clone()));
+    Some(path)
+}
+
+impl Qp {
+    /// Sends what is to be sent. Context: process or softirq, no lock held.
+    pub(crate) fn run_send(self: &Arc<Self>) {
+        self.drive_send(|_, _| ());
+    }
+
+    /// Takes in a response packet. Context: softirq, no lock held.
+    pub(crate) fn receive_response(self: &Arc<Self>, packet: &Packet, skb: &RxSkb) {
+        self.drive_send(|send, now| send.respond(self, now, packet, skb));
+    }
+
+    /// The timer has expired. Context: softirq, no lock held.
+    pub(crate) fn expire(self: &Arc<Self>) {
+        self.drive_send(|send, now| {
+            if send.armed.is_some_and(|armed| armed <= now) {
+                send.armed = None;
+            }
+            if send.requester.poll_timeout().is_some_and(|due| due <= now) {
+                send.requester.on_timeout(now);
+            }
+        });
+    }
+
+    /// Does `first` under the send lock, then builds batches under the lock and sends them without
+    /// it, unless somebody else is at it: then that one sees what `first` changed.
+    fn drive_send(self: &Arc<Self>, first: impl FnOnce(&mut SendSide, Instant)) {
+        let mut first = Some(first);
+        let mut owner = false;
+        let mut given_back = None;
+        for _ in 0..BATCHES_PER_CALL {
+            // With bottom halves off a batch is answered as a burst, after its last packet.
+            let bh = BhGuard::new();
+            let now = super::now();
+            let turn = {
+                let mut send = self.send.lock();
+                if let Some(first) = first.take() {
+                    first(&mut send, now);
+                }
+                if send.busy && !owner {
+                    send.again = true;
+                    let notify = send.complete(self);
+                    let failed = send.requester.take_error().is_some();
+                    send.arm(self);
+                    drop(send);
+                    self.after_send(notify, failed);
+                    return;
+                }
+                owner = true;
+                send.busy = true;
+                send.again = false;
+                let mut batch = given_back
+                    .take()
+                    .unwrap_or_else(|| core::mem::take(&mut send.batch));
+                if self.takes_sends() {
+                    send.fetch(self);
+                }
+                send.act(self, now, &mut batch);
+                let notify = send.complete(self);
+                let failed = send.requester.take_error().is_some();
+                send.arm(self);
+                if batch.is_empty() && !send.again {
+                    send.batch = batch;
+                    send.busy = false;
+                    drop(send);
+                    self.after_send(notify, failed);
+                    return;
+                }
+                Turn {
+                    batch,
+                    notify,
+                    failed,
+                }
+            };
+            given_back = Some(turn.batch.send(self.device()));
+            self.after_send(turn.notify, turn.failed);
+            drop(bh);
+        }
+        // The rest is for BH work, so that no caller works for others without end.
+        {
+            let mut send = self.send.lock();
+            if let Some(batch) = given_back {
+                send.batch = batch;
+            }
+            send.busy = false;
+        }
+        self.kick();
+    }
+
+    fn after_send(self: &Arc<Self>, notify: bool, failed: bool) {
+        if notify {
+            Cq::notify(&self.send_cq);
+        }
+        if failed {
+            self.enter_error(None);
+        }
+    }
+}

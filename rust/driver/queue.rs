@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings: those shared with a process, in the stock provider's layout, and those of kernel consumers.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::ring::RingMemory;
+
+/// `struct rxe_queue_buf`: offsets in bytes.
+const LOG2_ELEMENT_SIZE: usize = 0;
+const INDEX_MASK: usize = 4;
+const PRODUCER: usize = 128;
+const CONSUMER: usize = 256;
+const DATA: usize = 384;
+
+/// The ring is full.
+pub(crate) struct Full;
+
+/// A ring shared with a process.
+///
+/// What the process needs to know stands in the ring for it to read; the kernel goes by its private
+/// copies alone.
+///
+/// # Invariants
+///
+/// `mask` is a power of two less one, and `mem` holds `mask + 1` elements of `1 << shift` bytes
+/// behind the header.
+pub(crate) struct SharedRing {
+    mem: Arc<RingMemory>,
+    mask: u32,
+    shift: u32,
+}
+
+impl SharedRing {
+    /// Allocates a ring that holds at least `min_entries` elements of at least `element_len` bytes.
+    ///
+    /// Errors: `EINVAL` if that is too much. Context: process, may sleep.
+    pub(crate) fn new(min_entries: u32, element_len: usize) -> Result<Self> {
+        // One slot stays empty, so that full and empty differ.
+        let slots = min_entries
+            .checked_add(1)
+            .and_then(u32::checked_next_power_of_two)
+            .ok_or(EINVAL)?;
+        let element = element_len.checked_next_power_of_two().ok_or(EINVAL)?;
+        let bytes = element
+            .checked_mul(slots as usize)
+            .and_then(|data| data.checked_add(DATA))
+            .filter(|&bytes| bytes <= u32::MAX as usize)
+            .ok_or(EINVAL)?;
+        let mem = RingMemory::new(bytes)?;
+        let shift = element.trailing_zeros();
+        let mask = slots.wrapping_sub(1);
+        mem.store(LOG2_ELEMENT_SIZE, shift).ok_or(EINVAL)?;
+        mem.store(INDEX_MASK, mask).ok_or(EINVAL)?;
+        // INVARIANT: `slots` is a power of two, and so many elements were allocated.
+        Ok(Self {
+            mem: Arc::new(mem, GFP_KERNEL)?,
+            mask,
+            shift,
+        })
+    }
+
+    /// Number of slots, a power of two.
+    pub(crate) fn slots(&self) -> u32 {
+        self.mask.wrapping_add(1)
+    }
+
+    /// How many elements the ring holds.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.mask
+    }
+
+    /// The memory, to be published for mmap.
+    pub(crate) fn memory(&self) -> &Arc<RingMemory> {
+        &self.mem
+    }
+
+    /// An index that the process wrote, made harmless.
+    fn index(&self, offset: usize) -> u32 {
+        self.mem.load_acquire(offset).unwrap_or(0) & self.mask
+    }
+
+    fn element(&self, index: u32) -> usize {
+        DATA.wrapping_add(((index & self.mask) as usize) << self.shift)
+    }
+}
+
+/// The kernel's end of a ring whose producer is the process. Belongs under a lock.
+#[derive(Default)]
+pub(crate) struct Consumer {
+    index: u32,
+}
+
+impl Consumer {
+    /// Starts at the ring's first element.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many elements there are: never more than the ring holds.
+    pub(crate) fn available(&self, ring: &SharedRing) -> u32 {
+        ring.index(PRODUCER).wrapping_sub(self.index) & ring.mask
+    }
+
+    /// Copies the element `ahead` behind the oldest into `out`, once; [`None`] if `out` is larger
+    /// than an element. The caller has seen that it is available.
+    pub(crate) fn peek(&self, ring: &SharedRing, ahead: u32, out: &mut [u8]) -> Option<()> {
+        if out.len() > 1 << ring.shift {
+            return None;
+        }
+        ring.mem
+            .read(ring.element(self.index.wrapping_add(ahead)), out)
+    }
+
+    /// Gives the oldest element's slot back to the process.
+    pub(crate) fn advance(&mut self, ring: &SharedRing) {
+        self.index = self.index.wrapping_add(1) & ring.mask;
+        let _ = ring.mem.store_release(CONSUMER, self.index);
+    }
+
+    /// Gives all slots back.
+    pub(crate) fn discard_all(&mut self, ring: &SharedRing) {
+        self.index = ring.index(PRODUCER);
+        let _ = ring.mem.store_release(CONSUMER, self.index);
+    }
+}
+
+/// The kernel's end of a ring whose consumer is the process. Belongs under a lock.
+#[derive(Default)]
+pub(crate) struct Producer {
+    index: u32,
+}
+
+impl Producer {
+    /// Starts at the ring's first slot.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many elements the process has not taken.
+    pub(crate) fn len(&self, ring: &SharedRing) -> u32 {
+        self.index.wrapping_sub(ring.index(CONSUMER)) & ring.mask
+    }
+
+    /// Appends an element, no longer than the ring's.
+    pub(crate) fn push(&mut self, ring: &SharedRing, element: &[u8]) -> Result<(), Full> {
+        if self.len(ring) >= ring.capacity() || element.len() > 1 << ring.shift {
+            return Err(Full);
+        }
+        ring.mem.write(ring.element(self.index), element).ok_or(Full)?;
+        self.index = self.index.wrapping_add(1) & ring.mask;
+        ring.mem.store_release(PRODUCER, self.index).ok_or(Full)
+    }
+
+    /// Moves what the process has not taken to `to`, a new and empty ring (resize).
+    pub(crate) fn migrate(&self, ring: &SharedRing, to: &SharedRing) -> Result<Producer, Full> {
+        let mut target = Producer::new();
+        let mut element = [0u8; 64];
+        let len = 1usize << ring.shift;
+        let element = element.get_mut(..len).ok_or(Full)?;
+        let first = ring.index(CONSUMER);
+        for ahead in 0..self.len(ring) {
+            ring.mem
+                .read(ring.element(first.wrapping_add(ahead)), element)
+                .ok_or(Full)?;
+            target.push(to, element)?;
+        }
+        Ok(target)
+    }
+}
+
+/// A first-in first-out queue of fixed capacity, for kernel consumers. Belongs under a lock.
+pub(crate) struct KernelRing<T> {
+    slots: KVVec<Option<T>>,
+    first: usize,
+    len: usize,
+}
+
+impl<T> KernelRing<T> {
+    /// Allocates room for `capacity` elements, at least one. Context: process, may sleep.
+    pub(crate) fn with_capacity(capacity: u32) -> Result<Self> {
+        let capacity = capacity.max(1) as usize;
+        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..capacity {
+            slots.push(None, GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(Self {
+            slots,
+            first: 0,
+            len: 0,
+        })
+    }
+
+    fn slot(&mut self, ahead: usize) -> Option<&mut Option<T>> {
+        let index = self
+            .first
+            .wrapping_add(ahead)
+            .checked_rem(self.slots.len())?;
+        self.slots.get_mut(index)
+    }
+
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many elements fit.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.slots.len()
+    }
+
+    /// Appends an element.
+    pub(crate) fn push(&mut self, value: T) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        *self.slot(self.len).ok_or(Full)? = Some(value);
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Takes the oldest element.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        let value = self.slot(0)?.take();
+        self.len = self.len.wrapping_sub(1);
+        self.first = self.first.wrapping_add(1).checked_rem(self.slots.len())?;
+        value
+    }
+
+    /// Keeps the elements for which `keep` says so, in order.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for _ in 0..self.len {
+            if let Some(value) = self.pop() {
+                if keep(&value) {
+                    let _ = self.push(value);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work queue elements as the stock provider writes them into the shared rings.
+//!
+//! Source: `include/uapi/rdma/rdma_user_rxe.h`. Every byte of an element is chosen by an untrusted
+//! process and may change at any moment, so these types are only ever filled from a private copy
+//! of the element; nothing in this file looks at shared memory.
+
+use zerocopy::FromBytes;
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    KnownLayout, //
+};
+
+/// Bytes in front of a send element's scatter/gather list or inline data.
+pub(crate) const SEND_HEADER_LEN: usize = 208;
+/// Bytes in front of a receive element's scatter list.
+pub(crate) const RECV_HEADER_LEN: usize = 40;
+/// Bytes of one scatter/gather element.
+pub(crate) const SGE_LEN: usize = 16;
+
+/// `ibv_send_flags`.
+pub(crate) mod flags {
+    /// Wait for earlier reads and atomics.
+    pub(crate) const FENCE: u32 = 1 << 0;
+    /// Ask for a completion.
+    pub(crate) const SIGNALED: u32 = 1 << 1;
+    /// Raise a solicited event at the receiver.
+    pub(crate) const SOLICITED: u32 = 1 << 2;
+    /// The payload stands in the element.
+    pub(crate) const INLINE: u32 = 1 << 3;
+}
+
+/// `ibv_wr_opcode`; the same numbers as `enum ib_wr_opcode`.
+pub(crate) mod opcode {
+    pub(crate) const RDMA_WRITE: u32 = 0;
+    pub(crate) const RDMA_WRITE_WITH_IMM: u32 = 1;
+    pub(crate) const SEND: u32 = 2;
+    pub(crate) const SEND_WITH_IMM: u32 = 3;
+    pub(crate) const RDMA_READ: u32 = 4;
+    pub(crate) const ATOMIC_CMP_AND_SWP: u32 = 5;
+    pub(crate) const ATOMIC_FETCH_AND_ADD: u32 = 6;
+    pub(crate) const LOCAL_INV: u32 = 7;
+    pub(crate) const SEND_WITH_INV: u32 = 9;
+}
+
+/// `struct ib_sge`: one piece of a work request's buffer.
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Sge {
+    /// Virtual address in the memory region's address space.
+    pub(crate) addr: u64,
+    /// Length in bytes.
+    pub(crate) length: u32,
+    /// Local key.
+    pub(crate) lkey: u32,
+}
+
+/// `struct rxe_dma_info` without its trailing data. Only `num_sge` and `length` are input; the
+/// other fields are leftovers of the C driver's working state and mean nothing here.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct DmaInfo {
+    pub(crate) length: u32,
+    _resid: u32,
+    _cur_sge: u32,
+    pub(crate) num_sge: u32,
+    _sge_offset: u32,
+    _reserved: u32,
+}
+
+/// The fixed part of a send element.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct SendHeader {
+    pub(crate) wr_id: u64,
+    _reserved: u32,
+    pub(crate) opcode: u32,
+    pub(crate) flags: u32,
+    /// Immediate data in network byte order, or the key to invalidate in native order.
+    pub(crate) immediate_or_key: [u8; 4],
+    /// The union of the operations' own fields.
+    operation: [u8; 128],
+    _iova: u64,
+    _mask_and_psn: [u8; 24],
+    pub(crate) dma: DmaInfo,
+}
+
+/// `wr.rdma`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Rdma {
+    pub(crate) remote_addr: u64,
+    pub(crate) rkey: u32,
+    _reserved: u32,
+}
+
+/// `wr.atomic`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Atomic {
+    pub(crate) remote_addr: u64,
+    pub(crate) compare_add: u64,
+    pub(crate) swap: u64,
+    pub(crate) rkey: u32,
+    _reserved: u32,
+}
+
+/// `wr.ud`, as far as it is input.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Ud {
+    pub(crate) remote_qpn: u32,
+    pub(crate) remote_qkey: u32,
+    pub(crate) pkey_index: u16,
+    _reserved: u16,
+    pub(crate) ah_num: u32,
+}
+
+/// The fixed part of a receive element.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RecvHeader {
+    pub(crate) wr_id: u64,
+    _reserved: u64,
+    pub(crate) dma: DmaInfo,
+}
+
+const _: () = {
+    assert!(size_of::<SendHeader>() == SEND_HEADER_LEN);
+    assert!(core::mem::offset_of!(SendHeader, operation) == 24);
+    assert!(core::mem::offset_of!(SendHeader, dma) == 184);
+    assert!(size_of::<RecvHeader>() == RECV_HEADER_LEN);
+    assert!(size_of::<Sge>() == SGE_LEN);
+};
+
+impl SendHeader {
+    /// Reads the fixed part of an element; [`None`] if `element` is too short.
+    pub(crate) fn parse(element: &[u8]) -> Option<(Self, &[u8])> {
+        Self::read_from_prefix(element).ok()
+    }
+
+    /// The fields of an RDMA READ or WRITE.
+    pub(crate) fn rdma(&self) -> Option<Rdma> {
+        Some(Rdma::read_from_prefix(&self.operation).ok()?.0)
+    }
+
+    /// The fields of an atomic operation.
+    pub(crate) fn atomic(&self) -> Option<Atomic> {
+        Some(Atomic::read_from_prefix(&self.operation).ok()?.0)
+    }
+
+    /// The fields of a datagram.
+    pub(crate) fn ud(&self) -> Option<Ud> {
+        Some(Ud::read_from_prefix(&self.operation).ok()?.0)
+    }
+
+    /// Immediate data, in native order.
+    pub(crate) fn immediate(&self) -> u32 {
+        u32::from_be_bytes(self.immediate_or_key)
+    }
+
+    /// The key to invalidate.
+    pub(crate) fn invalidate_rkey(&self) -> u32 {
+        u32::from_ne_bytes(self.immediate_or_key)
+    }
+}
+
+impl RecvHeader {
+    /// Reads the fixed part of an element; [`None`] if `element` is too short.
+    pub(crate) fn parse(element: &[u8]) -> Option<(Self, &[u8])> {
+        Self::read_from_prefix(element).ok()
+    }
+}
+
+impl Sge {
+    /// Reads the scatter/gather element at the start of `bytes`; [`None`] if there is none.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Self::read_from_prefix(bytes).ok()
+    }
+}
