@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pinned memory of a user process.
+
+use crate::{
+    access::Access,
+    memory::Blocks, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full, //
+    },
+};
+use rdma_bindings as bindings;
+use sync::{
+    Gate,
+    Pass, //
+};
+
+/// Pages of a process, pinned (`struct ib_umem`).
+///
+/// They are given back by [`Umem::release`], in process context. Dropping the value releases them
+/// too; so if that can happen elsewhere, `release` must have been called before.
+///
+/// # Invariants
+///
+/// While the gate is open, and while there are passes, `raw` is a valid `ib_umem` that belongs to
+/// this value, and the blocks are its pages.
+#[pin_data(PinnedDrop)]
+pub struct Umem {
+    raw: NonNull<bindings::ib_umem>,
+    blocks: Blocks,
+    released: Atomic<u32>,
+    #[pin]
+    gate: Gate,
+}
+
+// SAFETY: A `struct ib_umem` can be released by any task. Its pages are accessed through `Blocks`.
+unsafe impl Send for Umem {}
+// SAFETY: As above.
+unsafe impl Sync for Umem {}
+
+/// An `ib_umem` on its way into a [`Umem`].
+struct Raw(NonNull<bindings::ib_umem>);
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: The umem belongs to `self` and is released only here.
+        unsafe { bindings::ib_umem_release(self.0.as_ptr()) };
+    }
+}
+
+impl Umem {
+    /// Pins `len` bytes at the user address `start` of the current process.
+    ///
+    /// # Safety
+    ///
+    /// `device` must be a registered device without a DMA device.
+    pub(crate) unsafe fn get(
+        device: *mut bindings::ib_device,
+        start: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<impl PinInit<Self>> {
+        let size = usize::try_from(len)?;
+        // SAFETY: The device is valid by the promise of the caller, there are no attributes, and
+        // any address and size may be asked for.
+        let raw = unsafe {
+            bindings::ib_umem_get_attr_or_va(
+                device,
+                core::ptr::null(),
+                0,
+                start,
+                size,
+                access.bits() as c_int,
+            )
+        };
+        let raw = Raw(NonNull::new(kernel::error::from_err_ptr(raw)?).ok_or(ENOMEM)?);
+        let first_offset = (start as usize) & PAGE_SIZE.wrapping_sub(1);
+        let pages = first_offset
+            .checked_add(size)
+            .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
+            .ok_or(EINVAL)?
+            >> PAGE_SHIFT;
+        let mut blocks = Blocks::with_capacity(pages)?;
+        let mut iter: bindings::ib_block_iter = pin_init::zeroed();
+        // SAFETY: The umem is valid; its table lists its pages, mapped for the device.
+        unsafe {
+            let table = &raw const (*raw.0.as_ptr()).sgt_append.sgt;
+            bindings::__rdma_block_iter_start(
+                &raw mut iter,
+                (*table).sgl,
+                (*table).nents,
+                PAGE_SIZE,
+            );
+        }
+        for _ in 0..pages {
+            // SAFETY: The iterator was started above, and the table that it walks is valid.
+            if !unsafe { bindings::__rdma_block_iter_next(&raw mut iter) } {
+                return Err(EFAULT);
+            }
+            // For a device without a DMA device, DMA addresses are kernel addresses.
+            let page = (iter.__dma_addr as usize) & !PAGE_SIZE.wrapping_sub(1);
+            if !blocks.push(page) {
+                return Err(EFAULT);
+            }
+        }
+        // SAFETY: The blocks are the pinned pages, in order, and stay so until the umem is
+        // released, which waits for those who use the blocks (see `release`).
+        unsafe { blocks.set_range(PAGE_SHIFT as u32, first_offset, len)? };
+        // INVARIANT: The umem now belongs to the new value.
+        let raw = core::mem::ManuallyDrop::new(raw).0;
+        Ok(pin_init!(Self {
+            raw,
+            blocks,
+            released: Atomic::new(0),
+            gate <- Gate::new(),
+        }))
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.blocks.len()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Access to the pages; [`None`] once they are, or are about to be, released. Any context.
+    #[inline]
+    pub fn enter(&self) -> Option<Pages<'_>> {
+        Some(Pages {
+            _pass: self.gate.enter()?,
+            blocks: &self.blocks,
+        })
+    }
+
+    /// Waits for those who use the pages, then gives them back. Process context.
+    pub fn release(&self) {
+        self.gate.close_and_wait();
+        if self.released.xchg(1, Full) == 0 {
+            // SAFETY: The gate is closed and idle, so nobody uses the pages any more; the umem
+            // belongs to `self`, and the flag sees to it that it is released once.
+            unsafe { bindings::ib_umem_release(self.raw.as_ptr()) };
+        }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Umem {
+    fn drop(self: Pin<&mut Self>) {
+        if self.released.load(kernel::sync::atomic::Relaxed) == 0 {
+            self.release();
+        }
+    }
+}
+
+/// Pages that stay pinned while this value lives. Short-lived: releasing waits for it.
+pub struct Pages<'a> {
+    _pass: Pass<'a>,
+    blocks: &'a Blocks,
+}
+
+crate::memory::forward_accesses!(Pages<'_>, |this| this.blocks);
+
+impl Pages<'_> {
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.blocks.len()
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
