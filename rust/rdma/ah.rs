@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Addresses and address handles.
+
+use crate::{
+    driver::Driver,
+    gid,
+    object::Object,
+    pd,
+    udata::Udata, //
+};
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+
+/// Where to send: an address vector (`struct rdma_ah_attr`) of RoCE.
+///
+/// Holds a reference to an entry of the GID table; see [`gid::Attr`] for when it must be dropped.
+#[derive(Clone)]
+pub struct Address {
+    /// The destination.
+    pub dgid: gid::Gid,
+    /// The source.
+    pub sgid: gid::Attr,
+    /// Hop limit, or time to live.
+    pub hop_limit: u8,
+    /// Traffic class, or type of service.
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Service level.
+    pub sl: u8,
+    /// Port of the device.
+    pub port: u32,
+    /// Ethernet address of the destination, as `ib_core` resolved it.
+    pub dmac: [u8; 6],
+}
+
+impl Address {
+    /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE.
+    ///
+    /// # Safety
+    ///
+    /// `raw.grh.sgid_attr` must be null, or an entry of a GID table to which the caller holds a
+    /// reference.
+    pub(crate) unsafe fn from_raw(raw: &bindings::rdma_ah_attr) -> Result<Self> {
+        if raw.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the promise of the caller.
+        let sgid = unsafe { gid::Attr::hold(raw.grh.sgid_attr) }.ok_or(EINVAL)?;
+        let [low, high] = raw.__bindgen_anon_1.bindgen_union_field;
+        let [a, b, c, d] = low.to_ne_bytes();
+        let [e, f, ..] = high.to_ne_bytes();
+        Ok(Self {
+            dgid: gid::from_raw(&raw.grh.dgid),
+            sgid,
+            hop_limit: raw.grh.hop_limit,
+            traffic_class: raw.grh.traffic_class,
+            flow_label: raw.grh.flow_label & 0xf_ffff,
+            sl: raw.sl,
+            port: raw.port_num,
+            dmac: [a, b, c, d, e, f],
+        })
+    }
+
+    /// Writes a C address vector, without a reference to the GID table.
+    pub(crate) fn to_raw(&self, raw: &mut bindings::rdma_ah_attr) {
+        let [a, b, c, d, e, f] = self.dmac;
+        raw.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
+        raw.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
+        gid::to_raw(&mut raw.grh.dgid, &self.dgid);
+        raw.grh.sgid_attr = core::ptr::null();
+        // The table has at most 256 entries that a user can name.
+        raw.grh.sgid_index = self.sgid.index() as u8;
+        raw.grh.hop_limit = self.hop_limit;
+        raw.grh.traffic_class = self.traffic_class;
+        raw.grh.flow_label = self.flow_label;
+        raw.sl = self.sl;
+        raw.port_num = self.port;
+        raw.__bindgen_anon_1.bindgen_union_field = [
+            u32::from_ne_bytes([a, b, c, d]),
+            u32::from_ne_bytes([e, f, 0, 0]),
+        ];
+    }
+}
+
+pub(crate) type Obj<D> = Object<bindings::ib_ah, Arc<<D as Driver>::Ah>>;
+
+/// `create_ah`, `create_user_ah`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn create<D: Driver>(
+    ah: *mut bindings::ib_ah,
+    init: *mut bindings::rdma_ah_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes a new object that belongs to a protection domain, an initialised
+        // `init` whose `ah_attr` it keeps alive, with a reference to the source GID, and for user
+        // calls valid driver data.
+        let (pd, address, mut udata) = unsafe {
+            (
+                pd::Obj::<D>::get((*ah).pd),
+                Address::from_raw(&*(*init).ah_attr)?,
+                Udata::from_raw(udata),
+            )
+        };
+        let core = D::create_ah(pd, address, udata.as_mut())?;
+        // SAFETY: The object is new and `ib_core` allocated it with the size in the vtable.
+        unsafe { Obj::<D>::init(ah, core) };
+        Ok(0)
+    })
+}
+
+/// `destroy_ah`. Any context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn destroy<D: Driver>(ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
+    // SAFETY: `ib_core` destroys an object that it created, once, and then frees it.
+    let core = unsafe { Obj::<D>::take(ah) };
+    D::destroy_ah(&core);
+    0
+}
+
+/// `query_ah`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn query<D: Driver>(
+    ah: *mut bindings::ib_ah,
+    attr: *mut bindings::rdma_ah_attr,
+) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created and an attribute to fill in.
+    let (core, attr) = unsafe { (Obj::<D>::get(ah), &mut *attr) };
+    match D::query_ah(core) {
+        Some(address) => address.to_raw(attr),
+        None => return EINVAL.to_errno(),
+    }
+    0
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use crate::{
+    driver::Driver,
+    error::not_supported,
+    object::Object,
+    qp,
+    ucontext,
+    udata::Udata,
+    wc::Completion, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+use sync::Gate;
+
+/// Which completion raises the next event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arm {
+    /// A solicited one, or one in error.
+    Solicited,
+    /// Any.
+    Next,
+}
+
+/// What a consumer asks of a new completion queue.
+pub struct Init<'a, D: Driver> {
+    /// Entries, at least 1.
+    pub entries: u32,
+    /// Completion vector.
+    pub vector: u32,
+    /// The process's context; [`None`] for a kernel consumer.
+    pub context: Option<&'a Arc<D::Context>>,
+    /// Calls the consumer.
+    pub events: Events,
+}
+
+/// The way back to the C object; closed when that is destroyed.
+#[pin_data]
+struct Link {
+    #[pin]
+    gate: Gate,
+    cq: *mut bindings::ib_cq,
+}
+
+// SAFETY: The pointer is used only behind the gate, while the object lives, and the handlers that
+// are called through it may be called on any CPU.
+unsafe impl Send for Link {}
+// SAFETY: As above.
+unsafe impl Sync for Link {}
+
+/// Calls the consumer of one completion queue.
+///
+/// Turns into nothing once the queue is destroyed; destroying waits for calls in progress.
+#[derive(Clone)]
+pub struct Events(Arc<Link>);
+
+impl Events {
+    /// Calls the completion handler.
+    ///
+    /// The handler may call verbs: no lock may be held, the caller must not be inside a verbs call
+    /// for a kernel consumer's queue, and must see to it that there is one call at a time for such
+    /// a queue. Context: process or softirq.
+    pub fn notify(&self) {
+        let Some(_pass) = self.0.gate.enter() else {
+            return;
+        };
+        let cq = self.0.cq;
+        // SAFETY: The gate is open, so the object lives until the pass is dropped.
+        unsafe {
+            if let Some(handler) = (*cq).comp_handler {
+                handler(cq, (*cq).cq_context);
+            }
+        }
+    }
+
+    /// Tells the consumer that the queue has overflowed. No lock may be held. Context: process or
+    /// softirq.
+    pub fn error(&self) {
+        let Some(_pass) = self.0.gate.enter() else {
+            return;
+        };
+        let cq = self.0.cq;
+        let mut event: bindings::ib_event = pin_init::zeroed();
+        event.event = bindings::ib_event_type_IB_EVENT_CQ_ERR;
+        event.element.bindgen_union_field = cq as u64;
+        // SAFETY: As in `notify`.
+        unsafe {
+            event.device = (*cq).device;
+            if let Some(handler) = (*cq).event_handler {
+                handler(&raw mut event, (*cq).cq_context);
+            }
+        }
+    }
+}
+
+/// Room for completions that a kernel consumer polls.
+pub struct WcSlots<'a> {
+    base: *mut bindings::ib_wc,
+    len: usize,
+    filled: usize,
+    _array: PhantomData<&'a mut bindings::ib_wc>,
+}
+
+impl WcSlots<'_> {
+    /// Whether there is no room left.
+    pub fn is_full(&self) -> bool {
+        self.filled >= self.len
+    }
+
+    /// Hands a completion to the consumer; drops it if its QP is destroyed. Must not be called
+    /// when there is no room left: the completion is lost then.
+    pub fn push(&mut self, qp: &qp::Handle, completion: &Completion) {
+        if self.is_full() {
+            return;
+        }
+        let Some(qp) = qp.raw() else {
+            return;
+        };
+        let mut raw = completion.to_raw();
+        raw.qp = qp;
+        // SAFETY: `filled` is below `len`, and the consumer's array has `len` elements.
+        unsafe { self.base.add(self.filled).write(raw) };
+        self.filled = self.filled.wrapping_add(1);
+    }
+}
+
+pub(crate) struct Private<D: Driver> {
+    pub(crate) core: Arc<D::Cq>,
+    link: Arc<Link>,
+}
+
+pub(crate) type Obj<D> = Object<bindings::ib_cq, Private<D>>;
+
+/// `create_cq`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn create<D: Driver>(
+    cq: *mut bindings::ib_cq,
+    attr: *const bindings::ib_cq_init_attr,
+    attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and valid
+        // attributes.
+        let (device, attr) = unsafe { (crate::device::core::<D>((*cq).device), &*attr) };
+        if attr.flags != 0 {
+            return Err(not_supported());
+        }
+        // SAFETY: `attrs` is null, or the attributes of a user call with a context, of which the
+        // driver data is a part. Both union fields have the same layout.
+        let (context, mut udata) = unsafe {
+            if attrs.is_null() {
+                (None, None)
+            } else {
+                let header = &raw const (*attrs).__bindgen_anon_1.__bindgen_anon_1;
+                (
+                    Some(ucontext::Obj::<D>::get((*header).context)),
+                    Udata::from_raw(&raw const (*header).driver_udata),
+                )
+            }
+        };
+        let link = Arc::pin_init(
+            pin_init!(Link {
+                gate <- Gate::new(),
+                cq,
+            }),
+            GFP_KERNEL,
+        )?;
+        let core = D::create_cq(
+            device,
+            Init {
+                entries: attr.cqe,
+                vector: attr.comp_vector,
+                context,
+                events: Events(link.clone()),
+            },
+            udata.as_mut(),
+        )?;
+        let entries = D::cq_entries(&core);
+        // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
+        unsafe {
+            (*cq).cqe = i32::try_from(entries).unwrap_or(i32::MAX);
+            Obj::<D>::init(cq, Private { core, link });
+        }
+        Ok(0)
+    })
+}
+
+/// `destroy_cq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn destroy<D: Driver>(
+    cq: *mut bindings::ib_cq,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
+    // operation on it is in progress.
+    let private = unsafe { Obj::<D>::take(cq) };
+    D::destroy_cq(&private.core);
+    private.link.gate.close_and_wait();
+    0
+}
+
+/// `resize_user_cq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn resize<D: Driver>(
+    cq: *mut bindings::ib_cq,
+    entries: c_uint,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes an object that it created for the process that calls, and the
+        // valid driver data of its call.
+        let (private, context, udata) = unsafe {
+            (
+                Obj::<D>::get(cq),
+                ucontext::of_udata::<D>(udata),
+                Udata::from_raw(udata),
+            )
+        };
+        let (context, mut udata) = (context.ok_or(EINVAL)?, udata.ok_or(EINVAL)?);
+        D::resize_cq(&private.core, entries, context, &mut udata)?;
+        let entries = D::cq_entries(&private.core);
+        // SAFETY: The object is valid; the field is a plain number that is only shown.
+        unsafe { (*cq).cqe = i32::try_from(entries).unwrap_or(i32::MAX) };
+        Ok(0)
+    })
+}
+
+/// `poll_cq`. Any context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn poll<D: Driver>(
+    cq: *mut bindings::ib_cq,
+    count: c_int,
+    wc: *mut bindings::ib_wc,
+) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created.
+    let private = unsafe { Obj::<D>::get(cq) };
+    let mut slots = WcSlots {
+        base: wc,
+        len: usize::try_from(count).unwrap_or(0),
+        filled: 0,
+        _array: PhantomData,
+    };
+    D::poll_cq(&private.core, &mut slots);
+    slots.filled as c_int
+}
+
+/// `req_notify_cq`. Any context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn request_notify<D: Driver>(
+    cq: *mut bindings::ib_cq,
+    flags: bindings::ib_cq_notify_flags,
+) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created.
+    let private = unsafe { Obj::<D>::get(cq) };
+    let arm = match flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
+        bindings::ib_cq_notify_flags_IB_CQ_SOLICITED => Arm::Solicited,
+        _ => Arm::Next,
+    };
+    let missed = D::request_notify(&private.core, arm);
+    let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+    c_int::from(report && missed)
+}

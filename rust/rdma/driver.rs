@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a driver implements.
+
+use crate::{
+    access::Access,
+    ah::Address,
+    cq,
+    device,
+    gid,
+    memory,
+    mr::FastPages,
+    port,
+    qp,
+    stats,
+    udata::Udata,
+    umem::Umem,
+    wr::{
+        RecvWrs,
+        SendWrs, //
+    },
+};
+use kernel::{
+    mm::virt::VmaNew,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// An RDMA device driver.
+///
+/// The associated types are the cores of the objects behind the verbs. Unless said otherwise, a
+/// method is called in process context and may sleep. "Any context" means with interrupts off too.
+///
+/// A destroy method is called once, when no other operation on the object is in progress. When it
+/// returns, nobody may be about to use what the object's consumer lent (memory, address handles,
+/// entries of the GID table); the core itself may live on.
+pub trait Driver: Sized + Send + Sync + 'static {
+    /// A device.
+    type Device: Send + Sync;
+    /// A process's context.
+    type Context: Send + Sync;
+    /// A protection domain.
+    type Pd: Send + Sync;
+    /// An address handle.
+    type Ah: Send + Sync;
+    /// A completion queue.
+    type Cq: Send + Sync;
+    /// A queue pair.
+    type Qp: Send + Sync;
+    /// A memory region.
+    type Mr: Send + Sync;
+
+    /// The number that userspace providers match (`enum rdma_driver_id`).
+    const ID: u32;
+    /// Version of the user ABI.
+    const ABI_VERSION: u32;
+    /// The port's counters.
+    const COUNTERS: &'static [stats::Descriptor];
+    /// Pages of the largest fast-registration region.
+    const MAX_FAST_PAGES: u32;
+
+    /// Process work of the device's objects, in particular the handlers of their events, runs here.
+    /// Must not be destroyed while there are devices.
+    fn process_queue(device: &Self::Device) -> Arc<sync::WorkQueue>;
+
+    /// The device's attributes.
+    fn query_device(device: &Self::Device) -> device::Attr;
+
+    /// The attributes of the one port.
+    fn query_port(device: &Self::Device) -> port::Attr;
+
+    /// The P_Key at `index` of the port's table; [`None`] beyond its end.
+    fn query_pkey(device: &Self::Device, index: u16) -> Option<u16>;
+
+    /// The netdev of the port; [`None`] once it is being unregistered. May be called with RTNL
+    /// held.
+    fn netdev(device: &Self::Device) -> Option<net::NetDev>;
+
+    /// An address enters the GID table.
+    fn add_gid(device: &Arc<Self::Device>, entry: &gid::Entry<'_>) -> Result;
+
+    /// An address leaves the GID table.
+    fn del_gid(device: &Arc<Self::Device>, entry: &gid::Entry<'_>);
+
+    /// The value of the counter with that index in [`Self::COUNTERS`].
+    fn counter(device: &Self::Device, index: usize) -> u64;
+
+    /// The device is gone: all its objects are destroyed, and no other operation will be called.
+    fn device_gone(device: &Arc<Self::Device>);
+
+    /// A process opens the device.
+    fn alloc_context(device: &Arc<Self::Device>) -> Result<Arc<Self::Context>>;
+
+    /// It has closed the device.
+    fn dealloc_context(context: &Arc<Self::Context>);
+
+    /// It maps memory that the driver told it the offset of.
+    fn mmap(context: &Arc<Self::Context>, offset: u64, vma: &VmaNew) -> Result;
+
+    /// Makes a protection domain.
+    fn alloc_pd(
+        device: &Arc<Self::Device>,
+        context: Option<&Arc<Self::Context>>,
+    ) -> Result<Arc<Self::Pd>>;
+
+    /// Destroys it.
+    fn dealloc_pd(pd: &Arc<Self::Pd>);
+
+    /// Makes an address handle. Any context for a kernel consumer.
+    fn create_ah(
+        pd: &Arc<Self::Pd>,
+        address: Address,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self::Ah>>;
+
+    /// The address; [`None`] if the handle is destroyed.
+    fn query_ah(ah: &Self::Ah) -> Option<Address>;
+
+    /// Destroys it. Any context.
+    fn destroy_ah(ah: &Arc<Self::Ah>);
+
+    /// Makes a completion queue.
+    fn create_cq(
+        device: &Arc<Self::Device>,
+        init: cq::Init<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self::Cq>>;
+
+    /// The entries that it has room for.
+    fn cq_entries(cq: &Self::Cq) -> u32;
+
+    /// Gives it room for at least `entries`.
+    fn resize_cq(
+        cq: &Arc<Self::Cq>,
+        entries: u32,
+        context: &Arc<Self::Context>,
+        udata: &mut Udata<'_>,
+    ) -> Result;
+
+    /// Hands completions to a kernel consumer. Any context.
+    fn poll_cq(cq: &Self::Cq, slots: &mut cq::WcSlots<'_>);
+
+    /// Arms a queue. Returns whether there are completions that no event was raised for. Any
+    /// context.
+    fn request_notify(cq: &Arc<Self::Cq>, arm: cq::Arm) -> bool;
+
+    /// Destroys it.
+    fn destroy_cq(cq: &Arc<Self::Cq>);
+
+    /// Makes a region of a process's memory.
+    fn register_user_mr(
+        pd: &Arc<Self::Pd>,
+        iova: u64,
+        access: Access,
+        umem: Arc<Umem>,
+    ) -> Result<Arc<Self::Mr>>;
+
+    /// Makes a region of all memory, for a kernel consumer.
+    fn get_dma_mr(
+        pd: &Arc<Self::Pd>,
+        access: Access,
+        memory: memory::Unchecked,
+    ) -> Result<Arc<Self::Mr>>;
+
+    /// Makes a fast-registration region.
+    fn alloc_mr(pd: &Arc<Self::Pd>, pages: Arc<FastPages>) -> Result<Arc<Self::Mr>>;
+
+    /// Its key, local and remote.
+    fn mr_key(mr: &Self::Mr) -> u32;
+
+    /// Destroys a region.
+    fn dereg_mr(mr: &Arc<Self::Mr>);
+
+    /// Makes a QP.
+    fn create_qp(
+        pd: &Arc<Self::Pd>,
+        init: &mut qp::Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self::Qp>>;
+
+    /// Its number.
+    fn qp_number(qp: &Self::Qp) -> u32;
+
+    /// Changes attributes.
+    fn modify_qp(qp: &Arc<Self::Qp>, attr: &qp::Attr, mask: qp::AttrMask) -> Result;
+
+    /// Fills in all attributes. Returns the sizes of the queues.
+    fn query_qp(qp: &Arc<Self::Qp>, attr: &mut qp::Attr) -> Result<qp::Cap>;
+
+    /// Destroys it.
+    fn destroy_qp(qp: &Arc<Self::Qp>);
+
+    /// A process has put send requests into its ring. Process context.
+    fn doorbell(qp: &Arc<Self::Qp>) -> Result;
+
+    /// A kernel consumer posts send requests. Any context.
+    fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_, Self>) -> Result;
+
+    /// A kernel consumer posts receive requests. Any context.
+    fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
+}

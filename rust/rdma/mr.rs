@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions.
+
+use crate::{
+    access::Access,
+    driver::Driver,
+    error::not_supported,
+    memory::{
+        Blocks,
+        OutOfRange,
+        Unchecked, //
+    },
+    object::Object,
+    pd,
+    umem::Umem, //
+};
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+use net::Piece;
+use rdma_bindings as bindings;
+use sync::{
+    new_spin_lock_bh,
+    new_spin_lock_irq,
+    SpinLockBh,
+    SpinLockIrq, //
+};
+
+/// The pages of a fast-registration region, which a kernel consumer maps ([`map_mr_sg`]) and a work
+/// request activates.
+///
+/// [`map_mr_sg`]: srctree/include/rdma/ib_verbs.h
+#[pin_data]
+pub struct FastPages {
+    capacity: u32,
+    /// What the consumer mapped last.
+    #[pin]
+    mapped: SpinLockIrq<Blocks>,
+    /// What keys lead to.
+    #[pin]
+    active: SpinLockBh<Blocks>,
+    /// Where the region's addresses start, as it was when the work request was posted: consumers
+    /// may change it after mapping.
+    iova: Atomic<u64>,
+}
+
+impl FastPages {
+    fn new(capacity: u32) -> Result<Arc<Self>> {
+        let mapped = Blocks::with_capacity(capacity as usize)?;
+        let active = Blocks::with_capacity(capacity as usize)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                capacity,
+                mapped <- new_spin_lock_irq!(mapped),
+                active <- new_spin_lock_bh!(active),
+                iova: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Pages that can be mapped.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Makes what was mapped last accessible. Returns the region's first address and its length.
+    /// Context: process or softirq.
+    pub fn activate(&self) -> Option<(u64, u64)> {
+        let mut active = self.active.lock();
+        let mapped = self.mapped.lock();
+        active
+            .copy_from(&mapped)
+            .then(|| (self.iova.load(Relaxed), mapped.len()))
+    }
+
+    /// Makes the region inaccessible; who copies from or into it at the moment has finished when
+    /// this returns. Context: process or softirq.
+    pub fn deactivate(&self) {
+        self.active.lock().clear();
+    }
+
+    /// Copies from the active pages. Context: process or softirq, here and below.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.active.lock().read(offset, out)
+    }
+
+    /// Copies into the active pages.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), OutOfRange> {
+        self.active.lock().write(offset, data)
+    }
+
+    /// Copies a piece of a packet into the active pages.
+    pub fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), OutOfRange> {
+        self.active.lock().write_piece(offset, piece)
+    }
+
+    /// Compares and swaps a word, see [`Pages::compare_swap`](crate::umem::Pages::compare_swap).
+    pub fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, OutOfRange> {
+        self.active.lock().compare_swap(offset, compare, swap)
+    }
+
+    /// Adds to a word, see [`Pages::fetch_add`](crate::umem::Pages::fetch_add).
+    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, OutOfRange> {
+        self.active.lock().fetch_add(offset, add)
+    }
+}
+
+pub(crate) struct Private<D: Driver> {
+    pub(crate) core: Arc<D::Mr>,
+    fast: Option<Arc<FastPages>>,
+}
+
+pub(crate) type Obj<D> = Object<bindings::ib_mr, Private<D>>;
+
+impl<D: Driver> Private<D> {
+    /// Notes where a fast-registration region starts, at the moment its registration is posted.
+    pub(crate) fn note_iova(&self, iova: u64) {
+        if let Some(fast) = &self.fast {
+            fast.iova.store(iova, Relaxed);
+        }
+    }
+}
+
+/// Makes the C object of a region: drivers allocate these.
+fn publish<D: Driver>(
+    core: Arc<D::Mr>,
+    fast: Option<Arc<FastPages>>,
+) -> Result<*mut bindings::ib_mr> {
+    let key = D::mr_key(&core);
+    let memory = KBox::<Obj<D>>::new_uninit(GFP_KERNEL | __GFP_ZERO);
+    let memory = match memory {
+        Ok(memory) => memory,
+        Err(error) => {
+            D::dereg_mr(&core);
+            return Err(error.into());
+        }
+    };
+    let mr = KBox::into_raw(memory).cast::<bindings::ib_mr>();
+    // SAFETY: The memory is zeroed, which is valid for a `struct ib_mr`, has room for an `Obj<D>`,
+    // and nobody else knows it.
+    unsafe {
+        (*mr).lkey = key;
+        (*mr).rkey = key;
+        Obj::<D>::init(mr, Private { core, fast });
+    }
+    Ok(mr)
+}
+
+fn into_ptr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
+    match result {
+        Ok(mr) => mr,
+        Err(error) => error.to_ptr(),
+    }
+}
+
+/// `reg_user_mr`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn register_user<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    _udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    into_ptr((|| {
+        let access = Access::from_bits(access as u32).without(Access::OPTIONAL);
+        let known = Access::LOCAL_WRITE | Access::REMOTE | Access::MW_BIND | Access::HUGETLB;
+        if !dmah.is_null() || access.without(known) != Access::NONE {
+            return Err(not_supported());
+        }
+        // The last address must exist.
+        iova.checked_add(length).ok_or(EINVAL)?;
+        // SAFETY: `ib_core` passes a protection domain of a registered device of this driver,
+        // which has no DMA device.
+        let (core, umem) = unsafe {
+            (
+                pd::Obj::<D>::get(pd),
+                Umem::get((*pd).device, start, length, access)?,
+            )
+        };
+        let core = D::register_user_mr(core, iova, access, Arc::pin_init(umem, GFP_KERNEL)?)?;
+        publish::<D>(core, None)
+    })())
+}
+
+/// `get_dma_mr`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn get_dma<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    access: c_int,
+) -> *mut bindings::ib_mr {
+    into_ptr((|| {
+        // SAFETY: `ib_core` passes a protection domain. Only kernel consumers get such regions,
+        // and vouch for the addresses that they use with them.
+        let (core, memory) = unsafe { (pd::Obj::<D>::get(pd), Unchecked::new()) };
+        let core = D::get_dma_mr(core, Access::from_bits(access as u32), memory)?;
+        publish::<D>(core, None)
+    })())
+}
+
+/// `alloc_mr`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn alloc<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    ty: bindings::ib_mr_type,
+    max_pages: u32,
+) -> *mut bindings::ib_mr {
+    into_ptr((|| {
+        if ty != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
+            return Err(not_supported());
+        }
+        if max_pages > D::MAX_FAST_PAGES {
+            return Err(EINVAL);
+        }
+        // SAFETY: `ib_core` passes a protection domain.
+        let core = unsafe { pd::Obj::<D>::get(pd) };
+        let fast = FastPages::new(max_pages)?;
+        let core = D::alloc_mr(core, fast.clone())?;
+        publish::<D>(core, Some(fast))
+    })())
+}
+
+/// Adds a page to the list that [`map`] is filling.
+///
+/// # Safety
+///
+/// Only `ib_sg_to_pages` may call this, from within [`map`].
+unsafe extern "C" fn set_page<D: Driver>(mr: *mut bindings::ib_mr, address: u64) -> c_int {
+    // SAFETY: `map` passed the object.
+    let private = unsafe { Obj::<D>::get(mr) };
+    match &private.fast {
+        Some(fast) if fast.mapped.lock().push(address as usize) => 0,
+        Some(_) => ENOMEM.to_errno(),
+        None => EINVAL.to_errno(),
+    }
+}
+
+/// `map_mr_sg`. Any context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn map<D: Driver>(
+    mr: *mut bindings::ib_mr,
+    sg: *mut kernel::bindings::scatterlist,
+    entries: c_int,
+    offset: *mut c_uint,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes an object that it created.
+        let private = unsafe { Obj::<D>::get(mr) };
+        let fast = private.fast.as_ref().ok_or(EINVAL)?;
+        fast.mapped.lock().clear();
+        // SAFETY: The consumer passes a valid list; `set_page` accepts the object.
+        let count =
+            unsafe { bindings::ib_sg_to_pages(mr, sg, entries, offset, Some(set_page::<D>)) };
+        if count <= 0 {
+            return Ok(count);
+        }
+        // SAFETY: The object is valid, and `ib_sg_to_pages` has set these fields.
+        let (iova, length, page_size) = unsafe { ((*mr).iova, (*mr).length, (*mr).page_size) };
+        if !page_size.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        let first_offset = (iova as usize) & (page_size as usize).wrapping_sub(1);
+        // SAFETY: The consumer vouches for the pages: it maps them for access by peers until it
+        // invalidates the key.
+        unsafe {
+            fast.mapped
+                .lock()
+                .set_range(page_size.trailing_zeros(), first_offset, length)?;
+        }
+        fast.iova.store(iova, Relaxed);
+        Ok(count)
+    })
+}
+
+/// `dereg_mr`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn deregister<D: Driver>(
+    mr: *mut bindings::ib_mr,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: `ib_core` destroys an object that `publish` made, once; no other operation on it is
+    // in progress.
+    let private = unsafe { Obj::<D>::take(mr) };
+    D::dereg_mr(&private.core);
+    // SAFETY: The memory came from a `KBox` of this type, whose private part was just moved out;
+    // an `Object` drops neither part by itself.
+    drop(unsafe { KBox::from_raw(mr.cast::<Obj<D>>()) });
+    0
+}

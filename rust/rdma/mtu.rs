@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Path MTUs.
+
+/// Bytes that RoCEv2 adds around a payload of full size: IPv6, UDP, BTH and RETH headers and ICRC
+/// take 40 + 8 + 12 + 16 + 4 bytes. Anything longer (immediate data, atomics) carries less payload.
+pub const HEADROOM: u32 = 80;
+
+/// A path MTU (`enum ib_mtu`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Mtu {
+    /// 256 bytes.
+    Mtu256 = 1,
+    /// 512 bytes.
+    Mtu512 = 2,
+    /// 1024 bytes.
+    Mtu1024 = 3,
+    /// 2048 bytes.
+    Mtu2048 = 4,
+    /// 4096 bytes.
+    Mtu4096 = 5,
+}
+
+impl Mtu {
+    /// Makes an MTU from its number in `enum ib_mtu`.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            1 => Self::Mtu256,
+            2 => Self::Mtu512,
+            3 => Self::Mtu1024,
+            4 => Self::Mtu2048,
+            5 => Self::Mtu4096,
+            _ => return None,
+        })
+    }
+
+    /// The largest MTU whose packets fit a netdev MTU of `bytes`; 256 if none does.
+    pub const fn of_netdev(bytes: u32) -> Self {
+        match bytes.saturating_sub(HEADROOM) {
+            4096.. => Self::Mtu4096,
+            2048.. => Self::Mtu2048,
+            1024.. => Self::Mtu1024,
+            512.. => Self::Mtu512,
+            _ => Self::Mtu256,
+        }
+    }
+
+    /// The MTU's number in `enum ib_mtu`.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The MTU in bytes.
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::Mtu256 => 256,
+            Self::Mtu512 => 512,
+            Self::Mtu1024 => 1024,
+            Self::Mtu2048 => 2048,
+            Self::Mtu4096 => 4096,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C vtable of a driver.
+
+use crate::{
+    ah,
+    cq,
+    device,
+    driver::Driver,
+    mr,
+    pd,
+    port,
+    qp,
+    stats,
+    ucontext, //
+};
+use core::marker::PhantomData;
+use rdma_bindings as bindings;
+
+/// Carries the vtable of the driver `D`.
+pub(crate) struct Ops<D>(PhantomData<D>);
+
+impl<D: Driver> Ops<D> {
+    /// The vtable. The owner is filled in for each device, for a constant cannot know the module.
+    ///
+    /// There is no `query_gid`: `ib_core` keeps the GID table of a RoCE port itself.
+    pub(crate) const TABLE: bindings::ib_device_ops = bindings::ib_device_ops {
+        driver_id: D::ID,
+        uverbs_abi_ver: D::ABI_VERSION,
+
+        query_device: Some(device::query::<D>),
+        get_dev_fw_str: Some(device::firmware),
+        dealloc_driver: Some(device::dealloc::<D>),
+        device_group: &raw const device::PARENT.group,
+
+        query_port: Some(port::query::<D>),
+        get_port_immutable: Some(port::immutable),
+        get_link_layer: Some(port::link_layer),
+        get_netdev: Some(port::netdev::<D>),
+        query_pkey: Some(port::query_pkey::<D>),
+        add_gid: Some(port::add_gid::<D>),
+        del_gid: Some(port::del_gid::<D>),
+        alloc_hw_port_stats: Some(stats::alloc::<D>),
+        get_hw_stats: Some(stats::get::<D>),
+
+        alloc_ucontext: Some(ucontext::create::<D>),
+        dealloc_ucontext: Some(ucontext::destroy::<D>),
+        disassociate_ucontext: Some(ucontext::disassociate),
+        mmap: Some(ucontext::mmap::<D>),
+
+        alloc_pd: Some(pd::create::<D>),
+        dealloc_pd: Some(pd::destroy::<D>),
+
+        create_ah: Some(ah::create::<D>),
+        create_user_ah: Some(ah::create::<D>),
+        query_ah: Some(ah::query::<D>),
+        destroy_ah: Some(ah::destroy::<D>),
+
+        create_cq: Some(cq::create::<D>),
+        destroy_cq: Some(cq::destroy::<D>),
+        resize_user_cq: Some(cq::resize::<D>),
+        poll_cq: Some(cq::poll::<D>),
+        req_notify_cq: Some(cq::request_notify::<D>),
+
+        reg_user_mr: Some(mr::register_user::<D>),
+        get_dma_mr: Some(mr::get_dma::<D>),
+        alloc_mr: Some(mr::alloc::<D>),
+        map_mr_sg: Some(mr::map::<D>),
+        dereg_mr: Some(mr::deregister::<D>),
+
+        create_qp: Some(qp::create::<D>),
+        modify_qp: Some(qp::modify::<D>),
+        query_qp: Some(qp::query::<D>),
+        destroy_qp: Some(qp::destroy::<D>),
+        post_send: Some(qp::post_send::<D>),
+        post_recv: Some(qp::post_recv::<D>),
+
+        size_ib_ucontext: size_of::<ucontext::Obj<D>>(),
+        size_ib_pd: size_of::<pd::Obj<D>>(),
+        size_ib_ah: size_of::<ah::Obj<D>>(),
+        size_ib_cq: size_of::<cq::Obj<D>>(),
+        size_ib_qp: size_of::<qp::Obj<D>>(),
+
+        ..pin_init::zeroed()
+    };
+}

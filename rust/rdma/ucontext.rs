@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Contexts of the processes that have a device open.
+
+use crate::{
+    driver::Driver,
+    object::Object, //
+};
+use kernel::{
+    error::from_result,
+    mm::virt::VmaNew,
+    page::PAGE_SHIFT,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+
+pub(crate) type Obj<D> = Object<bindings::ib_ucontext, Arc<<D as Driver>::Context>>;
+
+/// The context that a process's object belongs to; [`None`] for a kernel consumer's object.
+///
+/// # Safety
+///
+/// `uobject` must be null, or that of an object of a device of the driver `D`, and the object must
+/// stay valid for `'a`.
+pub(crate) unsafe fn of_uobject<'a, D: Driver>(
+    uobject: *const bindings::ib_uobject,
+) -> Option<&'a Arc<D::Context>> {
+    if uobject.is_null() {
+        return None;
+    }
+    // SAFETY: The object is valid, and its context outlives it.
+    unsafe {
+        let context = (*uobject).context;
+        (!context.is_null()).then(|| Obj::<D>::get(context))
+    }
+}
+
+/// The context that a verbs call was made in; [`None`] for a kernel consumer's call.
+///
+/// # Safety
+///
+/// `udata` must be null, or the driver data of a call to a device of the driver `D`, and the call
+/// must last for `'a`.
+pub(crate) unsafe fn of_udata<'a, D: Driver>(
+    udata: *const bindings::ib_udata,
+) -> Option<&'a Arc<D::Context>> {
+    if udata.is_null() {
+        return None;
+    }
+    // SAFETY: The driver data of a call are a field of its `uverbs_attr_bundle`, as
+    // `rdma_udata_to_uverbs_attr_bundle()` has it; a call has a context, whose object `ib_core`
+    // created. Both union fields have the same layout.
+    unsafe {
+        let bundle = udata
+            .byte_sub(core::mem::offset_of!(
+                bindings::uverbs_attr_bundle__bindgen_ty_1__bindgen_ty_1,
+                driver_udata
+            ))
+            .cast::<bindings::uverbs_attr_bundle__bindgen_ty_1__bindgen_ty_1>();
+        let context = (*bundle).context;
+        (!context.is_null()).then(|| Obj::<D>::get(context))
+    }
+}
+
+/// `alloc_ucontext`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn create<D: Driver>(
+    context: *mut bindings::ib_ucontext,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver.
+        let device = unsafe { crate::device::core::<D>((*context).device) };
+        let core = D::alloc_context(device)?;
+        // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
+        unsafe { Obj::<D>::init(context, core) };
+        Ok(0)
+    })
+}
+
+/// `dealloc_ucontext`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn destroy<D: Driver>(context: *mut bindings::ib_ucontext) {
+    // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
+    // operation on it is in progress.
+    let core = unsafe { Obj::<D>::take(context) };
+    D::dealloc_context(&core);
+}
+
+/// `mmap`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn mmap<D: Driver>(
+    context: *mut bindings::ib_ucontext,
+    vma: *mut kernel::bindings::vm_area_struct,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes an object that it created, and an area that is being set up.
+        let (core, vma, page_offset) =
+            unsafe { (Obj::<D>::get(context), VmaNew::from_raw(vma), (*vma).vm_pgoff) };
+        let offset = (page_offset as u64)
+            .checked_mul(1 << PAGE_SHIFT)
+            .ok_or(EINVAL)?;
+        D::mmap(core, offset, vma)?;
+        Ok(0)
+    })
+}
+
+/// `disassociate_ucontext`: the device goes away under an open context.
+///
+/// There is nothing to do: mapped queue memory consists of ordinary pages that live as long as
+/// their mappings, and `ib_core` destroys all objects of the context itself.
+///
+/// # Safety
+///
+/// None.
+pub(crate) unsafe extern "C" fn disassociate(_context: *mut bindings::ib_ucontext) {}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests of kernel consumers.
+
+use crate::{
+    ah,
+    driver::Driver,
+    memory::KernelBuffer,
+    mr,
+    qp, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+
+/// The key of all kernel memory. Nothing but a work request of a kernel consumer may use it, and
+/// no memory region has it.
+pub const LOCAL_DMA_LKEY: u32 = 0;
+
+/// Flags of a send request (`enum ib_send_flags`; the same numbers in userspace).
+pub mod flags {
+    use rdma_bindings as bindings;
+
+    /// Wait for earlier reads and atomics.
+    pub const FENCE: u32 = bindings::ib_send_flags_IB_SEND_FENCE as u32;
+    /// Ask for a completion.
+    pub const SIGNALED: u32 = bindings::ib_send_flags_IB_SEND_SIGNALED as u32;
+    /// Raise a solicited event at the receiver.
+    pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED as u32;
+    /// Take the payload at once, by address and without keys.
+    pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
+}
+
+/// One piece of a kernel consumer's buffer (`struct ib_sge`).
+#[derive(Clone, Copy)]
+pub struct Sge {
+    addr: u64,
+    /// Bytes.
+    pub length: u32,
+    /// Key.
+    pub lkey: u32,
+}
+
+impl Sge {
+    /// Its address in the region that the key names.
+    #[inline]
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// The memory itself, if the key is [`LOCAL_DMA_LKEY`].
+    ///
+    /// It may be used until the request completes, not longer.
+    #[inline]
+    pub fn buffer(&self) -> Option<KernelBuffer> {
+        if self.lkey != LOCAL_DMA_LKEY {
+            return None;
+        }
+        // SAFETY: Values of this type come from kernel consumers' requests only. One that uses the
+        // local DMA key vouches for the memory until the request completes, see `KernelBuffer`;
+        // for virtual-DMA devices the address is a kernel address.
+        Some(unsafe { KernelBuffer::new(self.addr as usize, self.length as usize) })
+    }
+}
+
+/// The pieces of a request's buffer.
+#[derive(Clone)]
+pub struct Sges<'a>(core::slice::Iter<'a, bindings::ib_sge>);
+
+impl<'a> Sges<'a> {
+    /// # Safety
+    ///
+    /// `list` must be valid for reads of `count` elements for `'a`, if `count` is positive.
+    unsafe fn new(list: *const bindings::ib_sge, count: c_int) -> Self {
+        let count = usize::try_from(count).unwrap_or(0);
+        if list.is_null() || count == 0 {
+            return Self([].iter());
+        }
+        // SAFETY: By the promise of the caller.
+        Self(unsafe { core::slice::from_raw_parts(list, count) }.iter())
+    }
+}
+
+impl Iterator for Sges<'_> {
+    type Item = Sge;
+
+    #[inline]
+    fn next(&mut self) -> Option<Sge> {
+        self.0.next().map(|sge| Sge {
+            addr: sge.addr,
+            length: sge.length,
+            lkey: sge.lkey,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Sges<'_> {}
+
+/// What a send request asks for.
+pub enum SendOp<D: Driver> {
+    /// Send.
+    Send,
+    /// Send with immediate data, in native byte order.
+    SendImm(u32),
+    /// Send, and invalidate a key of the receiver.
+    SendInv(u32),
+    /// RDMA write.
+    Write {
+        /// Remote address.
+        addr: u64,
+        /// Remote key.
+        rkey: u32,
+    },
+    /// RDMA write with immediate data.
+    WriteImm {
+        /// Remote address.
+        addr: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Immediate data, in native byte order.
+        imm: u32,
+    },
+    /// RDMA read.
+    Read {
+        /// Remote address.
+        addr: u64,
+        /// Remote key.
+        rkey: u32,
+    },
+    /// Compare and swap.
+    CompSwap {
+        /// Remote address.
+        addr: u64,
+        /// Remote key.
+        rkey: u32,
+        /// To compare with.
+        compare: u64,
+        /// To put there.
+        swap: u64,
+    },
+    /// Fetch and add.
+    FetchAdd {
+        /// Remote address.
+        addr: u64,
+        /// Remote key.
+        rkey: u32,
+        /// To add.
+        add: u64,
+    },
+    /// Send on a datagram QP.
+    Datagram {
+        /// To whom.
+        ah: Arc<D::Ah>,
+        /// To which QP.
+        remote_qpn: u32,
+        /// Its Q_Key.
+        qkey: u32,
+        /// Index of the P_Key, for QP 1.
+        pkey_index: u16,
+        /// Immediate data, in native byte order.
+        imm: Option<u32>,
+    },
+    /// Invalidate a local key.
+    LocalInv(u32),
+    /// Register the pages that were mapped to a fast-registration region.
+    RegMr {
+        /// The region.
+        mr: Arc<D::Mr>,
+        /// The key it gets.
+        key: u32,
+        /// The access rights it gets.
+        access: u32,
+    },
+    /// Anything else, by its number in `enum ib_wr_opcode`.
+    Unsupported(u32),
+}
+
+/// A send request.
+pub struct SendWr<'a, D: Driver> {
+    /// The consumer's own.
+    pub wr_id: u64,
+    /// See [`flags`].
+    pub flags: u32,
+    /// What to do.
+    pub op: SendOp<D>,
+    sges: Sges<'a>,
+}
+
+impl<'a, D: Driver> SendWr<'a, D> {
+    /// The pieces of the buffer.
+    pub fn sges(&self) -> Sges<'a> {
+        self.sges.clone()
+    }
+
+    /// Gathers the payload of a request with [`flags::INLINE`]. Returns its length; `EINVAL` if
+    /// `out` is too small.
+    pub fn copy_inline(&self, out: &mut [u8]) -> Result<usize> {
+        let mut done = 0usize;
+        for sge in self.sges() {
+            let end = done.checked_add(sge.length as usize).ok_or(EINVAL)?;
+            let part = out.get_mut(done..end).ok_or(EINVAL)?;
+            // SAFETY: An inline request of a kernel consumer gives kernel addresses, valid at
+            // least while it is posted, whatever its keys say.
+            let buffer = unsafe { KernelBuffer::new(sge.addr as usize, sge.length as usize) };
+            buffer.read(0, part).map_err(|_| EINVAL)?;
+            done = end;
+        }
+        Ok(done)
+    }
+}
+
+/// A list of send requests, as a kernel consumer posts it.
+pub struct SendWrs<'a, D: Driver> {
+    next: *const bindings::ib_send_wr,
+    current: *const bindings::ib_send_wr,
+    datagram: bool,
+    _list: PhantomData<(&'a bindings::ib_send_wr, D)>,
+}
+
+impl<'a, D: Driver> SendWrs<'a, D> {
+    /// # Safety
+    ///
+    /// `list` must be a list of requests that are valid for `'a`, each of the C type that its
+    /// opcode and `ty` call for.
+    pub(crate) unsafe fn new(list: *const bindings::ib_send_wr, ty: qp::Type) -> Self {
+        Self {
+            next: list,
+            current: list,
+            datagram: matches!(ty, qp::Type::Ud | qp::Type::Gsi),
+            _list: PhantomData,
+        }
+    }
+
+    /// The request that was taken last; the first one before that.
+    pub(crate) fn current(&self) -> *const bindings::ib_send_wr {
+        self.current
+    }
+
+    fn op(&self, wr: &bindings::ib_send_wr) -> SendOp<D> {
+        let ptr = core::ptr::from_ref(wr);
+        let imm = u32::from_be(wr.ex.bindgen_union_field);
+        if self.datagram {
+            let imm = match wr.opcode {
+                bindings::ib_wr_opcode_IB_WR_SEND => None,
+                bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Some(imm),
+                other => return SendOp::Unsupported(other),
+            };
+            // SAFETY: Requests to datagram QPs are of this type, by the creator's promise.
+            let ud = unsafe { &*ptr.cast::<bindings::ib_ud_wr>() };
+            if ud.ah.is_null() {
+                return SendOp::Unsupported(wr.opcode);
+            }
+            // SAFETY: The consumer passes an address handle that lives at least until the request
+            // is posted.
+            let ah = unsafe { ah::Obj::<D>::get(ud.ah) }.clone();
+            return SendOp::Datagram {
+                ah,
+                remote_qpn: ud.remote_qpn & 0xff_ffff,
+                qkey: ud.remote_qkey,
+                pkey_index: ud.pkey_index,
+                imm,
+            };
+        }
+        match wr.opcode {
+            bindings::ib_wr_opcode_IB_WR_SEND => SendOp::Send,
+            bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => SendOp::SendImm(imm),
+            bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => {
+                SendOp::SendInv(wr.ex.bindgen_union_field)
+            }
+            bindings::ib_wr_opcode_IB_WR_LOCAL_INV => SendOp::LocalInv(wr.ex.bindgen_union_field),
+            bindings::ib_wr_opcode_IB_WR_RDMA_WRITE
+            | bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM
+            | bindings::ib_wr_opcode_IB_WR_RDMA_READ => {
+                // SAFETY: Requests with these opcodes are of this type, by the creator's promise.
+                let rdma = unsafe { &*ptr.cast::<bindings::ib_rdma_wr>() };
+                let (addr, rkey) = (rdma.remote_addr, rdma.rkey);
+                match wr.opcode {
+                    bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => SendOp::Write { addr, rkey },
+                    bindings::ib_wr_opcode_IB_WR_RDMA_READ => SendOp::Read { addr, rkey },
+                    _ => SendOp::WriteImm { addr, rkey, imm },
+                }
+            }
+            bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP
+            | bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => {
+                // SAFETY: Requests with these opcodes are of this type, by the creator's promise.
+                let atomic = unsafe { &*ptr.cast::<bindings::ib_atomic_wr>() };
+                let (addr, rkey) = (atomic.remote_addr, atomic.rkey);
+                match wr.opcode {
+                    bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => SendOp::CompSwap {
+                        addr,
+                        rkey,
+                        compare: atomic.compare_add,
+                        swap: atomic.swap,
+                    },
+                    _ => SendOp::FetchAdd {
+                        addr,
+                        rkey,
+                        add: atomic.compare_add,
+                    },
+                }
+            }
+            bindings::ib_wr_opcode_IB_WR_REG_MR => {
+                // SAFETY: Requests with this opcode are of this type, by the creator's promise.
+                let reg = unsafe { &*ptr.cast::<bindings::ib_reg_wr>() };
+                if reg.mr.is_null() {
+                    return SendOp::Unsupported(wr.opcode);
+                }
+                // SAFETY: The consumer passes a region of this device that lives at least until the
+                // request is posted.
+                let (region, iova) = unsafe { (mr::Obj::<D>::get(reg.mr), (*reg.mr).iova) };
+                region.note_iova(iova);
+                SendOp::RegMr {
+                    mr: region.core.clone(),
+                    key: reg.key,
+                    access: reg.access as u32,
+                }
+            }
+            other => SendOp::Unsupported(other),
+        }
+    }
+}
+
+impl<'a, D: Driver> Iterator for SendWrs<'a, D> {
+    type Item = SendWr<'a, D>;
+
+    /// Takes the next request off the list. If posting ends with an error, the consumer is told
+    /// that the request taken last is the first one not posted.
+    fn next(&mut self) -> Option<SendWr<'a, D>> {
+        if self.next.is_null() {
+            return None;
+        }
+        let ptr = self.next;
+        // SAFETY: By the promise of the creator the pointer is valid for `'a`.
+        let wr: &'a bindings::ib_send_wr = unsafe { &*ptr };
+        self.current = ptr;
+        self.next = wr.next;
+        Some(SendWr {
+            wr_id: wr.__bindgen_anon_1.bindgen_union_field,
+            flags: wr.send_flags as u32,
+            op: self.op(wr),
+            // SAFETY: A valid request has a valid list of `num_sge` elements.
+            sges: unsafe { Sges::new(wr.sg_list, wr.num_sge) },
+        })
+    }
+}
+
+/// A receive request.
+pub struct RecvWr<'a> {
+    /// The consumer's own.
+    pub wr_id: u64,
+    sges: Sges<'a>,
+}
+
+impl<'a> RecvWr<'a> {
+    /// The pieces of the buffer.
+    pub fn sges(&self) -> Sges<'a> {
+        self.sges.clone()
+    }
+}
+
+/// A list of receive requests, as a kernel consumer posts it.
+pub struct RecvWrs<'a> {
+    next: *const bindings::ib_recv_wr,
+    current: *const bindings::ib_recv_wr,
+    _list: PhantomData<&'a bindings::ib_recv_wr>,
+}
+
+impl<'a> RecvWrs<'a> {
+    /// # Safety
+    ///
+    /// `list` must be a list of requests that are valid for `'a`.
+    pub(crate) unsafe fn new(list: *const bindings::ib_recv_wr) -> Self {
+        Self {
+            next: list,
+            current: list,
+            _list: PhantomData,
+        }
+    }
+
+    /// The request that was taken last; the first one before that.
+    pub(crate) fn current(&self) -> *const bindings::ib_recv_wr {
+        self.current
+    }
+}
+
+impl<'a> Iterator for RecvWrs<'a> {
+    type Item = RecvWr<'a>;
+
+    /// Takes the next request off the list. If posting ends with an error, the consumer is told
+    /// that the request taken last is the first one not posted.
+    fn next(&mut self) -> Option<RecvWr<'a>> {
+        if self.next.is_null() {
+            return None;
+        }
+        let ptr = self.next;
+        // SAFETY: By the promise of the creator the pointer is valid for `'a`.
+        let wr: &'a bindings::ib_recv_wr = unsafe { &*ptr };
+        self.current = ptr;
+        self.next = wr.next;
+        Some(RecvWr {
+            wr_id: wr.__bindgen_anon_1.bindgen_union_field,
+            // SAFETY: A valid request has a valid list of `num_sge` elements.
+            sges: unsafe { Sges::new(wr.sg_list, wr.num_sge) },
+        })
+    }
+}
