@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices.
+
+use crate::{
+    driver::Driver,
+    link,
+    object::Object,
+    ops::Ops,
+    port,
+    wr, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+
+/// Capabilities that a device can advertise (`enum ib_device_cap_flags`).
+pub mod cap {
+    use rdma_bindings as bindings;
+
+    /// The state that a consumer assumes can be given when a QP is modified.
+    pub const CURRENT_QP_STATE: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD as u64;
+    /// Port events are raised.
+    pub const PORT_ACTIVE_EVENT: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;
+    /// There is a system image GUID.
+    pub const SYS_IMAGE_GUID: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
+    /// RNR NAKs are generated.
+    pub const RNR_NAK: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
+    /// Fast registration, local invalidate, send with invalidate.
+    pub const MEM_MGT_EXTENSIONS: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+}
+
+/// How far atomic operations are atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicScope {
+    /// Among the QPs of the device.
+    Device,
+    /// With the CPUs, too.
+    Global,
+}
+
+/// Attributes of a device.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs)]
+pub struct Attr {
+    pub firmware_version: u64,
+    /// In network byte order.
+    pub sys_image_guid: [u8; 8],
+    pub max_mr_size: u64,
+    /// A bit for each page size.
+    pub page_sizes: u64,
+    pub vendor_id: u32,
+    pub vendor_part_id: u32,
+    pub hw_version: u32,
+    /// See [`cap`].
+    pub cap_flags: u64,
+    pub max_qp: u32,
+    pub max_qp_wr: u32,
+    pub max_sge: u32,
+    pub max_sge_read: u32,
+    pub max_cq: u32,
+    pub max_cqe: u32,
+    pub max_mr: u32,
+    pub max_pd: u32,
+    pub max_ah: u32,
+    /// Reads and atomics outstanding per QP, as a responder and as a requester.
+    pub max_rd_atomic: u32,
+    pub atomics: AtomicScope,
+    pub ack_delay: u8,
+}
+
+/// `IB_FW_VERSION_NAME_MAX`.
+const FIRMWARE_TEXT_LEN: usize = 32;
+
+/// A device of the driver `D`, as `ib_core` has it.
+pub(crate) type Obj<D> = Object<bindings::ib_device, Arc<<D as Driver>::Device>>;
+
+/// The core of a device.
+///
+/// # Safety
+///
+/// `device` must be a device that [`register`] made, and `dealloc_driver` must not be called for
+/// `'a`.
+pub(crate) unsafe fn core<'a, D: Driver>(
+    device: *const bindings::ib_device,
+) -> &'a Arc<D::Device> {
+    // SAFETY: `register` initialises the private part, and `dealloc_driver` takes it.
+    unsafe { Obj::<D>::get(device) }
+}
+
+/// The `struct device` in a device.
+fn embedded(device: *mut bindings::ib_device) -> *mut kernel::bindings::device {
+    // It is the first field of each part of a union.
+    device
+        .wrapping_byte_add(core::mem::offset_of!(
+            bindings::ib_device,
+            __bindgen_anon_1
+        ))
+        .cast()
+}
+
+/// What [`register`] is told.
+pub struct Registration<'a, D: Driver> {
+    /// The name, which must not contain `%`.
+    pub name: &'a CStr,
+    /// The module that the driver is in.
+    pub module: &'static ThisModule,
+    /// The netdev below.
+    pub netdev: &'a net::NetDev,
+    /// In network byte order.
+    pub node_guid: [u8; 8],
+    /// Shown to people.
+    pub description: &'a CStr,
+    /// The driver's part.
+    pub core: Arc<D::Device>,
+}
+
+/// A registered device, or one that was.
+///
+/// `ib_core` may unregister a device at any time, when another driver with the same id does away
+/// with all of its devices. A handle keeps the memory of the C object, no more, and does not
+/// unregister the device when it is dropped.
+///
+/// # Invariants
+///
+/// The pointer is a device that [`register`] made; a reference to it (`get_device()`) belongs to
+/// this value.
+pub struct Handle<D: Driver> {
+    device: NonNull<bindings::ib_device>,
+    _driver: PhantomData<D>,
+}
+
+// SAFETY: Everything that is done through a handle may be done by any task.
+unsafe impl<D: Driver> Send for Handle<D> {}
+// SAFETY: As above.
+unsafe impl<D: Driver> Sync for Handle<D> {}
+
+impl<D: Driver> Handle<D> {
+    /// Unregisters the device, unless it is already. When this returns, the device is gone: all
+    /// its objects are destroyed, and [`Driver::device_gone`] has been called. Process context.
+    pub fn unregister(&self) {
+        // SAFETY: The memory of the device is valid by the type invariant, and `dealloc_driver` is
+        // set, with which `ib_unregister_device` may be called any number of times.
+        unsafe { bindings::ib_unregister_device(self.device.as_ptr()) };
+    }
+
+    /// Tells the consumers if the state of the port has changed. Process context.
+    pub fn dispatch_port_state(&self, netdev: &net::NetDev) {
+        let device = self.device.as_ptr();
+        // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
+        // it is held so, its operations may be called.
+        unsafe {
+            if bindings::ib_device_try_get(device) {
+                bindings::ib_dispatch_port_state_event(device, netdev.as_ptr());
+                bindings::ib_device_put(device);
+            }
+        }
+    }
+
+    /// Waits until `ib_core` has let go of all entries of the device's GID table that were put
+    /// back. Process context.
+    ///
+    /// Must be called between the last use of an entry and the end of the last handle.
+    pub fn flush_gids(&self) {
+        // SAFETY: The workqueue lives as long as `ib_core`, which this module depends on.
+        unsafe { kernel::bindings::__flush_workqueue(bindings::ib_wq) };
+    }
+}
+
+impl<D: Driver> Drop for Handle<D> {
+    fn drop(&mut self) {
+        // SAFETY: The reference belongs to `self`.
+        unsafe { kernel::bindings::put_device(embedded(self.device.as_ptr())) };
+    }
+}
+
+/// A device that is not registered yet.
+struct Unregistered<D: Driver>(NonNull<bindings::ib_device>, PhantomData<D>);
+
+impl<D: Driver> Drop for Unregistered<D> {
+    fn drop(&mut self) {
+        // SAFETY: The device was allocated and its registration failed, or was not tried.
+        unsafe { bindings::ib_dealloc_device(self.0.as_ptr()) };
+    }
+}
+
+/// Makes a device and registers it. Process context.
+///
+/// The consumers of the kernel, and processes, may use the device before this returns. If it fails,
+/// [`Driver::device_gone`] is called.
+pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D>> {
+    // The first free number would be taken.
+    if registration.name.to_bytes().contains(&b'%') {
+        return Err(EINVAL);
+    }
+    // SAFETY: The size is that of an `Obj<D>`; the netdev is referenced, and its namespace stays
+    // while the netdev is in it.
+    let device = unsafe {
+        bindings::_ib_alloc_device(
+            size_of::<Obj<D>>(),
+            bindings::dev_net(registration.netdev.as_ptr()),
+        )
+    };
+    let device = NonNull::new(device).ok_or(ENOMEM)?;
+    let ptr = device.as_ptr();
+    // SAFETY: The device is new and belongs to us; it has the size of an `Obj<D>`.
+    unsafe {
+        Obj::<D>::init(ptr, registration.core);
+        (*ptr).node_type = bindings::RDMA_NODE_IB_CA as u8;
+        (*ptr).phys_port_cnt = port::NUMBER;
+        (*ptr).num_comp_vectors = i32::try_from(kernel::cpu::nr_cpu_ids()).unwrap_or(1);
+        (*ptr).local_dma_lkey = wr::LOCAL_DMA_LKEY;
+        (*ptr).node_guid = u64::from_ne_bytes(registration.node_guid);
+        let bytes = registration.description.to_bytes();
+        let room = (*ptr).node_desc.len().wrapping_sub(1);
+        for (to, &from) in (*ptr).node_desc.iter_mut().take(room).zip(bytes) {
+            *to = from as _;
+        }
+        (*ptr).uverbs_cmd_mask |=
+            1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
+                | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
+        (*ptr).link_ops = link::ops();
+        bindings::ib_set_device_ops(ptr, &Ops::<D>::TABLE);
+        (*ptr).ops.owner = registration.module.as_ptr();
+    }
+    let guard = Unregistered::<D>(device, PhantomData);
+    // SAFETY: The device is initialised; this is the reference of the handle.
+    unsafe { kernel::bindings::get_device(embedded(ptr)) };
+    // INVARIANT: The reference was just taken.
+    let handle = Handle {
+        device,
+        _driver: PhantomData,
+    };
+    // SAFETY: The device is complete. Without a DMA device, it is one of virtual DMA.
+    to_result(unsafe {
+        bindings::ib_register_device(
+            ptr,
+            registration.name.as_ptr().cast(),
+            core::ptr::null_mut(),
+        )
+    })?;
+    // From now on unregistering, which anybody can do, frees the device.
+    core::mem::forget(guard);
+    Ok(handle)
+}
+
+/// `query_device`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn query<D: Driver>(
+    device: *mut bindings::ib_device,
+    raw: *mut bindings::ib_device_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: `ib_core` passes a device of this driver, zeroed attributes to fill in, and null or
+    // valid driver data.
+    let (core, raw) = unsafe {
+        if !udata.is_null() && ((*udata).inlen != 0 || (*udata).outlen != 0) {
+            return EINVAL.to_errno();
+        }
+        (core::<D>(device), &mut *raw)
+    };
+    let attr = D::query_device(core);
+    let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    raw.fw_ver = attr.firmware_version;
+    raw.sys_image_guid = u64::from_ne_bytes(attr.sys_image_guid);
+    raw.max_mr_size = attr.max_mr_size;
+    raw.page_size_cap = attr.page_sizes;
+    raw.vendor_id = attr.vendor_id;
+    raw.vendor_part_id = attr.vendor_part_id;
+    raw.hw_ver = attr.hw_version;
+    raw.device_cap_flags = attr.cap_flags;
+    raw.kernel_cap_flags = u64::from(
+        bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
+            | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY,
+    );
+    raw.max_qp = int(attr.max_qp);
+    raw.max_qp_wr = int(attr.max_qp_wr);
+    raw.max_send_sge = int(attr.max_sge);
+    raw.max_recv_sge = int(attr.max_sge);
+    raw.max_sge_rd = int(attr.max_sge_read);
+    raw.max_cq = int(attr.max_cq);
+    raw.max_cqe = int(attr.max_cqe);
+    raw.max_mr = int(attr.max_mr);
+    raw.max_pd = int(attr.max_pd);
+    raw.max_ah = int(attr.max_ah);
+    raw.max_qp_rd_atom = int(attr.max_rd_atomic);
+    raw.max_qp_init_rd_atom = int(attr.max_rd_atomic);
+    raw.max_res_rd_atom = int(attr.max_rd_atomic.saturating_mul(attr.max_qp));
+    raw.atomic_cap = match attr.atomics {
+        AtomicScope::Device => bindings::ib_atomic_cap_IB_ATOMIC_HCA,
+        AtomicScope::Global => bindings::ib_atomic_cap_IB_ATOMIC_GLOB,
+    };
+    raw.max_fast_reg_page_list_len = D::MAX_FAST_PAGES;
+    raw.max_pkeys = port::PKEY_TABLE_LEN;
+    raw.local_ca_ack_delay = attr.ack_delay;
+    0
+}
+
+/// `get_dev_fw_str`: there is no firmware, so the version is that of the ABI.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn firmware(device: *mut bindings::ib_device, text: *mut c_char) {
+    // SAFETY: `ib_core` passes a device, and room for `IB_FW_VERSION_NAME_MAX` bytes.
+    unsafe {
+        kernel::bindings::snprintf(
+            text,
+            FIRMWARE_TEXT_LEN,
+            c"%llu".as_ptr().cast(),
+            (*device).attrs.fw_ver,
+        );
+    }
+}
+
+/// `dealloc_driver`: the last call for a device.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn dealloc<D: Driver>(device: *mut bindings::ib_device) {
+    // SAFETY: `ib_core` calls this once, when no other operation is in progress, nor will be.
+    let core = unsafe { Obj::<D>::take(device) };
+    D::device_gone(&core);
+}
+
+/// The sysfs attribute `parent`, by which tools find the netdev of a software device.
+#[repr(C)]
+pub(crate) struct Parent {
+    pub(crate) group: kernel::bindings::attribute_group,
+    list: [*const kernel::bindings::attribute; 2],
+    attribute: kernel::bindings::device_attribute,
+}
+
+// SAFETY: Nothing in it is ever changed.
+unsafe impl Sync for Parent {}
+
+pub(crate) static PARENT: Parent = Parent {
+    group: kernel::bindings::attribute_group {
+        __bindgen_anon_2: kernel::bindings::attribute_group__bindgen_ty_2 {
+            attrs_const: (&raw const PARENT.list).cast(),
+        },
+        ..pin_init::zeroed()
+    },
+    list: [&raw const PARENT.attribute.attr, core::ptr::null()],
+    attribute: kernel::bindings::device_attribute {
+        attr: kernel::bindings::attribute {
+            name: c"parent".as_ptr().cast(),
+            mode: 0o444,
+        },
+        __bindgen_anon_1: kernel::bindings::device_attribute__bindgen_ty_1 {
+            show_const: Some(show_parent),
+        },
+        ..pin_init::zeroed()
+    },
+};
+
+/// Shows `parent`.
+///
+/// # Safety
+///
+/// Only sysfs may call this, for the device of an `ib_device` whose operations are those of this
+/// crate.
+unsafe extern "C" fn show_parent(
+    device: *mut kernel::bindings::device,
+    _attribute: *const kernel::bindings::device_attribute,
+    text: *mut c_char,
+) -> isize {
+    // SAFETY: While sysfs shows an attribute, its device is not deleted, so the `ib_device` is
+    // registered and its operations may be called.
+    let netdev = unsafe {
+        let device = bindings::rdma_device_to_ibdev(device);
+        match (*device).ops.get_netdev {
+            Some(get_netdev) => get_netdev(device, port::NUMBER),
+            None => core::ptr::null_mut(),
+        }
+    };
+    if netdev.is_null() {
+        return ENODEV.to_errno() as isize;
+    }
+    // SAFETY: The netdev is referenced until it is put; `text` has room for a page.
+    unsafe {
+        let len = kernel::bindings::sysfs_emit(
+            text,
+            c"%s\n".as_ptr().cast(),
+            bindings::netdev_raw_name(netdev),
+        );
+        bindings::dev_put(netdev);
+        len as isize
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Entries of a port's GID table.
+
+use core::ptr::NonNull;
+use kernel::sync::rcu;
+use rdma_bindings as bindings;
+
+/// Bytes of a GID.
+pub const LEN: usize = 16;
+
+/// A global identifier: for RoCE an IPv6 address, or an IPv4 address in IPv6-mapped form.
+pub type Gid = [u8; LEN];
+
+/// Whether `gid` holds an IPv4 address (`ipv6_addr_v4mapped`).
+#[inline]
+pub fn is_ipv4(gid: &Gid) -> bool {
+    matches!(gid, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
+}
+
+/// Reads a C GID.
+#[inline]
+pub(crate) fn from_raw(raw: &bindings::ib_gid) -> Gid {
+    // SAFETY: `union ib_gid` is 16 plain bytes, whichever of its fields was written.
+    unsafe { *core::ptr::from_ref(raw).cast::<Gid>() }
+}
+
+/// Writes a C GID.
+#[inline]
+pub(crate) fn to_raw(raw: &mut bindings::ib_gid, gid: &Gid) {
+    // SAFETY: As for `from_raw`; `raw` is an exclusive reference.
+    unsafe { *core::ptr::from_mut(raw).cast::<Gid>() = *gid };
+}
+
+/// A referenced entry of a GID table (`struct ib_gid_attr`).
+///
+/// The entry is pinned, not valid: when its address leaves the netdev, the entry loses its netdev.
+/// A reference must be given up before the destroy operation of the object that it was given for
+/// returns: `ib_core` frees the table together with the device.
+///
+/// # Invariants
+///
+/// The pointer is valid, and a reference to the entry belongs to this value.
+pub struct Attr(NonNull<bindings::ib_gid_attr>);
+
+// SAFETY: The reference count of an entry is atomic; its other fields are constant, but for the
+// netdev, which is under RCU.
+unsafe impl Send for Attr {}
+// SAFETY: As above.
+unsafe impl Sync for Attr {}
+
+impl Attr {
+    /// Takes a reference; [`None`] if `ptr` is null.
+    ///
+    /// # Safety
+    ///
+    /// If not null, `ptr` must be an entry of a GID table to which the caller holds a reference.
+    pub(crate) unsafe fn hold(ptr: *const bindings::ib_gid_attr) -> Option<Self> {
+        let ptr = NonNull::new(ptr.cast_mut())?;
+        // SAFETY: The caller holds a reference.
+        unsafe { bindings::rdma_hold_gid_attr(ptr.as_ptr()) };
+        // INVARIANT: The reference was just taken.
+        Some(Self(ptr))
+    }
+
+    #[inline]
+    fn raw(&self) -> &bindings::ib_gid_attr {
+        // SAFETY: By the type invariant the entry lives. Its fields other than `ndev`, which is not
+        // read through this reference, are constant.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The GID.
+    #[inline]
+    pub fn gid(&self) -> Gid {
+        from_raw(&self.raw().gid)
+    }
+
+    /// The entry's place in the table.
+    #[inline]
+    pub fn index(&self) -> u16 {
+        self.raw().index
+    }
+
+    /// Whether the entry is an IPv4 address.
+    #[inline]
+    pub fn is_ipv4(&self) -> bool {
+        is_ipv4(&self.gid())
+    }
+
+    /// The netdev that has the address, which may be an upper device of the RDMA device's own;
+    /// [`None`] once the address is gone.
+    pub fn netdev(&self) -> Option<net::NetDev> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The entry lives, and the RCU read lock is held.
+        let ndev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) };
+        let ndev = kernel::error::from_err_ptr(ndev).ok()?;
+        // SAFETY: Under RCU the netdev that the entry names is still referenced by the entry, so
+        // that a further reference can be taken.
+        (!ndev.is_null()).then(|| unsafe { net::NetDev::from_raw(ndev) })
+    }
+}
+
+impl Clone for Attr {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant `self` holds a reference.
+        unsafe { bindings::rdma_hold_gid_attr(self.0.as_ptr()) };
+        // INVARIANT: The reference was just taken.
+        Self(self.0)
+    }
+}
+
+impl Drop for Attr {
+    fn drop(&mut self) {
+        // SAFETY: The reference belongs to `self`. `rdma_put_gid_attr` may be called in any
+        // context: it defers the release to a workqueue.
+        unsafe { bindings::rdma_put_gid_attr(self.0.as_ptr()) };
+    }
+}
+
+/// An address that enters or leaves the GID table.
+pub struct Entry<'a>(&'a bindings::ib_gid_attr);
+
+impl<'a> Entry<'a> {
+    /// Wraps the argument of `add_gid` and `del_gid`.
+    pub(crate) fn new(raw: &'a bindings::ib_gid_attr) -> Self {
+        Self(raw)
+    }
+
+    /// The GID.
+    pub fn gid(&self) -> Gid {
+        from_raw(&self.0.gid)
+    }
+
+    /// Its place in the table.
+    pub fn index(&self) -> u16 {
+        self.0.index
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA device drivers.
+//!
+//! Safe abstractions over the kernel's InfiniBand core (`ib_core`), written as if they were to
+//! become `kernel::rdma`. A driver implements [`Driver`], whose associated types are the *cores* of
+//! its objects: plain values, held by [`Arc`](kernel::sync::Arc). The C objects (`struct ib_qp` and
+//! so on) are allocated and freed by `ib_core`; each of them only refers to its core. So a core can
+//! outlive its C object, which `ib_core` frees as soon as the destroy operation returns, and lookup
+//! tables may refer to cores for as long as RCU demands it.
+//!
+//! Whatever a driver keeps in order to call back into `ib_core` (completion and event handlers) is
+//! a handle that turns into nothing when the C object is destroyed: see [`cq::Events`],
+//! [`qp::Events`] and [`qp::Handle`].
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),
+//! [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
+
+pub mod access;
+pub mod ah;
+pub mod cq;
+pub mod device;
+pub mod driver;
+pub mod error;
+pub mod gid;
+pub mod global;
+pub mod link;
+pub mod memory;
+pub mod mr;
+pub mod mtu;
+mod object;
+mod ops;
+mod pd;
+pub mod port;
+pub mod qp;
+pub mod ring;
+pub mod stats;
+pub mod udata;
+pub mod ucontext;
+pub mod umem;
+pub mod wc;
+pub mod wr;
+
+pub use driver::Driver;

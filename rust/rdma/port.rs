@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The port of a device.
+
+use crate::{
+    driver::Driver,
+    gid,
+    mtu::Mtu, //
+};
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+use rdma_bindings as bindings;
+
+/// Entries of the GID table.
+pub const GID_TABLE_LEN: u32 = 1024;
+/// Entries of the P_Key table.
+pub const PKEY_TABLE_LEN: u16 = 1;
+/// The number of the one port.
+pub const NUMBER: u32 = 1;
+
+/// `IB_PORT_CM_SUP` of `include/rdma/ib_mad.h`: the port speaks the CM protocol.
+const CAP_CM: u32 = 1 << 16;
+
+/// `IB_MGMT_MAD_SIZE` of `include/rdma/ib_mad.h`.
+const MAX_MAD_SIZE: u32 = 256;
+
+/// Attributes of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Attr {
+    /// Whether packets can pass.
+    pub active: bool,
+    /// Whether the link is there, even if it is not in use.
+    pub link: bool,
+    /// The largest MTU that the device knows.
+    pub max_mtu: Mtu,
+    /// The largest MTU that the netdev carries.
+    pub active_mtu: Mtu,
+    /// The netdev's own MTU, in bytes.
+    pub netdev_mtu: u32,
+    /// Speed in Mb/s, if it is known.
+    pub speed: Option<u32>,
+    /// The largest message, in bytes.
+    pub max_message: u32,
+}
+
+/// `IB_SPEED_*` and `IB_WIDTH_*` of `include/rdma/ib_verbs.h` that come closest.
+fn width_and_speed(mbps: u32) -> (u8, u16) {
+    const WIDTH_1X: u8 = bindings::ib_port_width_IB_WIDTH_1X as u8;
+    const WIDTH_4X: u8 = bindings::ib_port_width_IB_WIDTH_4X as u8;
+    let (width, speed) = match mbps {
+        ..=2_500 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_SDR),
+        ..=10_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_FDR10),
+        ..=20_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_DDR),
+        ..=25_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_EDR),
+        ..=40_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_FDR10),
+        ..=50_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_HDR),
+        ..=100_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_EDR),
+        ..=200_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_HDR),
+        _ => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_NDR),
+    };
+    (width, speed as u16)
+}
+
+/// `query_port`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn query<D: Driver>(
+    device: *mut bindings::ib_device,
+    _port: u32,
+    raw: *mut bindings::ib_port_attr,
+) -> c_int {
+    // SAFETY: `ib_core` passes a device of this driver, and zeroed attributes to fill in.
+    let (core, raw) = unsafe { (crate::device::core::<D>(device), &mut *raw) };
+    let attr = D::query_port(core);
+    raw.state = if attr.active {
+        bindings::ib_port_state_IB_PORT_ACTIVE
+    } else {
+        bindings::ib_port_state_IB_PORT_DOWN
+    };
+    raw.phys_state = if attr.active {
+        bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP
+    } else if attr.link {
+        bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING
+    } else {
+        bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED
+    } as u8;
+    raw.max_mtu = attr.max_mtu.number();
+    raw.active_mtu = attr.active_mtu.number();
+    raw.phys_mtu = attr.netdev_mtu;
+    raw.gid_tbl_len = GID_TABLE_LEN as c_int;
+    raw.port_cap_flags = CAP_CM;
+    raw.max_msg_sz = attr.max_message;
+    raw.pkey_tbl_len = PKEY_TABLE_LEN;
+    raw.max_vl_num = 1;
+    (raw.active_width, raw.active_speed) = width_and_speed(attr.speed.unwrap_or(1_000));
+    raw.set_ip_gids(1);
+    0
+}
+
+/// `get_port_immutable`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn immutable(
+    _device: *mut bindings::ib_device,
+    _port: u32,
+    raw: *mut bindings::ib_port_immutable,
+) -> c_int {
+    // SAFETY: `ib_core` passes a zeroed struct to fill in.
+    let raw = unsafe { &mut *raw };
+    raw.pkey_tbl_len = c_int::from(PKEY_TABLE_LEN);
+    raw.gid_tbl_len = GID_TABLE_LEN as c_int;
+    raw.core_cap_flags = bindings::RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+    raw.max_mad_size = MAX_MAD_SIZE;
+    0
+}
+
+/// `get_link_layer`.
+///
+/// # Safety
+///
+/// None.
+pub(crate) unsafe extern "C" fn link_layer(
+    _device: *mut bindings::ib_device,
+    _port: u32,
+) -> bindings::rdma_link_layer {
+    bindings::rdma_link_layer_IB_LINK_LAYER_ETHERNET
+}
+
+/// `get_netdev`. The caller owns the reference that it gets.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn netdev<D: Driver>(
+    device: *mut bindings::ib_device,
+    _port: u32,
+) -> *mut kernel::bindings::net_device {
+    // SAFETY: `ib_core` passes a device of this driver.
+    let core = unsafe { crate::device::core::<D>(device) };
+    match D::netdev(core) {
+        Some(netdev) => {
+            let ptr = netdev.as_ptr();
+            // SAFETY: `netdev` holds a reference, so another one can be taken.
+            unsafe { bindings::dev_hold(ptr) };
+            ptr
+        }
+        None => core::ptr::null_mut(),
+    }
+}
+
+/// `query_pkey`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn query_pkey<D: Driver>(
+    device: *mut bindings::ib_device,
+    _port: u32,
+    index: u16,
+    pkey: *mut u16,
+) -> c_int {
+    // SAFETY: `ib_core` passes a device of this driver.
+    let core = unsafe { crate::device::core::<D>(device) };
+    match D::query_pkey(core, index) {
+        Some(value) => {
+            // SAFETY: `ib_core` passes a place to fill in.
+            unsafe { *pkey = value };
+            0
+        }
+        None => EINVAL.to_errno(),
+    }
+}
+
+/// `add_gid`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
+    attr: *const bindings::ib_gid_attr,
+    _context: *mut *mut c_void,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes a valid entry of a device of this driver.
+        let (attr, core) = unsafe { (&*attr, crate::device::core::<D>((*attr).device)) };
+        D::add_gid(core, &gid::Entry::new(attr))?;
+        Ok(0)
+    })
+}
+
+/// `del_gid`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn del_gid<D: Driver>(
+    attr: *const bindings::ib_gid_attr,
+    _context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: `ib_core` passes a valid entry of a device of this driver.
+    let (attr, core) = unsafe { (&*attr, crate::device::core::<D>((*attr).device)) };
+    D::del_gid(core, &gid::Entry::new(attr));
+    0
+}

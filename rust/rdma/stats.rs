@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counters of a port, as `rdma statistic` and sysfs show them.
+
+use crate::driver::Driver;
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+use rdma_bindings as bindings;
+
+/// Milliseconds for which `ib_core` shows the values that it has got (`RDMA_HW_STATS_DEFAULT_LIFESPAN`).
+const LIFESPAN: c_ulong = 10;
+
+/// The description of one counter.
+#[repr(transparent)]
+pub struct Descriptor(bindings::rdma_stat_desc);
+
+// SAFETY: The only pointer in use is a name that lives for ever and never changes.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    /// A counter called `name`.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self(bindings::rdma_stat_desc {
+            name: name.as_ptr().cast(),
+            flags: 0,
+            priv_: core::ptr::null(),
+        })
+    }
+}
+
+/// `alloc_hw_port_stats`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn alloc<D: Driver>(
+    _device: *mut bindings::ib_device,
+    _port: u32,
+) -> *mut bindings::rdma_hw_stats {
+    // SAFETY: The descriptors live for ever, and are `rdma_stat_desc`s by `repr(transparent)`.
+    unsafe {
+        bindings::rdma_alloc_hw_stats_struct(
+            D::COUNTERS.as_ptr().cast(),
+            D::COUNTERS.len() as c_int,
+            LIFESPAN,
+        )
+    }
+}
+
+/// `get_hw_stats`.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn get<D: Driver>(
+    device: *mut bindings::ib_device,
+    stats: *mut bindings::rdma_hw_stats,
+    port: u32,
+    _index: c_int,
+) -> c_int {
+    // Port 0 is the device as a whole, which has no counters.
+    if port == 0 || stats.is_null() {
+        return EINVAL.to_errno();
+    }
+    let count = D::COUNTERS.len();
+    // SAFETY: `ib_core` passes a device of this driver, and a struct that `alloc` made, which has
+    // room for as many values as there are descriptors.
+    let (core, values) = unsafe {
+        (
+            crate::device::core::<D>(device),
+            core::slice::from_raw_parts_mut((*stats).value.as_mut_ptr(), count),
+        )
+    };
+    for (index, value) in values.iter_mut().enumerate() {
+        *value = D::counter(core, index);
+    }
+    count as c_int
+}
