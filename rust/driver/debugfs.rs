@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What tests look at, in `/sys/kernel/debug/ferroce`.
+
+use crate::live::Counts;
+use kernel::{
+    debugfs::{
+        Dir,
+        File, //
+    },
+    fmt,
+    prelude::*,
+    uaccess::UserSliceReader, //
+};
+
+/// Shows [`Counts`].
+fn show_counts(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fmt::Display::fmt(&Counts, f)
+}
+
+/// Raises a kernel warning, to prove that the tests see one.
+fn plant_warning(_: &(), _: &mut UserSliceReader) -> Result {
+    kernel::warn_on!(true);
+    Ok(())
+}
+
+/// The module's files; removed when this is dropped.
+#[pin_data]
+pub(crate) struct Files {
+    #[pin]
+    live_objects: File<()>,
+    #[pin]
+    plant_warning: File<()>,
+    _directory: Dir,
+}
+
+impl Files {
+    /// Makes the files. Context: process, may sleep.
+    pub(crate) fn new() -> Result<Pin<KBox<Self>>> {
+        let directory = Dir::new(c"ferroce");
+        let files = directory.clone();
+        KBox::try_pin_init(
+            try_pin_init!(Self {
+                live_objects <- files.read_callback_file(c"live_objects", (), &show_counts),
+                plant_warning <- files.write_callback_file(c"plant_warning", (), &plant_warning),
+                _directory: directory,
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device: what its objects have in common.
+
+use crate::{
+    ah::Ah,
+    counters::Counters,
+    gid::Addresses,
+    live::{
+        Kind,
+        Live, //
+    },
+    mr::Mr,
+    qp::Qp,
+    registry::{
+        self,
+        Registry, //
+    },
+    verbs::Ferroce, //
+};
+use kernel::{
+    impl_has_work,
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+use rdma::{
+    device::{
+        cap,
+        AtomicScope,
+        Attr,
+        Handle, //
+    },
+    mtu::Mtu,
+    qp::Cap, //
+};
+use sync::{
+    new_spin_lock_irq,
+    RcuTable,
+    SpinLockIrq,
+    WorkQueue, //
+};
+
+/// Pages of the largest fast-registration region.
+pub(crate) const MAX_FAST_PAGES: u32 = 512;
+
+/// What a consumer can have of everything.
+pub(crate) struct Limits {
+    pub(crate) max_qp: u32,
+    pub(crate) max_qp_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) max_inline: u32,
+    pub(crate) max_cq: u32,
+    pub(crate) max_cqe: u32,
+    pub(crate) max_mr: u32,
+    pub(crate) max_pd: u32,
+    pub(crate) max_ah: u32,
+    pub(crate) max_rd_atomic: u32,
+}
+
+/// The same for all devices. Those of objects are not enforced: they are what their numbers allow,
+/// and memory ends before.
+pub(crate) const fn limits() -> Limits {
+    Limits {
+        max_qp: 1 << 20,
+        max_qp_wr: 1 << 20,
+        max_sge: 32,
+        max_inline: 1024,
+        max_cq: 1 << 20,
+        // A queue is moved to another ring with interrupts off.
+        max_cqe: (1 << 16) - 1,
+        max_mr: 1 << 20,
+        max_pd: 1 << 20,
+        max_ah: 1 << 20,
+        max_rd_atomic: 128,
+    }
+}
+
+/// Checks the sizes that a consumer asks of a QP. Errors: `EINVAL` if one is out of range.
+pub(crate) fn check_qp_cap(cap: &Cap) -> Result {
+    let limits = limits();
+    let refused = cap.max_send_wr > limits.max_qp_wr
+        || cap.max_recv_wr > limits.max_qp_wr
+        || cap.max_send_sge > limits.max_sge
+        || cap.max_recv_sge > limits.max_sge
+        || cap.max_inline_data > limits.max_inline;
+    if refused {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+/// What a device has of the network, until its netdev goes.
+struct Attachment {
+    netdev: net::NetDev,
+    sender: net::Sender,
+}
+
+/// A device. Outlives the `ib_device`: objects and packets in flight hold references.
+///
+/// Its locks are short; nothing else is locked under them.
+#[pin_data]
+pub(crate) struct Device {
+    registry: Arc<Registry>,
+    guid: [u8; 8],
+    /// The identity of its namespace, which may be gone already.
+    home: usize,
+    counters: Counters,
+    /// Set once, when the netdev goes or the device is unregistered.
+    dead: Atomic<bool>,
+    #[pin]
+    attachment: SpinLockIrq<Option<Attachment>>,
+    #[pin]
+    gsi: SpinLockIrq<Option<Arc<Qp>>>,
+    /// The way to unregister it; taken by the one who does.
+    #[pin]
+    handle: Mutex<Option<Arc<Handle<Ferroce>>>>,
+    #[pin]
+    unregister: Work<Device, UNREGISTER>,
+    #[pin]
+    port_state: Work<Device, PORT_STATE>,
+    _live: Live,
+}
+
+const UNREGISTER: u64 = 0;
+const PORT_STATE: u64 = 1;
+
+impl_has_work! {
+    impl HasWork<Self, UNREGISTER> for Device { self.unregister }
+    impl HasWork<Self, PORT_STATE> for Device { self.port_state }
+}
+
+impl WorkItem<UNREGISTER> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        let handle = device.handle.lock().take();
+        if let Some(handle) = handle {
+            registry::unregister(&device.registry, &handle);
+        }
+    }
+}
+
+impl WorkItem<PORT_STATE> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        if let (Some(handle), Some(netdev)) = (device.handle(), device.netdev()) {
+            handle.dispatch_port_state(&netdev);
+        }
+    }
+}
+
+impl Device {
+    /// Makes the core of a device on `netdev`. Context: process, may sleep.
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        netdev: &net::NetDev,
+        home: &net::Net,
+        sender: net::Sender,
+    ) -> Result<Arc<Self>> {
+        let attachment = Attachment {
+            netdev: netdev.clone(),
+            sender,
+        };
+        let counters = Counters::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                registry: registry.clone(),
+                guid: netdev.guid(),
+                home: home_of(home),
+                counters,
+                dead: Atomic::new(false),
+                attachment <- new_spin_lock_irq!(Some(attachment)),
+                gsi <- new_spin_lock_irq!(None),
+                handle <- new_mutex!(None),
+                unregister <- new_work!("Device::unregister"),
+                port_state <- new_work!("Device::port_state"),
+                _live: Live::new(Kind::Device),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What all devices share. Context: any.
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// In network byte order.
+    pub(crate) fn guid(&self) -> [u8; 8] {
+        self.guid
+    }
+
+    /// The identity of the namespace that the device's packets come from, see [`home_of`].
+    pub(crate) fn home(&self) -> usize {
+        self.home
+    }
+
+    /// The counters. Context: any.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether the device is going away. Context: any.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Acquire)
+    }
+
+    /// The netdev, until it goes. Context: any.
+    pub(crate) fn netdev(&self) -> Option<net::NetDev> {
+        let attachment = self.attachment.lock();
+        attachment.as_ref().map(|attachment| attachment.netdev.clone())
+    }
+
+    /// Whether it is on `netdev`. Context: any.
+    pub(crate) fn is_on(&self, netdev: &net::NetDevice) -> bool {
+        let attachment = self.attachment.lock();
+        attachment
+            .as_ref()
+            .is_some_and(|attachment| attachment.netdev.is_same(netdev))
+    }
+
+    /// What to send with; [`None`] once the device is going away. Context: any.
+    pub(crate) fn sender(&self) -> Option<net::Sender> {
+        let attachment = self.attachment.lock();
+        attachment.as_ref().map(|attachment| attachment.sender.clone())
+    }
+
+    /// Marks the device dead and lets go of the network. Returns whether it was alive.
+    /// Context: process.
+    pub(crate) fn detach(&self) -> bool {
+        self.dead.store(true, Release);
+        let attachment = self.attachment.lock().take();
+        attachment.is_some()
+    }
+
+    /// The largest path MTU, as in `enum ib_mtu`. Context: any.
+    pub(crate) fn mtu_enum(&self) -> u32 {
+        let attachment = self.attachment.lock();
+        let bytes = attachment
+            .as_ref()
+            .map_or(0, |attachment| attachment.netdev.mtu());
+        Mtu::of_netdev(bytes).number()
+    }
+
+    /// The general services QP. Context: any.
+    pub(crate) fn gsi(&self) -> Option<Arc<Qp>> {
+        self.gsi.lock().clone()
+    }
+
+    /// Sets or clears the general services QP. Context: process.
+    pub(crate) fn set_gsi(&self, qp: Option<Arc<Qp>>) {
+        let old = core::mem::replace(&mut *self.gsi.lock(), qp);
+        drop(old);
+    }
+
+    /// The memory regions of all devices. Context: any.
+    pub(crate) fn memory_regions(&self) -> &RcuTable<Mr> {
+        self.registry.memory_regions()
+    }
+
+    /// The address handles of the processes of all devices. Context: any.
+    pub(crate) fn address_handles(&self) -> &RcuTable<Ah> {
+        self.registry.address_handles()
+    }
+
+    /// The addresses of all devices. Context: any.
+    pub(crate) fn known_addresses(&self) -> &Addresses {
+        self.registry.addresses()
+    }
+
+    /// BH work runs here. Context: any.
+    pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
+        self.registry.bh_queue()
+    }
+
+    /// Process work runs here. Context: any.
+    pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
+        self.registry.process_queue()
+    }
+
+    /// The way to unregister it, if it is registered. Context: process.
+    pub(crate) fn handle(&self) -> Option<Arc<Handle<Ferroce>>> {
+        self.handle.lock().clone()
+    }
+
+    /// Notes the way to unregister it. Context: process.
+    pub(crate) fn set_handle(&self, handle: Handle<Ferroce>) -> Result {
+        let handle = Arc::new(handle, GFP_KERNEL)?;
+        *self.handle.lock() = Some(handle);
+        Ok(())
+    }
+
+    /// Unregisters it, unless it is already, and lets go of the `ib_device`, soon. Context: any.
+    pub(crate) fn unregister_later(self: &Arc<Self>) {
+        let _ = self
+            .process_queue()
+            .queue()
+            .enqueue::<_, UNREGISTER>(self.clone());
+    }
+
+    /// Tells the consumers of a changed port, soon. Context: any.
+    pub(crate) fn port_changed(self: &Arc<Self>) {
+        let _ = self
+            .process_queue()
+            .queue()
+            .enqueue::<_, PORT_STATE>(self.clone());
+    }
+
+    /// The device's attributes: what works, no more.
+    pub(crate) fn attributes(&self) -> Attr {
+        let limits = limits();
+        Attr {
+            firmware_version: 0,
+            sys_image_guid: self.guid,
+            max_mr_size: u64::MAX,
+            page_sizes: 0xffff_f000,
+            vendor_id: 0x00ff_ffff,
+            vendor_part_id: 0,
+            hw_version: 0,
+            cap_flags: cap::CURRENT_QP_STATE
+                | cap::PORT_ACTIVE_EVENT
+                | cap::SYS_IMAGE_GUID
+                | cap::RNR_NAK
+                | cap::MEM_MGT_EXTENSIONS,
+            max_qp: limits.max_qp,
+            max_qp_wr: limits.max_qp_wr,
+            max_sge: limits.max_sge,
+            max_sge_read: limits.max_sge,
+            max_cq: limits.max_cq,
+            max_cqe: limits.max_cqe,
+            max_mr: limits.max_mr,
+            max_pd: limits.max_pd,
+            max_ah: limits.max_ah,
+            max_rd_atomic: limits.max_rd_atomic,
+            // Words are exchanged by atomic instructions of the CPU.
+            atomics: AtomicScope::Global,
+            ack_delay: 15,
+        }
+    }
+}
+
+/// The identity of a namespace, to be compared only.
+pub(crate) fn home_of(net: &net::Net) -> usize {
+    net.as_ptr().addr()
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The addresses of all devices: by them a packet finds its device.
+
+use crate::device::Device;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::gid::{
+    Entry,
+    Gid, //
+};
+use sync::{
+    RcuTable,
+    WorkQueue, //
+};
+
+/// Addresses that have the same hash and yet find room. The same address counts once for each
+/// netdev that has it.
+const PROBES: u32 = 16;
+
+/// An address of a device.
+pub(crate) struct Known {
+    gid: Gid,
+    index: u16,
+    device: Arc<Device>,
+}
+
+/// The addresses of all devices of the module, hashed.
+#[pin_data]
+pub(crate) struct Addresses {
+    #[pin]
+    table: RcuTable<Known>,
+}
+
+/// Where the search for `gid` in the namespace `home` starts.
+fn first_key(home: usize, gid: &Gid) -> u32 {
+    let state = sync::crc32_le(!0, &home.to_ne_bytes());
+    sync::crc32_le(state, gid) & !(PROBES.wrapping_sub(1))
+}
+
+fn keys(home: usize, gid: &Gid) -> impl Iterator<Item = u32> {
+    let first = first_key(home, gid);
+    (0..PROBES).map(move |probe| first | probe)
+}
+
+impl Addresses {
+    /// No addresses.
+    pub(crate) fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            table <- RcuTable::new(queue),
+        })
+    }
+
+    /// The device in the namespace `home` that has the address `gid`. Context: any.
+    pub(crate) fn find(&self, home: usize, gid: &Gid) -> Option<Arc<Device>> {
+        for key in keys(home, gid) {
+            let Some(known) = self.table.get(key) else {
+                continue;
+            };
+            let device = &known.device;
+            if known.gid == *gid && device.home() == home && !device.is_dead() {
+                return Some(device.clone());
+            }
+        }
+        None
+    }
+}
+
+/// An address enters the device's GID table. Context: process, may sleep.
+///
+/// Errors: `ENOSPC` if there are too many addresses like it.
+pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
+    let gid = entry.gid();
+    let known = Arc::new(
+        Known {
+            gid,
+            index: entry.index(),
+            device: device.clone(),
+        },
+        GFP_KERNEL,
+    )?;
+    for key in keys(device.home(), &gid) {
+        match device.known_addresses().table.insert(key, known.clone()) {
+            Err(error) if error == EBUSY => {}
+            other => return other,
+        }
+    }
+    Err(ENOSPC)
+}
+
+/// An address leaves the device's GID table. Context: process, may sleep.
+pub(crate) fn remove(device: &Arc<Device>, entry: &Entry<'_>) {
+    let table = &device.known_addresses().table;
+    for key in keys(device.home(), &entry.gid()) {
+        let Some(known) = table.get(key) else {
+            continue;
+        };
+        if known.index == entry.index() && Arc::ptr_eq(&known.device, device) {
+            table.remove_if(key, &known);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The link type: devices come by `rdma link add`, and go with their netdev or by `rdma link
+//! delete`.
+
+use crate::{
+    demux,
+    device::Device,
+    registry::{
+        self,
+        Registry, //
+    },
+    verbs::Ferroce, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::{
+    netdev::{
+        ARPHRD_ETHER,
+        ARPHRD_LOOPBACK,
+        ARPHRD_NONE, //
+    },
+    NetDevice,
+    NetdevEvent,
+    NetdevHandler,
+    RxSkb, //
+};
+use rdma::{
+    device::{
+        register,
+        Registration, //
+    },
+    error,
+    link::Operations, //
+};
+
+/// The UDP port of one namespace, as its sockets see it.
+pub(crate) struct Port {
+    home: net::Net,
+}
+
+impl Port {
+    pub(crate) fn new(home: &net::Net) -> Self {
+        Self { home: home.clone() }
+    }
+}
+
+impl net::Receive for Port {
+    fn receive(&self, packet: RxSkb) {
+        demux::receive(&self.home, &packet);
+    }
+}
+
+/// Why there is no device.
+struct Refusal {
+    error: Error,
+    reason: &'static str,
+}
+
+impl Refusal {
+    fn new(error: Error, reason: &'static str) -> Self {
+        Self { error, reason }
+    }
+}
+
+/// Checks that a netdev of that kind can carry RoCE.
+fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
+    if netdev.is_vlan() {
+        return Err(Refusal::new(
+            EINVAL,
+            "it is a VLAN; its addresses belong to the device on the netdev below",
+        ));
+    }
+    if !matches!(
+        netdev.arp_type(),
+        ARPHRD_ETHER | ARPHRD_NONE | ARPHRD_LOOPBACK
+    ) {
+        return Err(Refusal::new(
+            error::protocol_not_supported(),
+            "it is neither Ethernet, nor tun, nor loopback",
+        ));
+    }
+    Ok(())
+}
+
+fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
+    check_kind(netdev)?;
+    let failed = |error| Refusal::new(error, "the device could not be made");
+    let registry = registry::get().map_err(failed)?;
+    let device = registry.attach(netdev).map_err(|error| {
+        let reason = if error == EEXIST {
+            "it has a device already"
+        } else if error == error::address_in_use() {
+            "UDP port 4791 is taken in its namespace"
+        } else if error == ENODEV {
+            "its namespace is going away"
+        } else {
+            "its UDP sockets could not be made"
+        };
+        Refusal::new(error, reason)
+    })?;
+    let registered = register::<Ferroce>(Registration {
+        name,
+        module: &crate::THIS_MODULE,
+        netdev,
+        node_guid: device.guid(),
+        description: c"ferroce",
+        core: device.clone(),
+    });
+    let handle = match registered {
+        Ok(handle) => handle,
+        Err(error) => {
+            // `device_gone` was called.
+            let reason = if error == ENFILE {
+                "an RDMA device of that name exists"
+            } else {
+                "the RDMA core refused the device"
+            };
+            return Err(Refusal::new(error, reason));
+        }
+    };
+    settle(&device, handle).map_err(failed)
+}
+
+/// Notes the way to unregister a device that has just been registered, and sees to what happened
+/// before that was known.
+fn settle(device: &Arc<Device>, handle: rdma::device::Handle<Ferroce>) -> Result {
+    let result = device.set_handle(handle);
+    if device.is_dead() {
+        // The netdev went, or somebody has unregistered the device. Both are harmless twice.
+        device.unregister_later();
+    }
+    result
+}
+
+impl Operations for Ferroce {
+    const TYPE: &'static CStr = c"ferroce";
+
+    fn add(name: &CStr, netdev: net::NetDev) -> Result {
+        match add(name, &netdev) {
+            Ok(()) => {
+                pr_info!("{}: made on {}\n", name, netdev.name());
+                Ok(())
+            }
+            Err(refusal) => {
+                pr_err!(
+                    "no device on {}: {} (error {})\n",
+                    netdev.name(),
+                    refusal.reason,
+                    refusal.error.to_errno()
+                );
+                Err(refusal.error)
+            }
+        }
+    }
+
+    fn delete(device: &Arc<Device>) {
+        device.registry().detach(device);
+    }
+}
+
+/// Follows the netdevs.
+pub(crate) struct Watch {
+    registry: Arc<Registry>,
+}
+
+impl Watch {
+    pub(crate) fn new(registry: &Arc<Registry>) -> Self {
+        Self {
+            registry: registry.clone(),
+        }
+    }
+}
+
+impl NetdevHandler for Watch {
+    fn event(&self, netdev: &NetDevice, event: NetdevEvent) {
+        let Some(device) = self.registry.device_on(netdev) else {
+            return;
+        };
+        match event {
+            NetdevEvent::Unregister => {
+                // The namespace may end as soon as its netdevs are gone.
+                self.registry.detach(&device);
+                device.unregister_later();
+            }
+            NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => device.port_changed(),
+            _ => {}
+        }
+    }
+}

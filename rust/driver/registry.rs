@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the devices of the module share: work queues, the tables in which packets and requests find
+//! objects, and the devices themselves.
+//!
+//! # Locks
+//!
+//! The list of devices has a mutex, which is taken under RTNL too. So nothing that takes RTNL, or
+//! waits for somebody who does, is called with it held; `ib_core` is never called with it held.
+
+use crate::{
+    ah::Ah,
+    device::{
+        home_of,
+        Device, //
+    },
+    gid::Addresses,
+    link::Port,
+    mr::Mr,
+    qp::Qp,
+    verbs::Ferroce, //
+};
+use core::ops::RangeInclusive;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu,
+        Arc,
+        Mutex, //
+    },
+};
+use rdma::{
+    device::Handle,
+    error,
+    global::{
+        Global,
+        Guard, //
+    },
+};
+use sync::{
+    RcuTable,
+    WorkQueue, //
+};
+
+/// QP numbers: 24 bits, without those of the special QPs.
+const QP_NUMBERS: RangeInclusive<u32> = 2..=0x00ff_ffff;
+/// Numbers that are tried for a new QP.
+const QP_NUMBER_TRIES: u32 = 1 << 16;
+
+static REGISTRY: Global<Registry> = Global::new();
+
+/// The sockets of one namespace, for all of its devices.
+struct Home {
+    listener: net::Listener<Port>,
+    net: net::Net,
+    users: u32,
+}
+
+#[derive(Default)]
+struct Devices {
+    devices: KVec<Arc<Device>>,
+    homes: KVec<Home>,
+}
+
+/// What the devices of the module share.
+#[pin_data]
+pub(crate) struct Registry {
+    #[pin]
+    qps: RcuTable<Qp>,
+    /// The number that the next QP gets, if it is free.
+    qp_turn: Atomic<u32>,
+    #[pin]
+    memory_regions: RcuTable<Mr>,
+    #[pin]
+    address_handles: RcuTable<Ah>,
+    #[pin]
+    addresses: Addresses,
+    #[pin]
+    devices: Mutex<Devices>,
+    namespaces: net::Namespaces,
+    bh: Arc<WorkQueue>,
+    process: Arc<WorkQueue>,
+}
+
+impl Registry {
+    /// Makes the registry and lets everybody find it, until the guard is dropped.
+    /// Context: process, may sleep.
+    pub(crate) fn new() -> Result<(Arc<Self>, Guard<Self>)> {
+        let bh = Arc::new(WorkQueue::new_bh(c"ferroce_bh")?, GFP_KERNEL)?;
+        let process = Arc::new(WorkQueue::new_unbound(c"ferroce")?, GFP_KERNEL)?;
+        let namespaces = net::Namespaces::register()?;
+        let registry = Arc::pin_init(
+            pin_init!(Self {
+                qps <- RcuTable::new(process.clone()),
+                // Numbers of an earlier life are not used again soon.
+                qp_turn: Atomic::new(sync::random_u32()),
+                memory_regions <- RcuTable::new(process.clone()),
+                address_handles <- RcuTable::new(process.clone()),
+                addresses <- Addresses::new(process.clone()),
+                devices <- new_mutex!(Devices::default()),
+                namespaces,
+                bh,
+                process: process.clone(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let guard = REGISTRY.set(registry.clone())?;
+        Ok((registry, guard))
+    }
+
+    pub(crate) fn memory_regions(&self) -> &RcuTable<Mr> {
+        &self.memory_regions
+    }
+
+    pub(crate) fn address_handles(&self) -> &RcuTable<Ah> {
+        &self.address_handles
+    }
+
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
+        &self.bh
+    }
+
+    pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
+        &self.process
+    }
+
+    /// Makes the core of a device on `netdev` and puts it on the list.
+    ///
+    /// Errors: `EEXIST` if there is a device on `netdev`, `EADDRINUSE` if somebody else has the UDP
+    /// port. Context: process, may sleep.
+    pub(crate) fn attach(self: &Arc<Self>, netdev: &net::NetDev) -> Result<Arc<Device>> {
+        let home = self.namespaces.of(netdev)?;
+        let mut list = self.devices.lock();
+        if list.devices.iter().any(|device| device.is_on(netdev)) {
+            return Err(EEXIST);
+        }
+        list.devices.reserve(1, GFP_KERNEL)?;
+        let sender = list.enter(&home)?;
+        match Device::new(self, netdev, &home, sender) {
+            Ok(device) => {
+                // There is room for it.
+                if list.devices.push_within_capacity(device.clone()).is_err() {
+                    list.leave(home_of(&home));
+                    return Err(ENOMEM);
+                }
+                Ok(device)
+            }
+            Err(error) => {
+                list.leave(home_of(&home));
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets go of the network for `device`; done once, whoever calls. Context: process, RTNL may be
+    /// held.
+    pub(crate) fn detach(&self, device: &Device) {
+        if device.detach() {
+            self.devices.lock().leave(device.home());
+        }
+    }
+
+    /// The device on `netdev`. Context: process, RTNL may be held.
+    pub(crate) fn device_on(&self, netdev: &net::NetDevice) -> Option<Arc<Device>> {
+        let list = self.devices.lock();
+        list.devices
+            .iter()
+            .find(|device| device.is_on(netdev))
+            .cloned()
+    }
+
+    /// Takes `device` off the list. Context: process.
+    fn forget(&self, device: &Arc<Device>) {
+        let removed = {
+            let mut list = self.devices.lock();
+            let index = list
+                .devices
+                .iter()
+                .position(|other| Arc::ptr_eq(other, device));
+            index.and_then(|index| list.devices.remove(index).ok())
+        };
+        drop(removed);
+    }
+
+    /// Unregisters every device. New ones must not appear. Context: process, may sleep.
+    pub(crate) fn unregister_all(&self) {
+        loop {
+            let first = self.devices.lock().devices.first().cloned();
+            let Some(device) = first else {
+                break;
+            };
+            match device.handle() {
+                // Calls `device_gone`, or waits for the one who is doing so.
+                Some(handle) => handle.unregister(),
+                None => self.forget(&device),
+            }
+        }
+    }
+
+    /// Waits for all that was put off. Context: process, may sleep.
+    pub(crate) fn flush(&self) {
+        // What is freed after a grace period is freed by process work; which may put off more.
+        for _ in 0..3 {
+            self.bh.flush();
+            sync::rcu_barrier();
+            self.process.flush();
+        }
+    }
+}
+
+impl Devices {
+    /// Opens the sockets of the namespace, or counts one more user.
+    fn enter(&mut self, net: &net::Net) -> Result<net::Sender> {
+        for home in self.homes.iter_mut() {
+            if home.net == *net {
+                home.users = home.users.checked_add(1).ok_or(EBUSY)?;
+                return Ok(home.listener.sender());
+            }
+        }
+        let port = Arc::new(Port::new(net), GFP_KERNEL)?;
+        let listener = net::Listener::open(net, crate::path::ROCE_PORT, port)?;
+        let sender = listener.sender();
+        self.homes.push(
+            Home {
+                listener,
+                net: net.clone(),
+                users: 1,
+            },
+            GFP_KERNEL,
+        )?;
+        Ok(sender)
+    }
+
+    /// Counts one user less, and closes the sockets with the last one.
+    fn leave(&mut self, home: usize) {
+        let found = self
+            .homes
+            .iter_mut()
+            .enumerate()
+            .find(|(_, other)| home_of(&other.net) == home);
+        if let Some((index, home)) = found {
+            home.users = home.users.saturating_sub(1);
+            if home.users == 0 {
+                drop(self.homes.remove(index));
+            }
+        }
+    }
+}
+
+/// The device is gone: all of its objects are destroyed. Context: process.
+pub(crate) fn device_gone(device: &Arc<Device>) {
+    let registry = device.registry();
+    registry.detach(device);
+    // In this order: whoever does not find the device on the list must find the work, which waits
+    // for the end of the unregistering that we are in. So the module cannot go before.
+    device.unregister_later();
+    registry.forget(device);
+}
+
+/// Unregisters a device, or waits for the one who is doing so, and prepares for the end of the
+/// `ib_device`. Context: process, may sleep.
+///
+/// Cores may live a little longer than their C objects, and with them references to the GID table,
+/// which is freed with the last handle of the device. So those must go first.
+pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
+    handle.unregister();
+    registry.bh.flush();
+    sync::rcu_barrier();
+    handle.flush_gids();
+}
+
+/// The registry, while the module is loaded. Context: any.
+pub(crate) fn get() -> Result<Arc<Registry>> {
+    REGISTRY.get_arc().ok_or_else(error::network_down)
+}
+
+/// The QP with that number. Context: any.
+pub(crate) fn qp(number: u32) -> Option<Arc<Qp>> {
+    REGISTRY.get(&rcu::read_lock())?.qps.get(number)
+}
+
+/// The device in the namespace `home` that has the address `gid`. Context: any.
+pub(crate) fn device_of(home: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> {
+    REGISTRY
+        .get(&rcu::read_lock())?
+        .addresses
+        .find(home_of(home), gid)
+}
+
+/// A QP number that has not been in use for as long as possible: numbers are given out in turn.
+/// Context: process.
+pub(crate) fn reserve_qp_number() -> Result<u32> {
+    let registry = get()?;
+    for _ in 0..QP_NUMBER_TRIES {
+        let turn = registry.qp_turn.fetch_add(1, Relaxed);
+        let number = turn & *QP_NUMBERS.end();
+        if QP_NUMBERS.contains(&number) && registry.qps.get(number).is_none() {
+            return Ok(number);
+        }
+    }
+    Err(EAGAIN)
+}
+
+/// Lets packets find a QP. Errors: `EBUSY` if the number is in use. Context: process, may sleep.
+pub(crate) fn publish_qp(number: u32, qp: &Arc<Qp>) -> Result {
+    get()?.qps.insert(number, qp.clone())
+}
+
+/// Nobody finds the QP with that number any more. The number rests until all others have had their
+/// turn. Context: any.
+pub(crate) fn withdraw_qp(number: u32) {
+    if let Some(registry) = REGISTRY.get(&rcu::read_lock()) {
+        registry.qps.remove(number);
+    }
+}

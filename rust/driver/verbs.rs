@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver as `ib_core` sees it: which function is behind which verb.
+
+use crate::{
+    ah::{
+        self,
+        Ah, //
+    },
+    context::Context,
+    counters,
+    cq::{
+        self,
+        Cq, //
+    },
+    device::{
+        self,
+        Device, //
+    },
+    gid,
+    mr::{
+        self,
+        Access,
+        Mr, //
+    },
+    pd::Pd,
+    port,
+    qp::{
+        self,
+        Qp, //
+    },
+    registry, //
+};
+use kernel::{
+    mm::virt::VmaNew,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    ah::Address,
+    cq::{
+        Arm,
+        WcSlots, //
+    },
+    memory::Unchecked,
+    mr::FastPages,
+    stats::Descriptor,
+    udata::Udata,
+    umem::Umem,
+    wr::{
+        RecvWrs,
+        SendWrs, //
+    },
+    Driver, //
+};
+
+/// `RDMA_DRIVER_RXE`: the stock provider `librxe` binds to devices with this id.
+const DRIVER_ID: u32 = 14;
+/// The version of its ABI, `RXE_UVERBS_ABI_VERSION`.
+const ABI_VERSION: u32 = 2;
+
+/// The counters' descriptions, made of their names.
+static COUNTERS: [Descriptor; counters::NAMES.len()] = {
+    let mut descriptors = [const { Descriptor::new(c"") }; counters::NAMES.len()];
+    let mut index = 0;
+    while index < descriptors.len() {
+        descriptors[index] = Descriptor::new(counters::NAMES[index]);
+        index += 1;
+    }
+    descriptors
+};
+
+/// The driver.
+pub(crate) struct Ferroce;
+
+impl Driver for Ferroce {
+    type Device = Device;
+    type Context = Context;
+    type Pd = Pd;
+    type Ah = Ah;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Mr = Mr;
+
+    const ID: u32 = DRIVER_ID;
+    const ABI_VERSION: u32 = ABI_VERSION;
+    const COUNTERS: &'static [Descriptor] = &COUNTERS;
+    const MAX_FAST_PAGES: u32 = device::MAX_FAST_PAGES;
+
+    fn process_queue(device: &Device) -> Arc<sync::WorkQueue> {
+        device.process_queue().clone()
+    }
+
+    fn query_device(device: &Device) -> rdma::device::Attr {
+        device.attributes()
+    }
+
+    fn query_port(device: &Device) -> rdma::port::Attr {
+        port::query(device)
+    }
+
+    fn query_pkey(_device: &Device, index: u16) -> Option<u16> {
+        (index == 0).then_some(port::DEFAULT_PKEY)
+    }
+
+    fn netdev(device: &Device) -> Option<net::NetDev> {
+        device.netdev()
+    }
+
+    fn add_gid(device: &Arc<Device>, entry: &rdma::gid::Entry<'_>) -> Result {
+        gid::add(device, entry)
+    }
+
+    fn del_gid(device: &Arc<Device>, entry: &rdma::gid::Entry<'_>) {
+        gid::remove(device, entry);
+    }
+
+    fn counter(device: &Device, index: usize) -> u64 {
+        device.counters().value(index)
+    }
+
+    fn device_gone(device: &Arc<Device>) {
+        registry::device_gone(device);
+    }
+
+    fn alloc_context(device: &Arc<Device>) -> Result<Arc<Context>> {
+        Context::new(device)
+    }
+
+    fn dealloc_context(_context: &Arc<Context>) {}
+
+    fn mmap(context: &Arc<Context>, offset: u64, vma: &VmaNew) -> Result {
+        context.map(offset, vma)
+    }
+
+    fn alloc_pd(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Pd>> {
+        Pd::new(device, context.is_some())
+    }
+
+    fn dealloc_pd(_pd: &Arc<Pd>) {}
+
+    fn create_ah(
+        pd: &Arc<Pd>,
+        address: Address,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Ah>> {
+        ah::create(pd, address, udata)
+    }
+
+    fn query_ah(ah: &Ah) -> Option<Address> {
+        Some(ah.address().clone())
+    }
+
+    fn destroy_ah(ah: &Arc<Ah>) {
+        ah::destroy(ah);
+    }
+
+    fn create_cq(
+        device: &Arc<Device>,
+        init: rdma::cq::Init<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Cq>> {
+        cq::create(device, init, udata)
+    }
+
+    fn cq_entries(cq: &Cq) -> u32 {
+        cq.capacity()
+    }
+
+    fn resize_cq(
+        cq: &Arc<Cq>,
+        entries: u32,
+        context: &Arc<Context>,
+        udata: &mut Udata<'_>,
+    ) -> Result {
+        cq.resize(entries, context, udata)
+    }
+
+    fn poll_cq(cq: &Cq, slots: &mut WcSlots<'_>) {
+        cq.poll(slots);
+    }
+
+    fn request_notify(cq: &Arc<Cq>, arm: Arm) -> bool {
+        cq.arm(arm)
+    }
+
+    fn destroy_cq(cq: &Arc<Cq>) {
+        cq.close();
+    }
+
+    fn register_user_mr(
+        pd: &Arc<Pd>,
+        iova: u64,
+        access: Access,
+        umem: Arc<Umem>,
+    ) -> Result<Arc<Mr>> {
+        mr::register_user(pd, iova, access, umem)
+    }
+
+    fn get_dma_mr(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Mr>> {
+        mr::get_dma(pd, access, memory)
+    }
+
+    fn alloc_mr(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
+        mr::alloc(pd, pages)
+    }
+
+    fn mr_key(mr: &Mr) -> u32 {
+        mr.key()
+    }
+
+    fn dereg_mr(mr: &Arc<Mr>) {
+        mr::deregister(mr);
+    }
+
+    fn create_qp(
+        pd: &Arc<Pd>,
+        init: &mut rdma::qp::Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Qp>> {
+        qp::create(pd, init, udata)
+    }
+
+    fn qp_number(qp: &Qp) -> u32 {
+        qp::number(qp)
+    }
+
+    fn modify_qp(
+        qp: &Arc<Qp>,
+        attr: &rdma::qp::Attr,
+        mask: rdma::qp::AttrMask,
+    ) -> Result {
+        qp::modify(qp, attr, mask)
+    }
+
+    fn query_qp(qp: &Arc<Qp>, attr: &mut rdma::qp::Attr) -> Result<rdma::qp::Cap> {
+        qp::query(qp, attr)
+    }
+
+    fn destroy_qp(qp: &Arc<Qp>) {
+        qp::destroy(qp);
+    }
+
+    fn doorbell(qp: &Arc<Qp>) -> Result {
+        qp::doorbell(qp)
+    }
+
+    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Self>) -> Result {
+        qp::post_send(qp, wrs)
+    }
+
+    fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
+        qp::post_recv(qp, wrs)
+    }
+}
