@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Rust can call neither static inline functions nor macros: each function here wraps one of them, and
+ * has no logic of its own. Those that the kernel crate has already are not repeated.
+ *
+ * Sorted alphabetically.
+ */
+
+#include <linux/compiler_types.h>
+
+/* As in the kernel: the place to say more about all helpers at once. */
+#define __rust_helper
+
+#include "ib.c"
+#include "ip.c"
+#include "netdev.c"
+#include "netns.c"
+#include "rcu.c"
+#include "skb.c"
+#include "sock.c"
+#include "softirq.c"
+#include "spinlock.c"
+#include "xarray.c"

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/vmalloc.h>
+
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+
+__rust_helper int rust_helper_ib_mtu_enum_to_int(enum ib_mtu mtu)
+{
+	return ib_mtu_enum_to_int(mtu);
+}
+
+__rust_helper size_t rust_helper_ib_umem_num_pages(struct ib_umem *umem)
+{
+	return ib_umem_num_pages(umem);
+}
+
+__rust_helper bool rust_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+
+__rust_helper struct ib_device *rust_helper_rdma_device_to_ibdev(struct device *device)
+{
+	return rdma_device_to_ibdev(device);
+}
+
+/* Memory for vm_insert_page(), charged to the caller's memory cgroup. */
+__rust_helper void *rust_helper_vmalloc_zeroed_accounted(unsigned long size)
+{
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+}

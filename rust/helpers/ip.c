@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <net/addrconf.h>
+#include <net/dst.h>
+#include <net/inet_dscp.h>
+#include <net/ip.h>
+#include <net/ip6_fib.h>
+#include <net/ip6_route.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+
+__rust_helper void rust_helper_dst_hold(struct dst_entry *dst)
+{
+	dst_hold(dst);
+}
+
+__rust_helper void rust_helper_dst_release(struct dst_entry *dst)
+{
+	dst_release(dst);
+}
+
+__rust_helper struct dst_entry *rust_helper_dst_check(struct dst_entry *dst, u32 cookie)
+{
+	return dst_check(dst, cookie);
+}
+
+__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
+{
+	return dst_mtu(dst);
+}
+
+__rust_helper bool rust_helper_dst_is_loopback(struct dst_entry *dst)
+{
+	return dst_dev(dst)->flags & IFF_LOOPBACK;
+}
+
+__rust_helper bool rust_helper_dst_is_broadcast(const struct dst_entry *dst)
+{
+	return dst_rtable(dst)->rt_flags & (RTCF_BROADCAST | RTCF_MULTICAST);
+}
+
+__rust_helper u32 rust_helper_rt6_get_cookie(struct dst_entry *dst)
+{
+	return rt6_get_cookie(dst_rt6_info(dst));
+}
+
+__rust_helper dscp_t rust_helper_inet_dsfield_to_dscp(u8 dsfield)
+{
+	return inet_dsfield_to_dscp(dsfield);
+}
+
+/* A route is a dst_entry first of all, and an error pointer stays one. */
+__rust_helper struct dst_entry *rust_helper_ip_route_output_flow(struct net *net,
+								 struct flowi4 *fl4,
+								 const struct sock *sk)
+{
+	return (struct dst_entry *)ip_route_output_flow(net, fl4, sk);
+}
+
+__rust_helper struct dst_entry *rust_helper_ip6_dst_lookup_flow(struct net *net,
+								const struct sock *sk,
+								struct flowi6 *fl6)
+{
+	return ip6_dst_lookup_flow(net, sk, fl6, NULL);
+}
+
+__rust_helper int rust_helper_ip_local_out(struct net *net, struct sock *sk, struct sk_buff *skb)
+{
+	return ip_local_out(net, sk, skb);
+}
+
+__rust_helper int rust_helper_ip6_local_out(struct net *net, struct sock *sk, struct sk_buff *skb)
+{
+	return ip6_local_out(net, sk, skb);
+}
+
+__rust_helper int rust_helper_ipv6_chk_addr(struct net *net, const struct in6_addr *addr)
+{
+	return ipv6_chk_addr(net, addr, NULL, 0);
+}

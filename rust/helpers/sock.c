@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <net/sock.h>
+#include <net/udp_tunnel.h>
+
+__rust_helper void rust_helper_setup_udp_tunnel_sock(struct socket *sock,
+						     struct udp_tunnel_sock_cfg *cfg)
+{
+	setup_udp_tunnel_sock(sock_net(sock->sk), sock->sk, cfg);
+}
+
+__rust_helper void rust_helper_udp_tunnel_sock_release(struct socket *sock)
+{
+	udp_tunnel_sock_release(sock->sk);
+}
+
+__rust_helper void *rust_helper_rcu_dereference_sk_user_data(const struct sock *sk)
+{
+	return rcu_dereference_sk_user_data(sk);
+}
+
+__rust_helper struct sock *rust_helper_socket_sk(const struct socket *sock)
+{
+	return sock->sk;
+}
+
+__rust_helper void rust_helper_sock_hold(struct sock *sk)
+{
+	sock_hold(sk);
+}
+
+__rust_helper void rust_helper_sock_put(struct sock *sk)
+{
+	sock_put(sk);
+}
+
+__rust_helper int rust_helper_sk_wmem_alloc_get(const struct sock *sk)
+{
+	return sk_wmem_alloc_get(sk);
+}
