@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The context that code runs in.
+//!
+//! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
+//! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
+
+use kernel::types::NotThreadSafe;
+use rdma_bindings as bindings;
+
+/// Evidence that bottom halves are disabled on this CPU.
+///
+/// Not [`Send`], as this is a property of the CPU and the task. Guards nest. To be made and dropped with
+/// interrupts on: dropping the last one runs the softirqs that became due meanwhile.
+///
+/// # Invariants
+///
+/// Bottom halves are disabled while the guard exists.
+pub struct BhGuard(NotThreadSafe);
+
+impl BhGuard {
+    /// Disables bottom halves. Process or softirq context, interrupts on.
+    #[inline]
+    pub fn new() -> Self {
+        // SAFETY: No requirements; the guard's drop is the other half.
+        unsafe { bindings::local_bh_disable() };
+        // INVARIANT: Just disabled; enabled again in `drop` only.
+        Self(NotThreadSafe)
+    }
+}
+
+impl Default for BhGuard {
+    #[inline]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for BhGuard {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant bottom halves were disabled by `new`, on this task, as the guard
+        // is not `Send`.
+        unsafe { bindings::local_bh_enable() };
+    }
+}
+
+/// Returns whether interrupts are off on this CPU. Any context.
+#[inline]
+pub fn irqs_disabled() -> bool {
+    // SAFETY: No requirements.
+    unsafe { bindings::irqs_disabled() }
+}
+
+/// Returns whether a softirq runs here, as against code that merely disabled bottom halves. Any context.
+#[inline]
+pub fn in_softirq() -> bool {
+    // SAFETY: No requirements.
+    unsafe { bindings::in_serving_softirq() }
+}
+
+/// Returns whether the network stack may be entered from here: interrupts are on, and this is neither a
+/// hard interrupt nor an NMI. Any context.
+///
+/// It cannot know about locks: the caller holds none that the receive path takes too.
+#[inline]
+pub fn can_send_inline() -> bool {
+    // SAFETY: No requirements.
+    let interrupted = unsafe { bindings::in_hardirq() || bindings::in_nmi() };
+    !interrupted && !irqs_disabled()
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronisation: what the kernel crate does not have yet, written as if it were to become part of
+//! [`kernel::sync`].
+//!
+//! Each item says in which contexts it may be used. "Any context" includes hard interrupts and interrupts
+//! off; "process" means that the call may sleep.
+
+pub mod context;
+pub mod counters;
+pub mod crc;
+pub mod gate;
+pub mod lock;
+pub mod random;
+pub mod rcu;
+pub mod table;
+pub mod timer;
+pub mod workqueue;
+
+pub use context::{
+    can_send_inline,
+    in_softirq,
+    irqs_disabled,
+    BhGuard, //
+};
+pub use counters::ShardedCounters;
+pub use crc::crc32_le;
+pub use gate::{
+    Gate,
+    HasGate,
+    OwnedPass,
+    Pass, //
+};
+pub use lock::{
+    SpinLockBh,
+    SpinLockBhGuard,
+    SpinLockIrq,
+    SpinLockIrqGuard, //
+};
+pub use random::{
+    random_bytes,
+    random_u32, //
+};
+pub use rcu::{
+    rcu_barrier,
+    synchronize_rcu, //
+};
+pub use table::{
+    RcuTable,
+    Reservation, //
+};
+pub use timer::{
+    monotonic_ns,
+    Timer,
+    TimerCallback, //
+};
+pub use workqueue::WorkQueue;
