@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Workqueues of one's own, which can be flushed and destroyed, unlike the system's.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+use core::ptr::NonNull;
+use kernel::{
+    bindings,
+    prelude::*,
+    workqueue::Queue, //
+};
+
+/// An own workqueue.
+///
+/// Dropping it (process context) runs what is queued to its end and takes the workqueue away; whoever can
+/// still queue work must be gone by then. As the queue is reached through `&self` only, the borrow
+/// checker sees to that for direct users.
+///
+/// # Invariants
+///
+/// The pointer is a workqueue that [`Drop`] alone destroys.
+pub struct WorkQueue(NonNull<bindings::workqueue_struct>);
+
+// SAFETY: The functions of a workqueue may be called from any thread.
+unsafe impl Send for WorkQueue {}
+// SAFETY: The functions of a workqueue do their own locking.
+unsafe impl Sync for WorkQueue {}
+
+impl WorkQueue {
+    /// Makes a queue whose work runs in softirq context, on the CPU that queued it. Process.
+    pub fn new_bh(name: &CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_BH | bindings::wq_flags_WQ_PERCPU;
+        Self::new(name, flags)
+    }
+
+    /// Makes a queue whose work may sleep, and runs on whatever CPU is free. It makes progress under
+    /// memory pressure too. Process.
+    pub fn new_unbound(name: &CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
+        Self::new(name, flags)
+    }
+
+    fn new(name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
+        // SAFETY: The format takes exactly one string, and `name` is one; it is copied.
+        let queue = unsafe {
+            bindings::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr())
+        };
+        // INVARIANT: Made just now, for us alone.
+        NonNull::new(queue).map(Self).ok_or(ENOMEM)
+    }
+
+    /// Returns the queue, to put [`kernel::workqueue::Work`] items on. Queuing works in any context.
+    #[inline]
+    pub fn queue(&self) -> &Queue {
+        // SAFETY: By the type invariant the workqueue lives as long as `self`.
+        unsafe { Queue::from_raw(self.0.as_ptr()) }
+    }
+
+    /// Waits until what was queued before the call has run. Process, not from work on this queue.
+    pub fn flush(&self) {
+        // SAFETY: By the type invariant this is a workqueue.
+        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+    }
+
+    /// Returns the C workqueue.
+    pub(crate) fn as_ptr(&self) -> *mut bindings::workqueue_struct {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for WorkQueue {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this is a workqueue that nobody else destroys.
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
