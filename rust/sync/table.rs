@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables from numbers to reference-counted objects, read without locks.
+//!
+//! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
+
+use crate::workqueue::WorkQueue;
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ops::RangeInclusive,
+    ptr, //
+};
+use kernel::{
+    alloc::Flags,
+    container_of,
+    error::to_result,
+    ffi::c_void,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+    types::Opaque,
+};
+use rdma_bindings as bindings;
+
+/// What the table points at: the table's own reference, and what gives it back after a grace period.
+///
+/// `value` is first so that the pointer that the xarray stores is as aligned as any allocation; `repr(C)`
+/// only for that.
+#[repr(C)]
+struct Entry<T> {
+    value: Arc<T>,
+    release: Opaque<kernel::bindings::rcu_work>,
+}
+
+impl<T: Send + Sync + 'static> Entry<T> {
+    /// Makes an entry that is in no table.
+    fn new(value: Arc<T>, flags: Flags) -> Result<KBox<Self>> {
+        let entry = KBox::new(
+            Self {
+                value,
+                release: Opaque::uninit(),
+            },
+            flags,
+        )?;
+        // SAFETY: The work is valid for writes, and does not move: it is behind the box.
+        unsafe { bindings::init_rcu_work(entry.release.get(), Some(Self::release)) };
+        Ok(entry)
+    }
+
+    /// Drops an entry whose grace period is over. Process.
+    ///
+    /// # Safety
+    ///
+    /// To be called by the workqueue only, with the `work` of the `release` field of an entry that
+    /// [`RcuTable::release`] owned and queued.
+    unsafe extern "C" fn release(work: *mut kernel::bindings::work_struct) {
+        // SAFETY: `work` is the field of an `rcu_work`, as the caller promises.
+        let release = unsafe { container_of!(work, kernel::bindings::rcu_work, work) };
+        let release = Opaque::cast_from(release.cast_const()).cast_mut();
+        // SAFETY: That is the `release` field of an entry, as the caller promises.
+        let entry = unsafe { container_of!(release, Self, release) };
+        // SAFETY: The entry came from `KBox::into_raw`, and the one who queued it owned it. Nobody reads
+        // it any more: it was in no table, and the readers that still saw it are over.
+        drop(unsafe { KBox::from_raw(entry) });
+    }
+}
+
+/// A table from `u32` to `Arc<T>`.
+///
+/// Looking up takes no lock. What was removed keeps its reference from the table until a grace period is
+/// over; then a work item in process context gives it back.
+///
+/// Dropping the table (process) drops what is in it, and waits for a grace period.
+///
+/// # Invariants
+///
+/// - Each entry of `xa` is either reserved, or a pointer to an [`Entry<T>`] from [`KBox::into_raw`] that
+///   the table owns. An entry that leaves the table is freed only after a grace period.
+/// - `next` is used under the lock of `xa` only.
+#[pin_data(PinnedDrop)]
+pub struct RcuTable<T: Send + Sync + 'static> {
+    #[pin]
+    xa: Opaque<kernel::bindings::xarray>,
+    /// Where the next cyclic search starts.
+    next: UnsafeCell<u32>,
+    queue: Arc<WorkQueue>,
+    _entries: PhantomData<Arc<T>>,
+}
+
+// SAFETY: The table owns `Arc<T>`s, which are `Send` as `T` is `Send + Sync`.
+unsafe impl<T: Send + Sync + 'static> Send for RcuTable<T> {}
+// SAFETY: All changes are made under the lock of `xa`; reading is RCU's.
+unsafe impl<T: Send + Sync + 'static> Sync for RcuTable<T> {}
+
+/// How hard an allocation may try.
+#[derive(Clone, Copy)]
+enum Effort {
+    /// It may sleep.
+    Sleep,
+    /// Any context.
+    Atomic,
+}
+
+impl Effort {
+    fn flags(self) -> Flags {
+        match self {
+            Self::Sleep => GFP_KERNEL,
+            Self::Atomic => GFP_ATOMIC,
+        }
+    }
+
+    /// The same flags for C.
+    fn gfp(self) -> kernel::bindings::gfp_t {
+        match self {
+            Self::Sleep => kernel::bindings::GFP_KERNEL,
+            Self::Atomic => kernel::bindings::GFP_ATOMIC,
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> RcuTable<T> {
+    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep.
+    pub fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
+        // INVARIANT: The array is empty.
+        pin_init!(Self {
+            xa <- Opaque::ffi_init(|xa| {
+                // SAFETY: `xa` is valid for writes.
+                unsafe {
+                    kernel::bindings::xa_init_flags(
+                        xa,
+                        bindings::XA_FLAGS_ALLOC | bindings::XA_FLAGS_LOCK_IRQ,
+                    )
+                }
+            }),
+            next: UnsafeCell::new(0),
+            queue,
+            _entries: PhantomData,
+        })
+    }
+
+    /// Returns the object at `key`. Any context.
+    #[inline]
+    pub fn get(&self, key: u32) -> Option<Arc<T>> {
+        let _guard = rcu::read_lock();
+        // SAFETY: `xa` is initialised, by the type invariant.
+        let entry = unsafe { kernel::bindings::xa_load(self.xa.get(), index(key)) };
+        // SAFETY: A reserved entry reads as null. Any other is an `Entry<T>` by the type invariant, which
+        // is not freed before `_guard` is dropped; until then it holds its reference.
+        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
+    }
+
+    /// Puts `value` at `key`; `EBUSY` if something is there. Process.
+    pub fn insert(&self, key: u32, value: Arc<T>) -> Result {
+        self.insert_with(key, value, Effort::Sleep)
+    }
+
+    /// Puts `value` at `key`; `EBUSY` if something is there. Any context.
+    pub fn insert_atomic(&self, key: u32, value: Arc<T>) -> Result {
+        self.insert_with(key, value, Effort::Atomic)
+    }
+
+    fn insert_with(&self, key: u32, value: Arc<T>, effort: Effort) -> Result {
+        let entry = Entry::new(value, effort.flags())?;
+        self.own(entry, |xa, entry| {
+            // SAFETY: The lock of `xa` is held, by the contract of `own`.
+            to_result(unsafe { kernel::bindings::__xa_insert(xa, index(key), entry, effort.gfp()) })
+        })
+    }
+
+    /// Puts `value` at the first free key of `range`, from behind the last one that was given out, round
+    /// and round; `EBUSY` if there is none. Process.
+    pub fn alloc_cyclic(&self, range: RangeInclusive<u32>, value: Arc<T>) -> Result<u32> {
+        self.alloc_with(range, value, Effort::Sleep)
+    }
+
+    /// As [`alloc_cyclic`](Self::alloc_cyclic). Any context.
+    pub fn alloc_cyclic_atomic(&self, range: RangeInclusive<u32>, value: Arc<T>) -> Result<u32> {
+        self.alloc_with(range, value, Effort::Atomic)
+    }
+
+    fn alloc_with(&self, range: RangeInclusive<u32>, value: Arc<T>, effort: Effort) -> Result<u32> {
+        let entry = Entry::new(value, effort.flags())?;
+        self.own(entry, |xa, entry| {
+            // SAFETY: The lock of `xa` is held, by the contract of `own`.
+            unsafe { self.alloc_raw(xa, range, entry, effort) }
+        })
+    }
+
+    /// Takes the next free key of `range`, as [`alloc_cyclic`](Self::alloc_cyclic), for an object that is
+    /// still to be made. Process.
+    pub fn reserve_cyclic(&self, range: RangeInclusive<u32>) -> Result<Reservation<'_, T>> {
+        let entry = KBox::new_uninit(GFP_KERNEL)?;
+        let key = self.locked(|xa| {
+            // SAFETY: `locked` holds the lock.
+            unsafe { self.alloc_raw(xa, range, ptr::null_mut(), Effort::Sleep) }
+        })?;
+        // INVARIANT: `key` was free, and is reserved now.
+        Ok(Reservation {
+            table: self,
+            key,
+            entry: Some(entry),
+        })
+    }
+
+    /// Takes `key` for an object that is still to be made; `EBUSY` if something is there. Process.
+    pub fn reserve(&self, key: u32) -> Result<Reservation<'_, T>> {
+        let entry = KBox::new_uninit(GFP_KERNEL)?;
+        self.locked(|xa| {
+            // SAFETY: `locked` holds the lock.
+            to_result(unsafe {
+                kernel::bindings::__xa_insert(xa, index(key), ptr::null_mut(), Effort::Sleep.gfp())
+            })
+        })?;
+        // INVARIANT: `key` was free, and is reserved now.
+        Ok(Reservation {
+            table: self,
+            key,
+            entry: Some(entry),
+        })
+    }
+
+    /// Lets the next cyclic search start at `key`. Any context.
+    pub fn set_cursor(&self, key: u32) {
+        self.locked(|_| {
+            // SAFETY: The lock is held, as the type invariant asks for.
+            unsafe { *self.next.get() = key };
+        });
+    }
+
+    /// Takes away what is at `key` and returns it; leaves a reservation alone. Any context.
+    pub fn remove(&self, key: u32) -> Option<Arc<T>> {
+        let entry = self.locked(|xa| {
+            // SAFETY: `xa` is initialised, and its lock held.
+            let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) };
+            if !entry.is_null() {
+                // SAFETY: As above.
+                unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
+            }
+            entry.cast::<Entry<T>>()
+        });
+        // SAFETY: The entry was the table's, and is ours since it left the table.
+        unsafe { self.release(entry) }
+    }
+
+    /// Takes away what is at `key` if it is `value`, and returns whether it was. Any context.
+    pub fn remove_if(&self, key: u32, value: &Arc<T>) -> bool {
+        let entry = self.locked(|xa| {
+            // SAFETY: `xa` is initialised, and its lock held.
+            let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) }.cast::<Entry<T>>();
+            // SAFETY: By the type invariant this is null or an entry, which stays as long as we hold the
+            // lock.
+            match unsafe { entry.as_ref() } {
+                Some(found) if Arc::ptr_eq(&found.value, value) => {
+                    // SAFETY: `xa` is initialised, and its lock held.
+                    unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
+                    entry
+                }
+                _ => ptr::null_mut(),
+            }
+        });
+        // SAFETY: The entry, if any, was the table's, and is ours since it left the table.
+        unsafe { self.release(entry) }.is_some()
+    }
+
+    /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
+    pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
+        let mut at = 0;
+        let mut found = self.find(&mut at, true);
+        while let Some(value) = found {
+            // Keys are 32 bits wide: the conversion does not fail.
+            f(u32::try_from(at).unwrap_or(u32::MAX), &value);
+            found = self.find(&mut at, false);
+        }
+    }
+
+    /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key.
+    fn find(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
+        let find = if inclusive {
+            kernel::bindings::xa_find
+        } else {
+            kernel::bindings::xa_find_after
+        };
+        let _guard = rcu::read_lock();
+        // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
+        let entry = unsafe {
+            find(
+                self.xa.get(),
+                at,
+                index(u32::MAX),
+                kernel::bindings::XA_PRESENT,
+            )
+        };
+        // SAFETY: Reserved entries are not found. Any other is an `Entry<T>` by the type invariant, which
+        // is not freed before `_guard` is dropped; until then it holds its reference.
+        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
+    }
+
+    /// Returns whether there is neither an object nor a reservation. Any context.
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: `xa` is initialised.
+        unsafe { bindings::xa_empty(self.xa.get()) }
+    }
+
+    /// Runs `f` with the lock of `xa` held.
+    fn locked<R>(&self, f: impl FnOnce(*mut kernel::bindings::xarray) -> R) -> R {
+        let xa = self.xa.get();
+        // SAFETY: `xa` is initialised.
+        let flags = unsafe { bindings::xa_lock_irqsave(xa) };
+        let result = f(xa);
+        // SAFETY: The lock is held, and `flags` are those of its locking.
+        unsafe { bindings::xa_unlock_irqrestore(xa, flags) };
+        result
+    }
+
+    /// Runs `f`, which puts `entry` into `xa`, with the lock held; on failure the entry is dropped.
+    fn own<R>(
+        &self,
+        entry: KBox<Entry<T>>,
+        f: impl FnOnce(*mut kernel::bindings::xarray, *mut c_void) -> Result<R>,
+    ) -> Result<R> {
+        let entry = KBox::into_raw(entry);
+        // INVARIANT: On success the table owns the entry.
+        self.locked(|xa| f(xa, entry.cast::<c_void>()))
+            .inspect_err(|_| {
+                // SAFETY: It came from `into_raw` just now, and went nowhere.
+                drop(unsafe { KBox::from_raw(entry) });
+            })
+    }
+
+    /// Puts `entry`, or a reservation if that is null, at the next free key.
+    ///
+    /// # Safety
+    ///
+    /// The lock of `xa` is held. If `effort` is [`Effort::Sleep`], the lock may be released meanwhile.
+    unsafe fn alloc_raw(
+        &self,
+        xa: *mut kernel::bindings::xarray,
+        range: RangeInclusive<u32>,
+        entry: *mut c_void,
+        effort: Effort,
+    ) -> Result<u32> {
+        let limit = kernel::bindings::xa_limit {
+            min: *range.start(),
+            max: *range.end(),
+        };
+        let mut key = 0;
+        // SAFETY: `xa` is initialised and tracks free entries, its lock is held, `key` is valid for
+        // writes, and so is `next`, which nobody else uses while the lock is held.
+        let err = unsafe {
+            kernel::bindings::__xa_alloc_cyclic(
+                xa,
+                &mut key,
+                entry,
+                limit,
+                self.next.get(),
+                effort.gfp(),
+            )
+        };
+        // 1 says that the search went round: no error.
+        if err < 0 {
+            return Err(Error::from_errno(err));
+        }
+        Ok(key)
+    }
+
+    /// Gives back the table's reference of `entry` after a grace period, and returns another one.
+    ///
+    /// # Safety
+    ///
+    /// `entry` is null, or was the table's and has left it; the caller hands it over.
+    unsafe fn release(&self, entry: *mut Entry<T>) -> Option<Arc<T>> {
+        // SAFETY: The caller promises that it is null or an entry, which nobody frees but us.
+        let value = unsafe { entry.as_ref() }?.value.clone();
+        // SAFETY: The work is initialised, and queued only here, once, as the caller handed the entry
+        // over. The workqueue outlives it: a table waits, when it is dropped, until such work has reached
+        // the queue, and the queue runs what it has before it goes. `Entry::release` frees the entry.
+        unsafe {
+            kernel::bindings::queue_rcu_work(self.queue.as_ptr(), (*entry).release.get());
+        }
+        Some(value)
+    }
+}
+
+#[pinned_drop]
+impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
+    fn drop(self: Pin<&mut Self>) {
+        self.for_each(|key, _| {
+            self.remove(key);
+        });
+        // SAFETY: `xa` is initialised, and nobody uses the table any more. What may be left are
+        // reservations, of which none is left either: they borrow the table.
+        unsafe { kernel::bindings::xa_destroy(self.xa.get()) };
+        // Work that waits for its grace period refers to the queue by a bare pointer.
+        crate::rcu::rcu_barrier();
+    }
+}
+
+/// A key that was taken, for an object that is still to be made. Dropping it frees the key.
+///
+/// # Invariants
+///
+/// `key` of the table is reserved by us alone, as long as `entry` is `Some`.
+pub struct Reservation<'a, T: Send + Sync + 'static> {
+    table: &'a RcuTable<T>,
+    key: u32,
+    /// The memory of the entry to come, so that filling needs none.
+    entry: Option<KBox<MaybeUninit<Entry<T>>>>,
+}
+
+impl<T: Send + Sync + 'static> Reservation<'_, T> {
+    /// Returns the key.
+    pub fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Puts `value` at the key, and ends the reservation. Any context.
+    pub fn fill(mut self, value: Arc<T>) -> Result {
+        let entry = self.entry.take().ok_or(EINVAL)?;
+        let entry = KBox::write(
+            entry,
+            Entry {
+                value,
+                release: Opaque::uninit(),
+            },
+        );
+        // SAFETY: The work is valid for writes, and does not move: it is behind the box.
+        unsafe { bindings::init_rcu_work(entry.release.get(), Some(Entry::<T>::release)) };
+        let key = self.key;
+        self.table
+            .own(entry, |xa, entry| {
+                // SAFETY: `xa` is initialised, and its lock is held by the contract of `own`. The slot
+                // exists, so no memory is needed.
+                let old = unsafe {
+                    kernel::bindings::__xa_store(xa, index(key), entry, Effort::Atomic.gfp())
+                };
+                // SAFETY: `old` is what `__xa_store` returned.
+                to_result(unsafe { kernel::bindings::xa_err(old) })
+            })
+            .inspect_err(|_| self.free())
+    }
+
+    /// Makes the key free again.
+    fn free(&self) {
+        let key = self.key;
+        self.table.locked(|xa| {
+            // SAFETY: `xa` is initialised, and its lock held. By the type invariant, and as `fill` failed
+            // or was not called, there is nothing but our reservation.
+            unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
+        });
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Reservation<'_, T> {
+    fn drop(&mut self) {
+        if self.entry.is_some() {
+            self.free();
+        }
+    }
+}
+
+/// Returns the index of `key` in an xarray.
+#[inline]
+const fn index(key: u32) -> usize {
+    // CAST: The kernel has no target whose `usize` is narrower than 32 bits.
+    key as usize
+}
