@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The network stack as a UDP-encapsulated protocol sees it, written as if it were to become part of
+//! `kernel::net`.
+//!
+//! Each item says in which contexts it may be used. "Any context" includes hard interrupts and interrupts
+//! off; "process" means that the call may sleep; "softirq" includes process context with bottom halves
+//! disabled.
+
+pub mod address;
+mod error;
+pub mod listener;
+pub mod namespace;
+pub mod netdev;
+pub mod notifier;
+pub mod path;
+pub mod piece;
+pub mod queue;
+pub mod receive;
+pub mod transmit;
+
+pub use address::Address;
+pub use listener::{
+    Listener,
+    Receive,
+    Sender, //
+};
+pub use namespace::{
+    Namespaces,
+    Net, //
+};
+pub use netdev::{
+    DevName,
+    NetDev,
+    NetDevice, //
+};
+pub use notifier::{
+    NetdevEvent,
+    NetdevHandler,
+    NetdevNotifier, //
+};
+pub use path::{
+    Path,
+    Query,
+    Transmit, //
+};
+pub use piece::{
+    Piece,
+    Pieces, //
+};
+pub use queue::RxQueue;
+pub use receive::RxSkb;
+pub use sync::crc32_le;
+pub use transmit::{
+    Headers,
+    TxSkb, //
+};
