@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network devices.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use crate::{
+    address::Address,
+    namespace::Net, //
+};
+use core::{
+    cell::UnsafeCell,
+    ops::Deref,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::{
+    bindings as kernel_bindings,
+    fmt,
+    prelude::*,
+    str::BStr,
+    sync::rcu,
+    types::Opaque, //
+};
+use rdma_bindings as bindings;
+
+/// `ARPHRD_ETHER`: Ethernet.
+// CAST: A small number, as are those below.
+pub const ARPHRD_ETHER: u16 = bindings::ARPHRD_ETHER as u16;
+/// `ARPHRD_LOOPBACK`: the loopback device.
+pub const ARPHRD_LOOPBACK: u16 = bindings::ARPHRD_LOOPBACK as u16;
+/// `ARPHRD_NONE`: a device without link layer, as `tun` is.
+pub const ARPHRD_NONE: u16 = bindings::ARPHRD_NONE as u16;
+
+/// A network device, borrowed from somebody who keeps it in memory.
+///
+/// All that is read of it may change at once, unless RTNL is held.
+///
+/// # Invariants
+///
+/// It was registered once, and its memory and that of its namespace stay at least as long as the reference.
+#[repr(transparent)]
+pub struct NetDevice(Opaque<kernel_bindings::net_device>);
+
+// SAFETY: What we use of a network device may be used from any thread.
+unsafe impl Send for NetDevice {}
+// SAFETY: As above.
+unsafe impl Sync for NetDevice {}
+
+impl NetDevice {
+    /// Makes a reference of a C pointer.
+    ///
+    /// # Safety
+    ///
+    /// `dev` is a network device that was registered, and for `'a` somebody has a reference to it, which
+    /// also keeps it from being taken apart, or RTNL or RCU do so.
+    #[inline]
+    pub unsafe fn from_raw<'a>(dev: *mut kernel_bindings::net_device) -> &'a Self {
+        // SAFETY: `Self` is transparent, and an `Opaque` may alias; the rest the caller promises.
+        unsafe { &*dev.cast::<Self>() }
+    }
+
+    /// Returns the C network device, valid as long as `self`.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut kernel_bindings::net_device {
+        self.0.get()
+    }
+
+    /// Takes a reference of one's own. Any context.
+    pub fn to_owned(&self) -> NetDev {
+        let tracker = UnsafeCell::new(bindings::netdevice_tracker::default());
+        // SAFETY: By the type invariant somebody has a reference, so another one may be taken. The tracker
+        // is a plain value, which may move.
+        unsafe {
+            bindings::netdev_hold(self.as_ptr(), tracker.get(), kernel_bindings::GFP_ATOMIC);
+        }
+        NetDev {
+            // SAFETY: A reference is not null.
+            dev: unsafe { NonNull::new_unchecked(self.as_ptr()) },
+            tracker,
+        }
+    }
+
+    /// Returns the name. Any context. It is a copy, which a renaming at this moment may have garbled.
+    pub fn name(&self) -> DevName {
+        let mut name = DevName([0; NAME_LEN]);
+        // SAFETY: The name is an array of `NAME_LEN` bytes inside the device, all of which can be copied at
+        // any time; they may be torn, but each is a byte.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                bindings::netdev_raw_name(self.as_ptr()).cast::<u8>(),
+                name.0.as_mut_ptr(),
+                NAME_LEN,
+            );
+        }
+        name
+    }
+
+    /// Returns the largest IP packet. Any context.
+    pub fn mtu(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netdev_mtu(self.as_ptr()) }
+    }
+
+    /// Returns the kind of link, as [`ARPHRD_ETHER`]. Any context.
+    pub fn arp_type(&self) -> u16 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netdev_type(self.as_ptr()) }
+    }
+
+    /// Returns whether this is a VLAN of another network device. Any context.
+    pub fn is_vlan(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::is_vlan_dev(self.as_ptr()) }
+    }
+
+    /// Returns whether it was set up. Any context.
+    pub fn is_up(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netdev_is_up(self.as_ptr()) }
+    }
+
+    /// Returns whether the link is there. Any context.
+    pub fn has_carrier(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netif_carrier_ok(self.as_ptr()) }
+    }
+
+    /// Returns whether packets can be sent: it is up, and has a link. Any context.
+    pub fn is_operational(&self) -> bool {
+        self.is_up() && self.has_carrier()
+    }
+
+    /// Returns whether it is registered, not on its way out. Any context; sure under RTNL only.
+    pub fn is_registered(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netdev_is_registered(self.as_ptr()) }
+    }
+
+    /// Returns its number in its namespace. Any context.
+    pub fn ifindex(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        let index = unsafe { bindings::netdev_ifindex(self.as_ptr()) };
+        // CAST: It is positive.
+        index as u32
+    }
+
+    /// Returns the Ethernet address, zeroes where the link has none of six bytes. Any context. It is a copy,
+    /// which a change at this moment may have garbled.
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = [0; 6];
+        // SAFETY: By the type invariant.
+        if usize::from(unsafe { bindings::netdev_addr_len(self.as_ptr()) } as u16) != mac.len() {
+            return mac;
+        }
+        let _guard = rcu::read_lock();
+        // SAFETY: The address has six bytes, as was just seen; the memory stays as long as the guard at
+        // least.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                bindings::netdev_dev_addr(self.as_ptr()),
+                mac.as_mut_ptr(),
+                mac.len(),
+            );
+        }
+        mac
+    }
+
+    /// Returns the EUI-64 that belongs to the Ethernet address: a node or port GUID. Any context.
+    pub fn guid(&self) -> [u8; 8] {
+        let [a, b, c, d, e, f] = self.mac();
+        [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+    }
+
+    /// Returns whether it is in `net`. Any context.
+    #[inline]
+    pub fn is_in(&self, net: &Net) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dev_net(self.as_ptr()) == net.as_ptr() }
+    }
+
+    /// Returns whether both are the same device. Any context.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.as_ptr() == other.as_ptr()
+    }
+}
+
+/// A network device, with a reference of one's own.
+///
+/// While there is one, the device's unregistering is not complete: drop it soon after
+/// [`NetdevEvent::Unregister`](crate::NetdevEvent::Unregister). Clone and drop: any context.
+///
+/// # Invariants
+///
+/// `dev` fulfils the invariants of [`NetDevice`], by the reference that `tracker` stands for: as long as
+/// references are left, neither does a device lose its memory nor can its namespace end.
+pub struct NetDev {
+    dev: NonNull<kernel_bindings::net_device>,
+    tracker: UnsafeCell<bindings::netdevice_tracker>,
+}
+
+// SAFETY: What we use of a network device may be used from any thread.
+unsafe impl Send for NetDev {}
+// SAFETY: As above; `tracker` is used when the value is dropped only.
+unsafe impl Sync for NetDev {}
+
+impl NetDev {
+    /// Takes a reference of one's own to a C network device. Any context.
+    ///
+    /// # Safety
+    ///
+    /// As for [`NetDevice::from_raw`], for the time of the call.
+    pub unsafe fn from_raw(dev: *mut kernel_bindings::net_device) -> Self {
+        // SAFETY: The caller promises it.
+        unsafe { NetDevice::from_raw(dev) }.to_owned()
+    }
+
+    /// Returns the device with the number `ifindex` in `net`. Any context but hard interrupts.
+    pub fn by_index(net: &Net, ifindex: u32) -> Option<Self> {
+        let ifindex = c_int::try_from(ifindex).ok()?;
+        // SAFETY: `net` is a namespace that has not ended.
+        let dev = unsafe { bindings::dev_get_by_index(net.as_ptr(), ifindex) };
+        let dev = NonNull::new(dev)?;
+        // SAFETY: `dev_get_by_index` took a reference.
+        let own = unsafe { Self::from_raw(dev.as_ptr()) };
+        // SAFETY: That reference, which has no tracker, is no longer needed.
+        unsafe { bindings::dev_put(dev.as_ptr()) };
+        Some(own)
+    }
+}
+
+impl Deref for NetDev {
+    type Target = NetDevice;
+
+    #[inline]
+    fn deref(&self) -> &NetDevice {
+        // SAFETY: By the type invariant.
+        unsafe { NetDevice::from_raw(self.dev.as_ptr()) }
+    }
+}
+
+impl Clone for NetDev {
+    fn clone(&self) -> Self {
+        self.to_owned()
+    }
+}
+
+impl Drop for NetDev {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is ours.
+        unsafe { bindings::netdev_put(self.dev.as_ptr(), self.tracker.get()) };
+    }
+}
+
+/// The space that a name takes, with its NUL.
+// CAST: 16.
+const NAME_LEN: usize = bindings::IFNAMSIZ as usize;
+
+/// The name of a network device at some time.
+#[derive(Clone, Copy)]
+pub struct DevName([u8; NAME_LEN]);
+
+impl DevName {
+    /// Returns the bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for DevName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(BStr::from_bytes(self.as_bytes()), f)
+    }
+}
+
+impl Net {
+    /// Returns whether `address` is one of the namespace's own. Any context but hard interrupts.
+    pub fn owns(&self, address: Address) -> bool {
+        match address {
+            // SAFETY: `self` is a namespace that has not ended.
+            Address::V4(address) => unsafe {
+                bindings::inet_addr_type(self.as_ptr(), u32::from_ne_bytes(address))
+                    == bindings::RTN_LOCAL
+            },
+            Address::V6(address) => {
+                let address = crate::path::in6_addr(address);
+                // SAFETY: As above; `address` is valid for reads.
+                unsafe { bindings::ipv6_chk_addr(self.as_ptr(), &address) != 0 }
+            }
+        }
+    }
+}
