@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The payload of a received packet, as the pieces of memory that it lies in.
+
+use core::{
+    iter::FusedIterator,
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::{
+    bindings as kernel_bindings,
+    ffi::c_void, //
+};
+use rdma_bindings as bindings;
+
+/// A piece of a received packet: bytes that nobody changes but by mistake.
+///
+/// It is no slice, as the bytes may belong to the pages of a sender on this very machine: they are read once,
+/// by one of the functions here, and what was read counts.
+///
+/// # Invariants
+///
+/// `start` is valid for reads of `len` bytes, for `'a`.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    _packet: PhantomData<&'a u8>,
+}
+
+impl<'a> Piece<'a> {
+    /// Returns the number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there is no byte.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns where the bytes are. They may be read, as what may change meanwhile, for `'a`.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    /// Feeds the bytes to [`crc32_le`](sync::crc32_le).
+    #[inline]
+    pub fn crc32_le(&self, state: u32) -> u32 {
+        // SAFETY: By the type invariant the bytes may be read.
+        unsafe { bindings::crc32_le(state, self.as_ptr().cast::<c_void>(), self.len) }
+    }
+
+    /// Copies as many bytes as there are and as `out` has room for, and returns their number.
+    #[inline]
+    pub fn copy_to_slice(&self, out: &mut [u8]) -> usize {
+        let len = self.len.min(out.len());
+        // SAFETY: By the type invariant `len` bytes may be read, and `out` has room for them. It is ours
+        // alone, so the two do not overlap.
+        unsafe { ptr::copy_nonoverlapping(self.as_ptr(), out.as_mut_ptr(), len) };
+        len
+    }
+
+    /// Returns the first `at` bytes, or all if there are less, and the rest.
+    #[inline]
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        let at = at.min(self.len);
+        // INVARIANT: `at` is at most `len`, so both parts are parts of what may be read.
+        (
+            Self { len: at, ..self },
+            Self {
+                // SAFETY: `at` is at most `len`, so that is inside the same memory, or at its end.
+                start: unsafe { self.start.add(at) },
+                len: self.len.wrapping_sub(at),
+                ..self
+            },
+        )
+    }
+}
+
+/// The pieces of a part of a received packet, in order.
+///
+/// If the part goes beyond the packet's end, the pieces end there: compare the lengths.
+///
+/// # Invariants
+///
+/// `head` is a packet that stays as it is for `'a`. `current` is `head`, a member of its fragment list, or
+/// null; nested lists are not looked into.
+pub struct Pieces<'a> {
+    head: *mut kernel_bindings::sk_buff,
+    current: *mut kernel_bindings::sk_buff,
+    /// The next piece of `current`: 0 is the linear part, the fragments follow.
+    index: u32,
+    /// The bytes in front of the part that are still to be passed over.
+    skip: usize,
+    /// The bytes that are still to come.
+    left: usize,
+    _packet: PhantomData<&'a u8>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Makes an iterator over the `len` bytes of a packet that `skip` bytes of its data stand in front of.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet that nobody changes or frees for `'a`.
+    pub(crate) unsafe fn new(
+        skb: NonNull<kernel_bindings::sk_buff>,
+        skip: usize,
+        len: usize,
+    ) -> Self {
+        // INVARIANT: The caller promises it.
+        Self {
+            head: skb.as_ptr(),
+            current: skb.as_ptr(),
+            index: 0,
+            skip,
+            left: len,
+            _packet: PhantomData,
+        }
+    }
+
+    /// Returns the next piece of memory, of any length, and moves behind it.
+    fn advance(&mut self) -> Option<(NonNull<u8>, usize)> {
+        loop {
+            let skb = NonNull::new(self.current)?.as_ptr();
+            let index = self.index;
+            self.index = index.wrapping_add(1);
+            let Some(fragment) = index.checked_sub(1) else {
+                // SAFETY: By the type invariant `skb` is a packet.
+                let (data, len) = unsafe { ((*skb).data, bindings::skb_headlen(skb)) };
+                // CAST: `usize` is not narrower than 32 bits.
+                return Some((NonNull::new(data)?, len as usize));
+            };
+            // SAFETY: By the type invariant `skb` is a packet.
+            if fragment < unsafe { bindings::skb_nr_frags(skb) } {
+                // SAFETY: As above, and it has that fragment.
+                let (data, len) = unsafe {
+                    (
+                        bindings::skb_frag_address_at(skb, fragment),
+                        bindings::skb_frag_size_at(skb, fragment),
+                    )
+                };
+                // CAST: As above.
+                return Some((NonNull::new(data.cast::<u8>())?, len as usize));
+            }
+            // INVARIANT: The first member of the list, the next one, or null.
+            self.current = if ptr::eq(skb, self.head) {
+                // SAFETY: As above.
+                unsafe { bindings::skb_frag_list(skb) }
+            } else {
+                // SAFETY: `skb` is a member of the list.
+                unsafe { next_in_list(skb) }
+            };
+            self.index = 0;
+        }
+    }
+}
+
+/// Returns the packet behind `skb` in a fragment list, or null.
+///
+/// # Safety
+///
+/// `skb` is a packet, which nobody changes.
+pub(crate) unsafe fn next_in_list(
+    skb: *mut kernel_bindings::sk_buff,
+) -> *mut kernel_bindings::sk_buff {
+    // SAFETY: The caller promises it; of the union, the list's member is in use as long as the packet is in
+    // the stack.
+    unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece<'a>> {
+        while self.left != 0 {
+            let (start, len) = self.advance()?;
+            let Some(len) = len.checked_sub(self.skip) else {
+                self.skip = self.skip.wrapping_sub(len);
+                continue;
+            };
+            let skip = core::mem::take(&mut self.skip);
+            let len = len.min(self.left);
+            if len == 0 {
+                continue;
+            }
+            self.left = self.left.wrapping_sub(len);
+            // INVARIANT: The packet's memory stays for `'a`, by the type invariant.
+            return Some(Piece {
+                // SAFETY: `skip` is at most the length of the piece.
+                start: unsafe { start.add(skip) },
+                len,
+                _packet: PhantomData,
+            });
+        }
+        None
+    }
+}
+
+impl FusedIterator for Pieces<'_> {}

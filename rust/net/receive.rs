@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Received datagrams.
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use crate::{
+    address::Address,
+    piece::{
+        next_in_list,
+        Pieces, //
+    },
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::{
+    bindings as kernel_bindings,
+    ffi::c_void,
+    prelude::*, //
+};
+use rdma_bindings as bindings;
+
+/// The length of a UDP header.
+pub(crate) const UDP_LEN: usize = 8;
+/// The length of an IPv4 header without options.
+pub(crate) const IPV4_LEN: usize = 20;
+/// The length of an IPv6 header.
+pub(crate) const IPV6_LEN: usize = 40;
+
+/// What we keep of a packet in its control block, as the network device may go before the packet does.
+#[repr(C)]
+struct Control {
+    ifindex: u32,
+}
+
+/// A received UDP datagram. May be kept as long as one likes; drop: any context.
+///
+/// # Invariants
+///
+/// - The packet is ours alone, apart from data that others may read too. It is neither a super-packet nor
+///   does it have unreadable fragments or nested lists.
+/// - `data` is at the UDP header, which is in the linear part; `len` is what the UDP header says.
+/// - In front of it, at the network header, is an IPv4 header without options, or an IPv6 header without
+///   extensions.
+/// - Its control block is a [`Control`]; it refers to no network device, route or socket.
+#[repr(transparent)]
+pub struct RxSkb(NonNull<kernel_bindings::sk_buff>);
+
+// SAFETY: By the type invariant the packet is ours alone.
+unsafe impl Send for RxSkb {}
+// SAFETY: A shared reference only reads.
+unsafe impl Sync for RxSkb {}
+
+impl RxSkb {
+    /// Makes a packet ours, `None` (the packet is dropped then) if it is none that can be handled.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet that the caller owns, as a UDP socket's `encap_rcv` gets it; softirq context,
+    /// under RCU.
+    pub(crate) unsafe fn from_encapsulation(
+        skb: NonNull<kernel_bindings::sk_buff>,
+    ) -> Option<Self> {
+        let raw = skb.as_ptr();
+        // SAFETY: The caller promises a packet in a receive path, so it has a device or none, which stays
+        // under RCU.
+        let ifindex = unsafe {
+            let dev = (*raw)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev;
+            if dev.is_null() {
+                0
+            } else {
+                bindings::netdev_ifindex(dev)
+            }
+        };
+        // SAFETY: The packet is ours, so its socket, route and device may be taken off.
+        unsafe {
+            bindings::skb_orphan(raw);
+            bindings::skb_dst_drop(raw);
+            (*raw)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev = ptr::null_mut();
+        }
+        // SAFETY: The packet is ours, so its control block is free for use; it is as aligned as a pointer,
+        // and larger than a `Control`.
+        unsafe {
+            (&raw mut (*raw).cb).cast::<Control>().write(Control {
+                // CAST: It is not negative.
+                ifindex: ifindex as u32,
+            });
+        }
+        // SAFETY: As the caller promises, the packet is one whose headers were parsed.
+        if unsafe { Self::is_sound(raw) } {
+            // INVARIANT: All of it was just done or seen.
+            Some(Self(skb))
+        } else {
+            // SAFETY: The packet is ours.
+            unsafe { bindings::kfree_skb(raw) };
+            None
+        }
+    }
+
+    /// Returns whether the packet is as the type invariants ask.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet that the caller owns, and the stack has put its `data` to the UDP header and the
+    /// network header in front.
+    unsafe fn is_sound(skb: *mut kernel_bindings::sk_buff) -> bool {
+        // SAFETY: The caller promises a packet.
+        let (len, linear) = unsafe { ((*skb).len as usize, bindings::skb_headlen(skb) as usize) };
+        if linear < UDP_LEN || len < UDP_LEN {
+            return false;
+        }
+        // SAFETY: The caller promises a packet; of its UDP header there are all bytes.
+        let (udp_len, data, network) = unsafe {
+            let data = (*skb).data.cast_const();
+            let udp_len = u16::from_be_bytes([*data.add(4), *data.add(5)]);
+            (udp_len, data, bindings::skb_network_header(skb))
+        };
+        if usize::from(udp_len) != len {
+            return false;
+        }
+        // Both point into the same head, the network header in front.
+        let ip_len = data.addr().wrapping_sub(network.addr());
+        if ip_len != IPV4_LEN && ip_len != IPV6_LEN {
+            return false;
+        }
+        // SAFETY: The network header is in front of `data`, and not empty.
+        let first = unsafe { *network };
+        // IPv4 with options is not taken for granted to be hashed as the sender did; neither is IPv6 with
+        // extensions. An IPv4 header of 40 bytes has options.
+        if !(first == 0x45 && ip_len == IPV4_LEN || first >> 4 == 6 && ip_len == IPV6_LEN) {
+            return false;
+        }
+        // SAFETY: The caller promises a packet.
+        if unsafe { bindings::skb_is_gso(skb) || !bindings::skb_frags_readable(skb) } {
+            return false;
+        }
+        // SAFETY: As above.
+        let mut member = unsafe { bindings::skb_frag_list(skb) };
+        while !member.is_null() {
+            // SAFETY: A member of the list is a packet.
+            unsafe {
+                if !bindings::skb_frag_list(member).is_null()
+                    || !bindings::skb_frags_readable(member)
+                {
+                    return false;
+                }
+                member = next_in_list(member);
+            }
+        }
+        true
+    }
+
+    /// Returns the C packet.
+    pub(crate) fn into_raw(self) -> NonNull<kernel_bindings::sk_buff> {
+        ManuallyDrop::new(self).0
+    }
+
+    /// Takes a packet back.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is from [`Self::into_raw`], which is undone by that.
+    pub(crate) unsafe fn from_raw(skb: NonNull<kernel_bindings::sk_buff>) -> Self {
+        // INVARIANT: It held before `into_raw`.
+        Self(skb)
+    }
+
+    /// Copies `N` bytes that start `offset` bytes behind the network header.
+    ///
+    /// # Safety
+    ///
+    /// These bytes are in front of the end of the UDP header.
+    #[inline]
+    unsafe fn copy_header<const N: usize>(&self, offset: usize) -> [u8; N] {
+        // SAFETY: By the type invariant all from the network header to the end of the UDP header is in the
+        // linear part, and the caller promises to stay there.
+        unsafe {
+            bindings::skb_network_header(self.0.as_ptr())
+                .add(offset)
+                .cast::<[u8; N]>()
+                .read()
+        }
+    }
+
+    /// Returns whether the packet came with IPv4.
+    #[inline]
+    pub fn is_v4(&self) -> bool {
+        // SAFETY: That is the first byte of the network header.
+        let [first] = unsafe { self.copy_header(0) };
+        first >> 4 == 4
+    }
+
+    /// Returns where the packet came from.
+    pub fn source(&self) -> Address {
+        if self.is_v4() {
+            // SAFETY: An IPv4 header has 20 bytes.
+            Address::V4(unsafe { self.copy_header(12) })
+        } else {
+            // SAFETY: An IPv6 header has 40 bytes.
+            Address::V6(unsafe { self.copy_header(8) })
+        }
+    }
+
+    /// Returns where the packet was sent to.
+    pub fn destination(&self) -> Address {
+        if self.is_v4() {
+            // SAFETY: An IPv4 header has 20 bytes.
+            Address::V4(unsafe { self.copy_header(16) })
+        } else {
+            // SAFETY: An IPv6 header has 40 bytes.
+            Address::V6(unsafe { self.copy_header(24) })
+        }
+    }
+
+    /// Returns the UDP port that the packet came from.
+    pub fn source_port(&self) -> u16 {
+        let [high, low, ..] = self.udp_header();
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Returns the number of the network device that the packet came in by, in the socket's namespace.
+    pub fn ifindex(&self) -> u32 {
+        // SAFETY: By the type invariant the control block is a `Control`.
+        unsafe { (*(&raw const (*self.0.as_ptr()).cb).cast::<Control>()).ifindex }
+    }
+
+    /// Returns the traffic class, which IPv4 calls type of service: six bits of DSCP and two of ECN.
+    pub fn traffic_class(&self) -> u8 {
+        // SAFETY: The first two bytes of the network header.
+        let [first, second] = unsafe { self.copy_header(0) };
+        if first >> 4 == 4 {
+            second
+        } else {
+            first << 4 | second >> 4
+        }
+    }
+
+    /// Returns the ECN bits.
+    pub fn ecn(&self) -> u8 {
+        self.traffic_class() & 3
+    }
+
+    /// Returns the hop limit, which IPv4 calls time to live.
+    pub fn hop_limit(&self) -> u8 {
+        let [hop_limit] = if self.is_v4() {
+            // SAFETY: An IPv4 header has 20 bytes.
+            unsafe { self.copy_header(8) }
+        } else {
+            // SAFETY: An IPv6 header has 40 bytes.
+            unsafe { self.copy_header(7) }
+        };
+        hop_limit
+    }
+
+    /// Returns the number of bytes of the datagram, behind the UDP header.
+    #[inline]
+    pub fn datagram_len(&self) -> usize {
+        // SAFETY: By the type invariant this is a packet.
+        let len = unsafe { (*self.0.as_ptr()).len };
+        // CAST: `usize` is not narrower than 32 bits. By the type invariant there is a UDP header.
+        (len as usize).wrapping_sub(UDP_LEN)
+    }
+
+    /// Returns the IPv4 header, if the packet came with IPv4.
+    pub fn ipv4_header(&self) -> Option<[u8; IPV4_LEN]> {
+        // SAFETY: An IPv4 header has 20 bytes.
+        self.is_v4().then(|| unsafe { self.copy_header(0) })
+    }
+
+    /// Returns the IPv6 header, if the packet came with IPv6.
+    pub fn ipv6_header(&self) -> Option<[u8; IPV6_LEN]> {
+        // SAFETY: An IPv6 header has 40 bytes.
+        (!self.is_v4()).then(|| unsafe { self.copy_header(0) })
+    }
+
+    /// Returns the UDP header.
+    pub fn udp_header(&self) -> [u8; UDP_LEN] {
+        let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
+        // SAFETY: The UDP header follows the IP header.
+        unsafe { self.copy_header(ip_len) }
+    }
+
+    /// Returns the 40 bytes that stand in front of a datagram in a receive buffer of UD: an IPv6 header, or
+    /// 20 bytes of nothing and an IPv4 header.
+    pub fn network_header_40(&self) -> [u8; 40] {
+        match self.ipv4_header() {
+            None => {
+                // SAFETY: An IPv6 header has 40 bytes.
+                unsafe { self.copy_header(0) }
+            }
+            Some(ipv4) => {
+                let mut area = [0; 40];
+                if let Some((_, end)) = area.split_last_chunk_mut::<IPV4_LEN>() {
+                    *end = ipv4;
+                }
+                area
+            }
+        }
+    }
+
+    /// Copies the first bytes of the datagram, as many as there are and as `out` has room for, and returns
+    /// their number.
+    #[inline]
+    pub fn header(&self, out: &mut [u8]) -> usize {
+        let len = self.datagram_len().min(out.len());
+        let copied = out.get_mut(..len).map(|out| self.copy(0, out));
+        if matches!(copied, Some(Ok(()))) {
+            len
+        } else {
+            0
+        }
+    }
+
+    /// Copies the bytes of the datagram from `offset` on; `EINVAL` if there are not enough.
+    pub fn copy(&self, offset: usize, out: &mut [u8]) -> Result {
+        let end = offset.checked_add(out.len()).ok_or(EINVAL)?;
+        if end > self.datagram_len() {
+            return Err(EINVAL);
+        }
+        let offset = c_int::try_from(offset.checked_add(UDP_LEN).ok_or(EINVAL)?)?;
+        let len = c_int::try_from(out.len())?;
+        // SAFETY: By the type invariant this is a packet; `out` has room for `len` bytes.
+        let err = unsafe {
+            bindings::skb_copy_bits(
+                self.0.as_ptr(),
+                offset,
+                out.as_mut_ptr().cast::<c_void>(),
+                len,
+            )
+        };
+        kernel::error::to_result(err)
+    }
+
+    /// Returns the pieces of memory that the `len` bytes of the datagram from `offset` on lie in.
+    #[inline]
+    pub fn pieces(&self, offset: usize, len: usize) -> Pieces<'_> {
+        // SAFETY: By the type invariant the packet is ours; it stays as it is as long as it is borrowed.
+        unsafe { Pieces::new(self.0, offset.saturating_add(UDP_LEN), len) }
+    }
+
+    /// Feeds the `len` bytes of the datagram from `offset` on to [`crc32_le`](sync::crc32_le); `None` if
+    /// there are not so many.
+    pub fn crc32_le(&self, mut state: u32, offset: usize, len: usize) -> Option<u32> {
+        let mut left = len;
+        for piece in self.pieces(offset, len) {
+            state = piece.crc32_le(state);
+            left = left.wrapping_sub(piece.len());
+        }
+        (left == 0).then_some(state)
+    }
+
+    /// Drops the packet so that the kernel's tools count it as lost, not as used.
+    pub fn discard(self) {
+        // SAFETY: By the type invariant the packet is ours.
+        unsafe { bindings::kfree_skb(self.into_raw().as_ptr()) };
+    }
+}
+
+impl Drop for RxSkb {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the packet is ours.
+        unsafe { bindings::consume_skb(self.0.as_ptr()) };
+    }
+}
