@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! UDP sockets that hand their datagrams to a protocol in the kernel.
+//!
+//! C header: [`include/net/udp_tunnel.h`](srctree/include/net/udp_tunnel.h)
+
+use crate::{
+    error::{
+        eafnosupport,
+        epfnosupport, //
+    },
+    namespace::Net,
+    receive::RxSkb, //
+};
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    bindings as kernel_bindings,
+    error::to_result,
+    ffi::c_void,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+
+/// Takes the datagrams of a [`Listener`].
+pub trait Receive: Send + Sync + 'static {
+    /// Called for each datagram, on several CPUs at once. Softirq context, under RCU.
+    fn receive(&self, packet: RxSkb);
+}
+
+/// What a socket's user data points at. The core wants three low bits of the pointer.
+#[repr(align(8))]
+struct Endpoint<H>(Arc<H>);
+
+impl<H: Receive> Endpoint<H> {
+    /// Takes a datagram of a socket.
+    ///
+    /// # Safety
+    ///
+    /// To be called by UDP only, for a socket whose user data is an `Endpoint<H>` or, as it is being
+    /// released, null; with a packet that it gives away.
+    unsafe extern "C" fn receive(
+        sk: *mut kernel_bindings::sock,
+        skb: *mut kernel_bindings::sk_buff,
+    ) -> c_int {
+        // SAFETY: UDP calls us under RCU, with a valid socket.
+        let endpoint = unsafe { bindings::rcu_dereference_sk_user_data(sk) }.cast::<Self>();
+        // SAFETY: The caller promises what it points at; that lives until a grace period after the release
+        // of the socket.
+        let Some(endpoint) = (unsafe { endpoint.as_ref() }) else {
+            // SAFETY: The packet is ours.
+            unsafe { bindings::kfree_skb(skb) };
+            return 0;
+        };
+        if let Some(skb) = NonNull::new(skb) {
+            // SAFETY: The packet is ours, and as UDP hands it to such functions.
+            if let Some(packet) = unsafe { RxSkb::from_encapsulation(skb) } {
+                endpoint.0.receive(packet);
+            }
+        }
+        // The packet was used.
+        0
+    }
+}
+
+/// A socket that was made for us.
+///
+/// # Invariants
+///
+/// It is a bound UDP socket, set up as a tunnel, that nobody else releases.
+struct Socket(NonNull<kernel_bindings::socket>);
+
+// SAFETY: A socket may be released on any thread.
+unsafe impl Send for Socket {}
+// SAFETY: A shared reference only yields its `sock`, which is counted for itself.
+unsafe impl Sync for Socket {}
+
+impl Socket {
+    /// Makes a socket, and lets `endpoint` have its datagrams.
+    ///
+    /// # Safety
+    ///
+    /// `endpoint` lives until a grace period after the socket was dropped.
+    unsafe fn open<H: Receive>(
+        net: &Net,
+        family: u32,
+        port: u16,
+        endpoint: *const Endpoint<H>,
+    ) -> Result<Self> {
+        let mut config = bindings::udp_port_cfg {
+            family: u8::try_from(family)?,
+            local_udp_port: port.to_be(),
+            ..Default::default()
+        };
+        // IPv4 has a socket of its own. Checksums are taken if they are there, and not asked for.
+        config.set_ipv6_v6only(1);
+        config.set_use_udp6_rx_checksums(0);
+        let mut socket = ptr::null_mut();
+        let create = if family == kernel_bindings::AF_INET6 {
+            bindings::udp_sock_create6
+        } else {
+            bindings::udp_sock_create4
+        };
+        // SAFETY: `net` is a namespace that has not ended, `config` asks for any local address, and
+        // `socket` is valid for writes.
+        to_result(unsafe { create(net.as_ptr(), &mut config, &mut socket) })?;
+        let socket = NonNull::new(socket).ok_or(ENOMEM)?;
+        let mut config = bindings::udp_tunnel_sock_cfg {
+            sk_user_data: endpoint.cast_mut().cast::<c_void>(),
+            // Any but zero: it says that `encap_rcv` is to be asked.
+            encap_type: 1,
+            encap_rcv: Some(Endpoint::<H>::receive),
+            ..pin_init::zeroed()
+        };
+        // SAFETY: `socket` is a UDP socket of `net`, just made; `encap_rcv` fits the user data, which lives
+        // long enough, as the caller promises.
+        unsafe { bindings::setup_udp_tunnel_sock(socket.as_ptr(), &mut config) };
+        // INVARIANT: Made for us, bound, and set up.
+        Ok(Self(socket))
+    }
+
+    /// Returns a reference to what the socket is inside.
+    fn sock(&self) -> Sock {
+        // SAFETY: By the type invariant this is a socket, which has a `sock`, whose reference count is not
+        // zero.
+        unsafe {
+            let sk = bindings::socket_sk(self.0.as_ptr());
+            bindings::sock_hold(sk);
+            // INVARIANT: That is the reference.
+            Sock(NonNull::new_unchecked(sk))
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the socket is ours to release.
+        unsafe { bindings::udp_tunnel_sock_release(self.0.as_ptr()) };
+    }
+}
+
+/// A reference to the inside of a socket, which stays when the socket is released.
+///
+/// # Invariants
+///
+/// A reference of it is ours.
+pub(crate) struct Sock(NonNull<kernel_bindings::sock>);
+
+// SAFETY: What we use of a `sock` may be used from any thread.
+unsafe impl Send for Sock {}
+// SAFETY: As above.
+unsafe impl Sync for Sock {}
+
+impl Sock {
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut kernel_bindings::sock {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Sock {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is ours.
+        unsafe { bindings::sock_put(self.0.as_ptr()) };
+    }
+}
+
+/// Sockets, and what their datagrams go to.
+struct Ports<H: Receive> {
+    v4: Option<Socket>,
+    v6: Option<Socket>,
+    endpoint: KBox<Endpoint<H>>,
+}
+
+impl<H: Receive> Ports<H> {
+    /// Opens the port for one family.
+    fn open(&self, net: &Net, family: u32, port: u16) -> Result<Socket> {
+        // SAFETY: `self` frees the endpoint only a grace period after the sockets, of which the one that is
+        // made here becomes one.
+        unsafe { Socket::open(net, family, port, &*self.endpoint) }
+    }
+}
+
+impl<H: Receive> Drop for Ports<H> {
+    fn drop(&mut self) {
+        if self.v4.take().is_some() | self.v6.take().is_some() {
+            // Receivers that found the endpoint still use it.
+            sync::synchronize_rcu();
+        }
+    }
+}
+
+/// The sockets of one UDP port in one namespace, IPv4 and, where that is there, IPv6.
+///
+/// Dropping it (process; RTNL may be held) ends the receiving: when it returns, no handler runs any more. It
+/// waits for a grace period.
+pub struct Listener<H: Receive> {
+    _ports: Ports<H>,
+    sender: Sender,
+}
+
+impl<H: Receive> Listener<H> {
+    /// Opens UDP port `port` of `net`, and hands the datagrams that arrive to `handler`. Process; RTNL may be
+    /// held.
+    ///
+    /// `EADDRINUSE` if somebody else has the port.
+    pub fn open(net: &Net, port: u16, handler: Arc<H>) -> Result<Self> {
+        let mut ports = Ports {
+            v4: None,
+            v6: None,
+            endpoint: KBox::new(Endpoint(handler), GFP_KERNEL)?,
+        };
+        let v4 = ports
+            .v4
+            .insert(ports.open(net, kernel_bindings::AF_INET, port)?)
+            .sock();
+        let v6 = match ports.open(net, kernel_bindings::AF_INET6, port) {
+            Ok(socket) => Some(ports.v6.insert(socket).sock()),
+            Err(err) if is_without_ipv6(err) => None,
+            Err(err) => return Err(err),
+        };
+        let net = net.clone();
+        let sender = Sender(Arc::new(Sockets { v4, v6, net }, GFP_KERNEL)?);
+        Ok(Self {
+            _ports: ports,
+            sender,
+        })
+    }
+
+    /// Returns whether the sockets are in `net`. Any context.
+    pub fn is_in(&self, net: &Net) -> bool {
+        self.sender.net() == net
+    }
+
+    /// Returns whether there is a socket for IPv6. Any context.
+    pub fn has_ipv6(&self) -> bool {
+        self.sender.0.v6.is_some()
+    }
+
+    /// Returns what is needed to send from the port. Any context.
+    pub fn sender(&self) -> Sender {
+        self.sender.clone()
+    }
+}
+
+/// Returns whether `err` says that the kernel, or its administrator, has no IPv6.
+fn is_without_ipv6(err: Error) -> bool {
+    err == eafnosupport() || err == epfnosupport()
+}
+
+/// What is needed to send from the port of a [`Listener`].
+///
+/// It goes on working when the listener is gone, as long as there is a route. Like a [`Net`], it holds off the
+/// end of its namespace. Clone and drop: any context.
+#[derive(Clone)]
+pub struct Sender(Arc<Sockets>);
+
+/// References to the insides of a listener's sockets.
+struct Sockets {
+    v4: Sock,
+    v6: Option<Sock>,
+    net: Net,
+}
+
+impl Sender {
+    /// Returns the namespace.
+    #[inline]
+    pub fn net(&self) -> &Net {
+        &self.0.net
+    }
+
+    /// Returns the socket to send packets of a family from.
+    #[inline]
+    pub(crate) fn sock(&self, is_v4: bool) -> Option<&Sock> {
+        if is_v4 {
+            Some(&self.0.v4)
+        } else {
+            self.0.v6.as_ref()
+        }
+    }
+
+    /// Returns how many bytes of memory the packets take that were sent and have not left the machine yet,
+    /// from all users of the port together. Any context.
+    pub fn queued_bytes(&self, is_v4: bool) -> usize {
+        self.sock(is_v4).map_or(0, |sock| {
+            // SAFETY: A reference of the socket is ours.
+            let bytes = unsafe { bindings::sk_wmem_alloc_get(sock.as_ptr()) };
+            usize::try_from(bytes).unwrap_or_default()
+        })
+    }
+}
