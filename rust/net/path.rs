@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Routes, looked up once and used for many packets.
+//!
+//! C headers: [`include/net/dst.h`](srctree/include/net/dst.h),
+//! [`include/net/route.h`](srctree/include/net/route.h),
+//! [`include/net/ip6_route.h`](srctree/include/net/ip6_route.h)
+
+use crate::{
+    address::Address,
+    error::{
+        eaddrnotavail,
+        eafnosupport,
+        ehostunreach, //
+    },
+    listener::Sender,
+    transmit::{
+        TxSkb,
+        UDP, //
+    },
+};
+use core::ptr::NonNull;
+use kernel::{
+    bindings as kernel_bindings,
+    error::from_err_ptr,
+    prelude::*, //
+};
+use rdma_bindings as bindings;
+
+/// What decides the way of a packet, and what its headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The local address.
+    pub source: Address,
+    /// The address of the peer, of the same family.
+    pub destination: Address,
+    /// The number of the network device to leave by, 0 for any. A destination in the same namespace is
+    /// reached over `lo` in any case.
+    pub oif: u32,
+    /// DSCP and ECN; what IPv4 calls type of service.
+    pub traffic_class: u8,
+    /// The hop limit, or time to live; 0 for 64.
+    pub hop_limit: u8,
+    /// The flow label of IPv6: 20 bits.
+    pub flow_label: u32,
+    /// The UDP port to send from: any, as it is there for the entropy only.
+    pub source_port: u16,
+    /// The UDP port to send to.
+    pub destination_port: u16,
+}
+
+/// What became of a packet that was given to the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Transmit {
+    /// It is on its way, as far as is known here.
+    Sent,
+    /// It was dropped on this machine: no memory, a full queue, a filter rule, a route that is no more.
+    Dropped,
+}
+
+/// A route for packets from one address to another.
+///
+/// Like a [`Net`](crate::Net), it holds off the end of its namespace. Drop: any context.
+///
+/// # Invariants
+///
+/// - `dst` is a route of the family of `query`'s addresses, which are both of one; a reference of it is ours.
+/// - `sender` has a socket of that family.
+pub struct Path {
+    dst: NonNull<kernel_bindings::dst_entry>,
+    /// What says that an IPv6 route is still the same.
+    cookie: u32,
+    sender: Sender,
+    query: Query,
+}
+
+// SAFETY: A route may be used from any thread.
+unsafe impl Send for Path {}
+// SAFETY: As above.
+unsafe impl Sync for Path {}
+
+impl Path {
+    /// Looks up a route. Process or softirq context.
+    ///
+    /// Fails if there is none, if the source is not an address of the namespace's own, or if the destination
+    /// is no host's.
+    pub fn lookup(sender: &Sender, query: &Query) -> Result<Self> {
+        let mut query = *query;
+        if query.hop_limit == 0 {
+            query.hop_limit = 64;
+        }
+        if query.source.is_unspecified()
+            || query.destination.is_unspecified()
+            || query.destination.is_multicast()
+        {
+            return Err(eaddrnotavail());
+        }
+        let (dst, cookie) = match (query.source, query.destination) {
+            (Address::V4(source), Address::V4(destination)) => {
+                (lookup_v4(sender, &query, source, destination)?, 0)
+            }
+            (Address::V6(source), Address::V6(destination)) => {
+                let dst = lookup_v6(sender, &query, source, destination)?;
+                // SAFETY: `dst` is a route of IPv6.
+                (dst, unsafe { bindings::rt6_get_cookie(dst.as_ptr()) })
+            }
+            _ => return Err(eafnosupport()),
+        };
+        // INVARIANT: The lookups return a reference of a route of the family, and fail if the sender has no
+        // socket of it.
+        Ok(Self {
+            dst,
+            cookie,
+            sender: sender.clone(),
+            query,
+        })
+    }
+
+    /// Returns what the path was looked up for.
+    #[inline]
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// Returns the largest IP packet that may take the path, at the moment. Process or softirq context.
+    pub fn mtu(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dst_mtu(self.dst.as_ptr()) }
+    }
+
+    /// Returns whether the path is still the right one; if not, look it up again. Process or softirq context.
+    ///
+    /// It changes with the routing table, the addresses, the state of the network devices. A path that is
+    /// no more keeps its network device from nothing.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        // SAFETY: By the type invariant; `cookie` is the one of the route when it was looked up.
+        unsafe { !bindings::dst_check(self.dst.as_ptr(), self.cookie).is_null() }
+    }
+
+    /// Returns whether the path does not leave the namespace. Process or softirq context.
+    pub fn is_loopback(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dst_is_loopback(self.dst.as_ptr()) }
+    }
+
+    /// Returns how long the IP and the UDP header are together.
+    #[inline]
+    pub fn overhead(&self) -> usize {
+        if self.query.source.is_v4() {
+            28
+        } else {
+            48
+        }
+    }
+
+    /// Gives a packet, which was addressed for this path, to the stack.
+    ///
+    /// Process or softirq context, interrupts on, and with no lock held: the packet may arrive, with all that
+    /// follows from it, before this returns. In process context with bottom halves enabled, that is, unless
+    /// the caller sends many packets: they go faster with bottom halves disabled around them.
+    pub fn transmit(&self, packet: TxSkb) -> Transmit {
+        let is_v4 = self.query.source.is_v4();
+        // A packet that was addressed for a path of the other family is not for this one.
+        if packet
+            .headers()
+            .is_none_or(|headers| headers.is_v4() != is_v4)
+        {
+            return Transmit::Dropped;
+        }
+        let (Some(skb), Some(sock)) = (packet.into_raw(), self.sender.sock(is_v4)) else {
+            return Transmit::Dropped;
+        };
+        let (skb, sock, net) = (skb.as_ptr(), sock.as_ptr(), self.sender.net().as_ptr());
+        // SAFETY: The packet is ours, linear, and has the headers of an IP packet of this family. Its route
+        // takes a reference, which is ours to give; the socket is charged, and its `sock_wfree`, which is no
+        // text of a module, gives that back.
+        unsafe {
+            bindings::dst_hold(self.dst.as_ptr());
+            bindings::skb_dst_set(skb, self.dst.as_ptr());
+            bindings::skb_set_owner_w(skb, sock);
+        }
+        // SAFETY: `net` and `sock` stay as long as `self`; the stack takes the packet, which has a route.
+        let verdict = unsafe {
+            if is_v4 {
+                bindings::ip_local_out(net, sock, skb)
+            } else {
+                bindings::ip6_local_out(net, sock, skb)
+            }
+        };
+        // Congestion is notified for a packet that was sent, or for another one.
+        if verdict == NET_XMIT_SUCCESS || verdict == NET_XMIT_CN {
+            Transmit::Sent
+        } else {
+            Transmit::Dropped
+        }
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is ours.
+        unsafe { bindings::dst_release(self.dst.as_ptr()) };
+    }
+}
+
+// CAST: Small numbers, both.
+const NET_XMIT_SUCCESS: c_int = bindings::NET_XMIT_SUCCESS as c_int;
+const NET_XMIT_CN: c_int = bindings::NET_XMIT_CN as c_int;
+
+/// Returns the part of a flow that both families have.
+fn common_flow(query: &Query) -> Result<kernel_bindings::flowi_common> {
+    Ok(kernel_bindings::flowi_common {
+        flowic_oif: c_int::try_from(query.oif)?,
+        flowic_proto: UDP,
+        // SAFETY: No requirements.
+        flowic_dscp: unsafe { bindings::inet_dsfield_to_dscp(query.traffic_class) },
+        ..pin_init::zeroed()
+    })
+}
+
+/// Returns the ports of a flow.
+fn ports(query: &Query) -> kernel_bindings::flowi_uli {
+    kernel_bindings::flowi_uli {
+        ports: kernel_bindings::flowi_uli__bindgen_ty_1 {
+            dport: query.destination_port.to_be(),
+            sport: query.source_port.to_be(),
+        },
+    }
+}
+
+/// Returns a reference to a route of IPv4.
+fn lookup_v4(
+    sender: &Sender,
+    query: &Query,
+    source: [u8; 4],
+    destination: [u8; 4],
+) -> Result<NonNull<kernel_bindings::dst_entry>> {
+    let sock = sender.sock(true).ok_or_else(eafnosupport)?;
+    // The lookup refuses a source that is not the namespace's own.
+    let mut flow = kernel_bindings::flowi4 {
+        __fl_common: common_flow(query)?,
+        saddr: u32::from_ne_bytes(source),
+        daddr: u32::from_ne_bytes(destination),
+        uli: ports(query),
+        ..pin_init::zeroed()
+    };
+    // SAFETY: The sender's namespace and socket stay as long as the sender; `flow` is valid for reads and
+    // writes.
+    let dst = from_err_ptr(unsafe {
+        bindings::ip_route_output_flow(sender.net().as_ptr(), &mut flow, sock.as_ptr())
+    })?;
+    let dst = NonNull::new(dst).ok_or_else(ehostunreach)?;
+    // SAFETY: `dst` is a route of IPv4.
+    if unsafe { bindings::dst_is_broadcast(dst.as_ptr()) } {
+        // SAFETY: The lookup gave us a reference.
+        unsafe { bindings::dst_release(dst.as_ptr()) };
+        return Err(eaddrnotavail());
+    }
+    Ok(dst)
+}
+
+/// Returns a reference to a route of IPv6.
+fn lookup_v6(
+    sender: &Sender,
+    query: &Query,
+    source: [u8; 16],
+    destination: [u8; 16],
+) -> Result<NonNull<kernel_bindings::dst_entry>> {
+    let sock = sender.sock(false).ok_or_else(eafnosupport)?;
+    // The lookup takes any source.
+    if !sender.net().owns(Address::V6(source)) {
+        return Err(eaddrnotavail());
+    }
+    let label = query.flow_label & 0xf_ffff | u32::from(query.traffic_class) << 20;
+    let mut flow = kernel_bindings::flowi6 {
+        __fl_common: common_flow(query)?,
+        saddr: in6_addr(source),
+        daddr: in6_addr(destination),
+        flowlabel: label.to_be(),
+        uli: ports(query),
+        ..pin_init::zeroed()
+    };
+    // SAFETY: The sender's namespace and socket stay as long as the sender; `flow` is valid for reads and
+    // writes.
+    let dst = from_err_ptr(unsafe {
+        bindings::ip6_dst_lookup_flow(sender.net().as_ptr(), sock.as_ptr(), &mut flow)
+    })?;
+    NonNull::new(dst).ok_or_else(ehostunreach)
+}
+
+/// Returns an address as C has it.
+pub(crate) fn in6_addr(address: [u8; 16]) -> kernel_bindings::in6_addr {
+    kernel_bindings::in6_addr {
+        in6_u: kernel_bindings::in6_addr__bindgen_ty_1 { u6_addr8: address },
+    }
+}
