@@ -29,7 +29,7 @@ made_from() {
 	case $1 in
 	root) echo stage/root stage/install-kernel packages ;;
 	kernel) echo root stage/kernel ;;
-	vm-stock) echo root stage/vm-stock vm-image vm.d/initramfs.py vm.d/archive.py ;;
+	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	*) fail "no artifact is called $1" ;;
 	esac
 }

@@ -26,8 +26,8 @@ GUEST = pathlib.Path("/mnt/src/scripts/vm.d")
 # `rep` string instructions are emulated byte by byte: the guest's kernel must not choose them.
 CPU = "max,-erms,-fsrm,-fsrs,-fzrm,-fsrc"
 KERNEL_ARGUMENTS = (
-    "console=hvc0 loglevel=4 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
-    "no_timer_check audit=0 apparmor=0 watchdog_thresh=30 printk.time=1"
+    "console=hvc0 loglevel=8 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
+    "no_timer_check audit=0 apparmor=0 watchdog_thresh=30 rcupdate.rcu_expedited=1"
 )
 BOOT_SECONDS = {"stock": 120, "debug": 400}
 GONE = 125
