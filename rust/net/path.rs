@@ -239,13 +239,11 @@ fn lookup_v4(
 ) -> Result<NonNull<kernel_bindings::dst_entry>> {
     let sock = sender.sock(true).ok_or_else(eafnosupport)?;
     // The lookup refuses a source that is not the namespace's own.
-    let mut flow = kernel_bindings::flowi4 {
-        __fl_common: common_flow(query)?,
-        saddr: u32::from_ne_bytes(source),
-        daddr: u32::from_ne_bytes(destination),
-        uli: ports(query),
-        ..pin_init::zeroed()
-    };
+    let mut flow: kernel_bindings::flowi4 = pin_init::zeroed();
+    flow.__fl_common = common_flow(query)?;
+    flow.saddr = u32::from_ne_bytes(source);
+    flow.daddr = u32::from_ne_bytes(destination);
+    flow.uli = ports(query);
     // SAFETY: The sender's namespace and socket stay as long as the sender; `flow` is valid for reads and
     // writes.
     let dst = from_err_ptr(unsafe {
@@ -274,14 +272,12 @@ fn lookup_v6(
         return Err(eaddrnotavail());
     }
     let label = query.flow_label & 0xf_ffff | u32::from(query.traffic_class) << 20;
-    let mut flow = kernel_bindings::flowi6 {
-        __fl_common: common_flow(query)?,
-        saddr: in6_addr(source),
-        daddr: in6_addr(destination),
-        flowlabel: label.to_be(),
-        uli: ports(query),
-        ..pin_init::zeroed()
-    };
+    let mut flow: kernel_bindings::flowi6 = pin_init::zeroed();
+    flow.__fl_common = common_flow(query)?;
+    flow.saddr = in6_addr(source);
+    flow.daddr = in6_addr(destination);
+    flow.flowlabel = label.to_be();
+    flow.uli = ports(query);
     // SAFETY: The sender's namespace and socket stay as long as the sender; `flow` is valid for reads and
     // writes.
     let dst = from_err_ptr(unsafe {
