@@ -26,6 +26,7 @@ module:
 	@scripts/module
 
 demo:
+	@scripts/setup
 	@scripts/demo
 
 test:
