@@ -188,7 +188,8 @@ impl<H: Receive> Drop for Ports<H> {
     fn drop(&mut self) {
         if self.v4.take().is_some() | self.v6.take().is_some() {
             // Receivers that found the endpoint still use it.
-            sync::synchronize_rcu();
+            // SAFETY: No requirements but the context.
+            unsafe { bindings::synchronize_net() };
         }
     }
 }
