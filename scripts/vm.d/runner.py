@@ -148,7 +148,8 @@ class Node:
         command += ["-chardev", f"file,id=log,path={self.log}", "-device", "virtconsole,chardev=log"]
         for port in ("control", "out", "err"):
             command += self._port(port)
-        command += ["-drive", f"file={IMAGE / 'root.img'},format=raw,if=none,id=root,snapshot=on,cache=unsafe"]
+        disk = f"file={IMAGE / 'root.img'},format=raw,if=none,id=root,snapshot=on,cache=unsafe"
+        command += ["-drive", disk]
         command += ["-device", "virtio-blk-pci,drive=root"]
         command += self._folder("src", "/mnt/src", ",readonly=on")
         if "share=1" in self._settings:
@@ -204,8 +205,11 @@ class Run:
         while any(key.data[0] is first for key in self.selector.get_map().values()):
             left = self.deadline - time.monotonic()
             if left <= 0:
+                if self.status is not None:
+                    raise Failure("the guest hung when it was switched off", TIMED_OUT)
                 if self.waiting:
-                    raise Failure(f"the guest did not start within {BOOT_SECONDS[self.options.kernel]} s", TIMED_OUT)
+                    seconds = BOOT_SECONDS[self.options.kernel]
+                    raise Failure(f"the guest did not start within {seconds} s", TIMED_OUT)
                 raise Failure(f"timeout: COMMAND ran for {self.options.timeout} s", TIMED_OUT)
             for key, _ in self.selector.select(left):
                 self._receive(key)
@@ -283,6 +287,8 @@ def main():
     parser.add_argument("--kernel")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for stream in (1, 2):
+        os.set_blocking(stream, True)
     run = None
     try:
         run = Run(options)
@@ -297,6 +303,8 @@ def main():
         return failure.status
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        return 141
     finally:
         if run is not None:
             run.end()
