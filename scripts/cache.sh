@@ -67,3 +67,8 @@ ready_artifact() {
 	[[ -d $directory ]] || fail "the $1 is missing from the cache: run scripts/setup first"
 	echo "$directory"
 }
+
+# Prints where commands in the root find the stock kernel's headers, with Rust artifacts.
+kernel_headers() {
+	echo "/usr/src/linux-headers-$(cat "$(ready_artifact root)/etc/ferroce-kernel")"
+}
