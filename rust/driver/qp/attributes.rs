@@ -23,7 +23,8 @@ use roce::{
     qp as protocol,
     requester::RequesterConfig,
     responder::{
-        ResponderAccess,
+        RemoteAccess,
+        Resource,
         ResponderConfig, //
     },
     time, //
@@ -197,24 +198,24 @@ fn apply(
         qp.remote
             .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
         let resources = KVec::from_elem(
-            Default::default(),
+            Resource::default(),
             usize::from(set.max_dest_rd_atomic).max(1),
             GFP_KERNEL_ACCOUNT,
         )?;
         let mut receive = qp.receive.lock();
-        receive.responder.configure(
-            ResponderConfig {
-                service: protocol_type(qp.ty),
-                mtu,
-                expected_psn: Psn::new(set.rq_psn),
-                dest_qpn: set.dest_qp_num,
-                min_rnr_timer: set.min_rnr_timer,
-                access: responder_access(set),
-                qkey: set.qkey,
-                pkey: crate::port::DEFAULT_PKEY,
-            },
-            resources,
-        );
+        let old = receive.responder.replace_storage(resources);
+        receive.responder.configure(ResponderConfig {
+            service: protocol_type(qp.ty),
+            mtu,
+            expected_psn: Psn::new(set.rq_psn),
+            dest_qpn: set.dest_qp_num,
+            min_rnr_timer: set.min_rnr_timer,
+            access: responder_access(set),
+            qkey: set.qkey,
+            pkey: crate::port::DEFAULT_PKEY,
+        });
+        drop(receive);
+        drop(old);
     } else {
         let mut receive = qp.receive.lock();
         receive.responder.set_access(responder_access(set));
@@ -257,9 +258,9 @@ fn apply(
     Ok(())
 }
 
-fn responder_access(set: &Attr) -> ResponderAccess {
+fn responder_access(set: &Attr) -> RemoteAccess {
     let bits = Access::from_bits(set.access);
-    ResponderAccess {
+    RemoteAccess {
         write: bits.contains(Access::REMOTE_WRITE),
         read: bits.contains(Access::REMOTE_READ),
         atomic: bits.contains(Access::REMOTE_ATOMIC),

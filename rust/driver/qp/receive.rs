@@ -56,8 +56,7 @@ use roce::{
         Response,
         Step, //
     },
-    ticket::Outcome,
-    time::Instant, //
+    ticket::Outcome, //
 };
 use sync::BhGuard;
 
@@ -156,7 +155,8 @@ pub(crate) struct ReceiveSide {
 #[derive(Default)]
 struct Aftermath {
     notify: bool,
-    event: Option<ResponderEvent>,
+    established: bool,
+    error: Option<ResponderEvent>,
 }
 
 impl ReceiveSide {
@@ -244,13 +244,12 @@ impl ReceiveSide {
     fn request(
         &mut self,
         qp: &Qp,
-        now: Instant,
         packet: &Packet,
         skb: &RxSkb,
         after: &mut Aftermath,
     ) {
         let payload = packet.header_len();
-        let mut step = self.responder.receive(now, packet);
+        let mut step = self.responder.receive(packet);
         loop {
             step = match step {
                 // A packet that cannot be placed now is as good as lost: the peer sends it again.
@@ -319,7 +318,6 @@ impl ReceiveSide {
                 }
             };
         }
-        after.event = self.responder.take_event();
     }
 
     /// Places payload into the current receive request; a datagram's is preceded by the GRH.
@@ -531,14 +529,12 @@ fn outcome_of(result: Result<(), Fault>) -> Outcome {
 impl Qp {
     /// Takes in a request packet. Context: softirq, no lock held.
     pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: &RxSkb) {
-        self.drive_receive(|receive, now, after| {
-            receive.request(self, now, packet, skb, after);
-        });
+        self.drive_receive(|receive, after| receive.request(self, packet, skb, after));
     }
 
     /// Goes on with responses that are not finished. Context: softirq, no lock held.
     pub(crate) fn run_receive(self: &Arc<Self>) {
-        self.drive_receive(|_, _, _| ());
+        self.drive_receive(|_, _| ());
     }
 
     /// Completes up to `budget` receive requests with a flush error.
@@ -553,7 +549,7 @@ impl Qp {
     /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
     fn drive_receive(
         self: &Arc<Self>,
-        first: impl FnOnce(&mut ReceiveSide, Instant, &mut Aftermath),
+        first: impl FnOnce(&mut ReceiveSide, &mut Aftermath),
     ) {
         let mut first = Some(first);
         let mut owner = false;
@@ -564,7 +560,7 @@ impl Qp {
             let batch = {
                 let mut receive = self.receive.lock();
                 if let Some(first) = first.take() {
-                    first(&mut receive, super::now(), &mut after);
+                    first(&mut receive, &mut after);
                 }
                 if receive.busy && !owner {
                     receive.again = true;
@@ -577,6 +573,13 @@ impl Qp {
                         .take()
                         .unwrap_or_else(|| core::mem::take(&mut receive.batch));
                     receive.respond(self, &mut batch);
+                    // An error is told of once its NAK is in the batch.
+                    while let Some(event) = receive.responder.take_event() {
+                        match event {
+                            ResponderEvent::CommunicationEstablished => after.established = true,
+                            error => after.error = Some(error),
+                        }
+                    }
                     if batch.is_empty() && !receive.again {
                         receive.batch = batch;
                         receive.busy = false;
@@ -608,13 +611,11 @@ impl Qp {
         if after.notify {
             Cq::notify(&self.recv_cq);
         }
-        match after.event {
-            None => {}
-            Some(ResponderEvent::CommunicationEstablished) => {
-                if self.state() == State::Rtr {
-                    self.events.raise(Event::CommEstablished);
-                }
-            }
+        if after.established && self.state() == State::Rtr {
+            self.events.raise(Event::CommEstablished);
+        }
+        match after.error {
+            None | Some(ResponderEvent::CommunicationEstablished) => {}
             Some(ResponderEvent::AccessError) => self.enter_error(Some(Event::AccessError)),
             Some(ResponderEvent::RequestError) => self.enter_error(Some(Event::RequestError)),
             Some(ResponderEvent::Fatal) => self.enter_error(Some(Event::Fatal)),
