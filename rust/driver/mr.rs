@@ -21,7 +21,10 @@ use rdma::{
         OutOfRange,
         Unchecked, //
     },
-    mr::FastPages,
+    mr::{
+        Activation,
+        FastPages, //
+    },
     umem::Umem, //
 };
 use sync::{
@@ -57,10 +60,7 @@ enum Backing {
     /// All memory, for a kernel consumer.
     Dma { memory: Unchecked, access: Access },
     /// Pages that a kernel consumer registers by work requests.
-    Fast {
-        pages: Arc<FastPages>,
-        state: Fast,
-    },
+    Fast { pages: Arc<FastPages>, state: Fast },
 }
 
 /// What a key gives access to.
@@ -76,7 +76,7 @@ struct Range {
 struct Fast {
     variant: u32,
     /// [`None`] while the region is free or invalidated.
-    range: Option<Range>,
+    range: Option<(Range, Activation)>,
 }
 
 /// A memory region. Outlives the `ib_mr`, though its memory does not.
@@ -207,8 +207,12 @@ impl Mr {
                 return Ok((Source::Dma(memory.buffer(va, len)), 0));
             }
             Backing::Fast { pages, state } => {
-                let range = state.range.ok_or(Fault::Protection)?;
-                (Source::Fast(pages.clone()), range, state.variant)
+                let (range, activation) = state.range.ok_or(Fault::Protection)?;
+                (
+                    Source::Fast(pages.clone(), activation),
+                    range,
+                    state.variant,
+                )
             }
         };
         if key & VARIANT_MASK != variant || !range.access.contains(need) {
@@ -227,7 +231,7 @@ impl Mr {
 enum Source {
     User(Arc<Umem>),
     Dma(rdma::memory::KernelBuffer),
-    Fast(Arc<FastPages>),
+    Fast(Arc<FastPages>, Activation),
 }
 
 /// A checked range of memory. Each copy finds the memory alive, or fails.
@@ -282,7 +286,7 @@ impl MrAccess {
         match &self.source {
             Source::User(umem) => umem.enter().ok_or(Fault::Protection)?.read(at, out)?,
             Source::Dma(buffer) => buffer.read(at as usize, out)?,
-            Source::Fast(pages) => pages.read(at, out)?,
+            Source::Fast(pages, activation) => pages.read(activation, at, out)?,
         }
         Ok(())
     }
@@ -293,7 +297,7 @@ impl MrAccess {
         match &self.source {
             Source::User(umem) => umem.enter().ok_or(Fault::Protection)?.write(at, data)?,
             Source::Dma(buffer) => buffer.write(at as usize, data)?,
-            Source::Fast(pages) => pages.write(at, data)?,
+            Source::Fast(pages, activation) => pages.write(activation, at, data)?,
         }
         Ok(())
     }
@@ -307,7 +311,7 @@ impl MrAccess {
                 .ok_or(Fault::Protection)?
                 .write_piece(at, piece)?,
             Source::Dma(buffer) => buffer.write_piece(at as usize, piece)?,
-            Source::Fast(pages) => pages.write_piece(at, piece)?,
+            Source::Fast(pages, activation) => pages.write_piece(activation, at, piece)?,
         }
         Ok(())
     }
@@ -322,7 +326,7 @@ impl MrAccess {
                 .ok_or(Fault::Protection)?
                 .compare_swap(at, compare, swap)?,
             Source::Dma(buffer) => buffer.compare_swap(at as usize, compare, swap)?,
-            Source::Fast(pages) => pages.compare_swap(at, compare, swap)?,
+            Source::Fast(pages, activation) => pages.compare_swap(activation, at, compare, swap)?,
         })
     }
 
@@ -330,12 +334,9 @@ impl MrAccess {
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64, Fault> {
         let at = self.locate(0, size_of::<u64>())?;
         Ok(match &self.source {
-            Source::User(umem) => umem
-                .enter()
-                .ok_or(Fault::Protection)?
-                .fetch_add(at, add)?,
+            Source::User(umem) => umem.enter().ok_or(Fault::Protection)?.fetch_add(at, add)?,
             Source::Dma(buffer) => buffer.fetch_add(at as usize, add)?,
-            Source::Fast(pages) => pages.fetch_add(at, add)?,
+            Source::Fast(pages, activation) => pages.fetch_add(activation, at, add)?,
         })
     }
 }
@@ -369,12 +370,13 @@ pub(crate) fn fast_register(
     let mut backing = mr.backing.lock();
     match &mut *backing {
         Backing::Fast { pages, state } if state.range.is_none() => {
-            let (start, len) = pages.activate().ok_or(Fault::Protection)?;
+            let activation = pages.activate().ok_or(Fault::Protection)?;
+            let (start, len) = (activation.iova, activation.len);
             start
                 .checked_add(len.saturating_sub(1))
                 .ok_or(Fault::Protection)?;
             state.variant = key & VARIANT_MASK;
-            state.range = Some(Range { start, len, access });
+            state.range = Some((Range { start, len, access }, activation));
             Ok(())
         }
         _ => Err(Fault::Protection),

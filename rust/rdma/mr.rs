@@ -35,6 +35,13 @@ use sync::{
     SpinLockIrq, //
 };
 
+/// What keys lead to.
+struct Active {
+    blocks: Blocks,
+    /// Counts registrations, so that who was let in by one does not act on the next.
+    turn: u64,
+}
+
 /// The pages of a fast-registration region, which a kernel consumer maps ([`map_mr_sg`]) and a work
 /// request activates.
 ///
@@ -45,23 +52,32 @@ pub struct FastPages {
     /// What the consumer mapped last.
     #[pin]
     mapped: SpinLockIrq<Blocks>,
-    /// What keys lead to.
     #[pin]
-    active: SpinLockBh<Blocks>,
+    active: SpinLockBh<Active>,
     /// Where the region's addresses start, as it was when the work request was posted: consumers
     /// may change it after mapping.
     iova: Atomic<u64>,
 }
 
+/// A registration of [`FastPages`].
+#[derive(Clone, Copy, Debug)]
+pub struct Activation {
+    /// The region's first address.
+    pub iova: u64,
+    /// Bytes.
+    pub len: u64,
+    turn: u64,
+}
+
 impl FastPages {
     fn new(capacity: u32) -> Result<Arc<Self>> {
         let mapped = Blocks::with_capacity(capacity as usize)?;
-        let active = Blocks::with_capacity(capacity as usize)?;
+        let blocks = Blocks::with_capacity(capacity as usize)?;
         Arc::pin_init(
             pin_init!(Self {
                 capacity,
                 mapped <- new_spin_lock_irq!(mapped),
-                active <- new_spin_lock_bh!(active),
+                active <- new_spin_lock_bh!(Active { blocks, turn: 0 }),
                 iova: Atomic::new(0),
             }),
             GFP_KERNEL,
@@ -73,45 +89,92 @@ impl FastPages {
         self.capacity
     }
 
-    /// Makes what was mapped last accessible. Returns the region's first address and its length.
-    /// Context: process or softirq.
-    pub fn activate(&self) -> Option<(u64, u64)> {
+    /// Makes what was mapped last accessible. Context: process or softirq, here and below.
+    pub fn activate(&self) -> Option<Activation> {
         let mut active = self.active.lock();
         let mapped = self.mapped.lock();
-        active
-            .copy_from(&mapped)
-            .then(|| (self.iova.load(Relaxed), mapped.len()))
+        if !active.blocks.copy_from(&mapped) {
+            return None;
+        }
+        active.turn = active.turn.wrapping_add(1);
+        Some(Activation {
+            iova: self.iova.load(Relaxed),
+            len: mapped.len(),
+            turn: active.turn,
+        })
     }
 
     /// Makes the region inaccessible; who copies from or into it at the moment has finished when
-    /// this returns. Context: process or softirq.
+    /// this returns.
     pub fn deactivate(&self) {
-        self.active.lock().clear();
+        self.active.lock().blocks.clear();
     }
 
-    /// Copies from the active pages. Context: process or softirq, here and below.
-    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), OutOfRange> {
-        self.active.lock().read(offset, out)
+    /// Calls `f` with the pages, if `activation` is the last one.
+    #[inline]
+    fn with<R>(
+        &self,
+        activation: &Activation,
+        f: impl FnOnce(&Blocks) -> Result<R, OutOfRange>,
+    ) -> Result<R, OutOfRange> {
+        let active = self.active.lock();
+        if active.turn != activation.turn {
+            return Err(OutOfRange);
+        }
+        f(&active.blocks)
     }
 
-    /// Copies into the active pages.
-    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), OutOfRange> {
-        self.active.lock().write(offset, data)
+    /// Copies from the pages of `activation`.
+    pub fn read(
+        &self,
+        activation: &Activation,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), OutOfRange> {
+        self.with(activation, |blocks| blocks.read(offset, out))
     }
 
-    /// Copies a piece of a packet into the active pages.
-    pub fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), OutOfRange> {
-        self.active.lock().write_piece(offset, piece)
+    /// Copies into the pages of `activation`.
+    pub fn write(
+        &self,
+        activation: &Activation,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), OutOfRange> {
+        self.with(activation, |blocks| blocks.write(offset, data))
+    }
+
+    /// Copies a piece of a packet into the pages of `activation`.
+    pub fn write_piece(
+        &self,
+        activation: &Activation,
+        offset: u64,
+        piece: &Piece<'_>,
+    ) -> Result<(), OutOfRange> {
+        self.with(activation, |blocks| blocks.write_piece(offset, piece))
     }
 
     /// Compares and swaps a word, see [`Pages::compare_swap`](crate::umem::Pages::compare_swap).
-    pub fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, OutOfRange> {
-        self.active.lock().compare_swap(offset, compare, swap)
+    pub fn compare_swap(
+        &self,
+        activation: &Activation,
+        offset: u64,
+        compare: u64,
+        swap: u64,
+    ) -> Result<u64, OutOfRange> {
+        self.with(activation, |blocks| {
+            blocks.compare_swap(offset, compare, swap)
+        })
     }
 
     /// Adds to a word, see [`Pages::fetch_add`](crate::umem::Pages::fetch_add).
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, OutOfRange> {
-        self.active.lock().fetch_add(offset, add)
+    pub fn fetch_add(
+        &self,
+        activation: &Activation,
+        offset: u64,
+        add: u64,
+    ) -> Result<u64, OutOfRange> {
+        self.with(activation, |blocks| blocks.fetch_add(offset, add))
     }
 }
 
