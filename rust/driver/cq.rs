@@ -25,8 +25,7 @@ use crate::{
     verbs::Ferroce,
 };
 use kernel::{
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     sync::Arc,
     workqueue::{
@@ -189,7 +188,10 @@ pub(crate) fn create(
     }
     let (queue, is_user) = match (init.context, udata) {
         (Some(context), Some(udata)) => (user_queue(context, init.entries, udata)?, true),
-        _ => (Queue::Kernel(KernelRing::with_capacity(init.entries)?), false),
+        _ => (
+            Queue::Kernel(KernelRing::with_capacity(init.entries)?),
+            false,
+        ),
     };
     Arc::pin_init(
         pin_init!(Cq {
@@ -319,7 +321,12 @@ impl Cq {
     ///
     /// Errors: `EINVAL` if `entries` is out of range or smaller than what is queued; the queue stays
     /// as it was. Context: process, may sleep.
-    pub(crate) fn resize(&self, entries: u32, context: &Arc<Context>, udata: &mut Udata<'_>) -> Result {
+    pub(crate) fn resize(
+        &self,
+        entries: u32,
+        context: &Arc<Context>,
+        udata: &mut Udata<'_>,
+    ) -> Result {
         if entries == 0 || entries > device::limits().max_cqe {
             return Err(EINVAL);
         }

@@ -19,9 +19,7 @@ use crate::{
     verbs::Ferroce, //
 };
 use kernel::{
-    impl_has_work,
-    new_mutex,
-    new_work,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -223,7 +221,9 @@ impl Device {
     /// The netdev, until it goes. Context: any.
     pub(crate) fn netdev(&self) -> Option<net::NetDev> {
         let attachment = self.attachment.lock();
-        attachment.as_ref().map(|attachment| attachment.netdev.clone())
+        attachment
+            .as_ref()
+            .map(|attachment| attachment.netdev.clone())
     }
 
     /// Whether it is on `netdev`. Context: any.
@@ -237,7 +237,9 @@ impl Device {
     /// What to send with; [`None`] once the device is going away. Context: any.
     pub(crate) fn sender(&self) -> Option<net::Sender> {
         let attachment = self.attachment.lock();
-        attachment.as_ref().map(|attachment| attachment.sender.clone())
+        attachment
+            .as_ref()
+            .map(|attachment| attachment.sender.clone())
     }
 
     /// Marks the device dead and lets go of the network. Returns whether it was alive.

@@ -149,7 +149,9 @@ impl Producer {
         if self.len(ring) >= ring.capacity() || element.len() > 1 << ring.shift {
             return Err(Full);
         }
-        ring.mem.write(ring.element(self.index), element).ok_or(Full)?;
+        ring.mem
+            .write(ring.element(self.index), element)
+            .ok_or(Full)?;
         self.index = self.index.wrapping_add(1) & ring.mask;
         ring.mem.store_release(PRODUCER, self.index).ok_or(Full)
     }

@@ -139,11 +139,7 @@ impl Driver for Ferroce {
 
     fn dealloc_pd(_pd: &Arc<Pd>) {}
 
-    fn create_ah(
-        pd: &Arc<Pd>,
-        address: Address,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Ah>> {
+    fn create_ah(pd: &Arc<Pd>, address: Address, udata: Option<&mut Udata<'_>>) -> Result<Arc<Ah>> {
         ah::create(pd, address, udata)
     }
 
@@ -225,11 +221,7 @@ impl Driver for Ferroce {
         qp::number(qp)
     }
 
-    fn modify_qp(
-        qp: &Arc<Qp>,
-        attr: &rdma::qp::Attr,
-        mask: rdma::qp::AttrMask,
-    ) -> Result {
+    fn modify_qp(qp: &Arc<Qp>, attr: &rdma::qp::Attr, mask: rdma::qp::AttrMask) -> Result {
         qp::modify(qp, attr, mask)
     }
 

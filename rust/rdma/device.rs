@@ -17,7 +17,10 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    str::CStr,
+    str::{
+        as_char_ptr_in_const_context,
+        CStr, //
+    },
     sync::Arc, //
 };
 use rdma_bindings as bindings;
@@ -92,21 +95,34 @@ pub(crate) type Obj<D> = Object<bindings::ib_device, Arc<<D as Driver>::Device>>
 ///
 /// `device` must be a device that [`register`] made, and `dealloc_driver` must not be called for
 /// `'a`.
-pub(crate) unsafe fn core<'a, D: Driver>(
-    device: *const bindings::ib_device,
-) -> &'a Arc<D::Device> {
+pub(crate) unsafe fn core<'a, D: Driver>(device: *const bindings::ib_device) -> &'a Arc<D::Device> {
     // SAFETY: `register` initialises the private part, and `dealloc_driver` takes it.
     unsafe { Obj::<D>::get(device) }
 }
+
+/// Whether a device is one of the driver `D`.
+///
+/// # Safety
+///
+/// `device` must be a device that [`register`] made.
+pub(crate) unsafe fn is_of<D: Driver>(device: *const bindings::ib_device) -> bool {
+    // SAFETY: The device is valid, and its operations are constant.
+    let query_device = unsafe { (*device).ops.query_device };
+    query_device.is_some_and(|op| core::ptr::fn_addr_eq(op, query::<D> as QueryDevice))
+}
+
+/// The type of `query_device`.
+type QueryDevice = unsafe extern "C" fn(
+    *mut bindings::ib_device,
+    *mut bindings::ib_device_attr,
+    *mut bindings::ib_udata,
+) -> c_int;
 
 /// The `struct device` in a device.
 fn embedded(device: *mut bindings::ib_device) -> *mut kernel::bindings::device {
     // It is the first field of each part of a union.
     device
-        .wrapping_byte_add(core::mem::offset_of!(
-            bindings::ib_device,
-            __bindgen_anon_1
-        ))
+        .wrapping_byte_add(core::mem::offset_of!(bindings::ib_device, __bindgen_anon_1))
         .cast()
 }
 
@@ -225,11 +241,10 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
         let bytes = registration.description.to_bytes();
         let room = (*ptr).node_desc.len().wrapping_sub(1);
         for (to, &from) in (*ptr).node_desc.iter_mut().take(room).zip(bytes) {
-            *to = from as _;
+            *to = from;
         }
-        (*ptr).uverbs_cmd_mask |=
-            1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
-                | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
+        (*ptr).uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
+            | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
         (*ptr).link_ops = link::ops();
         bindings::ib_set_device_ops(ptr, &Ops::<D>::TABLE);
         (*ptr).ops.owner = registration.module.as_ptr();
@@ -244,11 +259,7 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
     };
     // SAFETY: The device is complete. Without a DMA device, it is one of virtual DMA.
     to_result(unsafe {
-        bindings::ib_register_device(
-            ptr,
-            registration.name.as_ptr().cast(),
-            core::ptr::null_mut(),
-        )
+        bindings::ib_register_device(ptr, registration.name.as_char_ptr(), core::ptr::null_mut())
     })?;
     // From now on unregistering, which anybody can do, frees the device.
     core::mem::forget(guard);
@@ -321,7 +332,7 @@ pub(crate) unsafe extern "C" fn firmware(device: *mut bindings::ib_device, text:
         kernel::bindings::snprintf(
             text,
             FIRMWARE_TEXT_LEN,
-            c"%llu".as_ptr().cast(),
+            c"%llu".as_char_ptr(),
             (*device).attrs.fw_ver,
         );
     }
@@ -359,7 +370,7 @@ pub(crate) static PARENT: Parent = Parent {
     list: [&raw const PARENT.attribute.attr, core::ptr::null()],
     attribute: kernel::bindings::device_attribute {
         attr: kernel::bindings::attribute {
-            name: c"parent".as_ptr().cast(),
+            name: as_char_ptr_in_const_context(c"parent"),
             mode: 0o444,
         },
         __bindgen_anon_1: kernel::bindings::device_attribute__bindgen_ty_1 {
@@ -396,7 +407,7 @@ unsafe extern "C" fn show_parent(
     unsafe {
         let len = kernel::bindings::sysfs_emit(
             text,
-            c"%s\n".as_ptr().cast(),
+            c"%s\n".as_char_ptr(),
             bindings::netdev_raw_name(netdev),
         );
         bindings::dev_put(netdev);

@@ -5,14 +5,9 @@
 use crate::{
     access::Access,
     ah::Address,
-    cq,
-    device,
-    gid,
-    memory,
+    cq, device, gid, memory,
     mr::FastPages,
-    port,
-    qp,
-    stats,
+    port, qp, stats,
     udata::Udata,
     umem::Umem,
     wr::{

@@ -72,7 +72,7 @@ pub fn register<T: Operations>() -> Result<LinkType<T>> {
     // SAFETY: The slot is ours, and `ib_core` does not know it. `rdma_link_register` takes a
     // complete struct; the type's name lives for ever.
     unsafe {
-        (*ops).type_ = T::TYPE.as_ptr().cast();
+        (*ops).type_ = T::TYPE.as_char_ptr();
         (*ops).newlink = Some(newlink::<T>);
         (*ops).dellink = Some(dellink::<T>);
         bindings::rdma_link_register(ops);
@@ -118,6 +118,9 @@ unsafe extern "C" fn newlink<T: Operations>(
 /// Only `ib_core` may call this, as `struct rdma_link_ops` has it.
 unsafe extern "C" fn dellink<T: Operations>(device: *mut bindings::ib_device) -> c_int {
     // SAFETY: `ib_core` passes a device with this link type, which it holds registered.
-    T::delete(unsafe { device::core::<T>(device) });
+    if unsafe { device::is_of::<T>(device) } {
+        // SAFETY: As above, and it is a device of the driver `T`.
+        T::delete(unsafe { device::core::<T>(device) });
+    }
     0
 }

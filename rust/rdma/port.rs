@@ -51,13 +51,13 @@ fn width_and_speed(mbps: u32) -> (u8, u16) {
     const WIDTH_4X: u8 = bindings::ib_port_width_IB_WIDTH_4X as u8;
     let (width, speed) = match mbps {
         ..=2_500 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_SDR),
-        ..=10_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_FDR10),
-        ..=20_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_DDR),
-        ..=25_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_EDR),
-        ..=40_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_FDR10),
-        ..=50_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_HDR),
-        ..=100_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_EDR),
-        ..=200_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_HDR),
+        2_501..=10_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_FDR10),
+        10_001..=20_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_DDR),
+        20_001..=25_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_EDR),
+        25_001..=40_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_FDR10),
+        40_001..=50_000 => (WIDTH_1X, bindings::ib_port_speed_IB_SPEED_HDR),
+        50_001..=100_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_EDR),
+        100_001..=200_000 => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_HDR),
         _ => (WIDTH_4X, bindings::ib_port_speed_IB_SPEED_NDR),
     };
     (width, speed as u16)

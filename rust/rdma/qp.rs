@@ -8,8 +8,7 @@ use crate::{
     driver::Driver,
     error::not_supported,
     object::Object,
-    pd,
-    ucontext,
+    pd, ucontext,
     udata::Udata,
     wr::{
         RecvWrs,
@@ -19,8 +18,7 @@ use crate::{
 use core::ops::BitOr;
 use kernel::{
     error::from_result,
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     sync::{
         atomic::{

@@ -5,7 +5,10 @@
 use crate::driver::Driver;
 use kernel::{
     prelude::*,
-    str::CStr, //
+    str::{
+        as_char_ptr_in_const_context,
+        CStr, //
+    },
 };
 use rdma_bindings as bindings;
 
@@ -23,7 +26,7 @@ impl Descriptor {
     /// A counter called `name`.
     pub const fn new(name: &'static CStr) -> Self {
         Self(bindings::rdma_stat_desc {
-            name: name.as_ptr().cast(),
+            name: as_char_ptr_in_const_context(name),
             flags: 0,
             priv_: core::ptr::null(),
         })

@@ -105,8 +105,13 @@ pub(crate) unsafe extern "C" fn mmap<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created, and an area that is being set up.
-        let (core, vma, page_offset) =
-            unsafe { (Obj::<D>::get(context), VmaNew::from_raw(vma), (*vma).vm_pgoff) };
+        let (core, vma, page_offset) = unsafe {
+            (
+                Obj::<D>::get(context),
+                VmaNew::from_raw(vma),
+                (*vma).vm_pgoff,
+            )
+        };
         let offset = (page_offset as u64)
             .checked_mul(1 << PAGE_SHIFT)
             .ok_or(EINVAL)?;
