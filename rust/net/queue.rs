@@ -17,7 +17,7 @@ use rdma_bindings as bindings;
 ///
 /// # Invariants
 ///
-/// Each packet of `list` is from [`RxSkb::into_raw`].
+/// Each packet of `list` is from `RxSkb::into_raw`.
 #[pin_data(PinnedDrop)]
 pub struct RxQueue {
     #[pin]

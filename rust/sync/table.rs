@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> Entry<T> {
 ///
 /// # Invariants
 ///
-/// - Each entry of `xa` is either reserved, or a pointer to an [`Entry<T>`] from [`KBox::into_raw`] that
+/// - Each entry of `xa` is either reserved, or a pointer to an `Entry<T>` from `KBox::into_raw` that
 ///   the table owns. An entry that leaves the table is freed only after a grace period.
 /// - `next` is used under the lock of `xa` only.
 #[pin_data(PinnedDrop)]
@@ -123,7 +123,8 @@ impl Effort {
 }
 
 impl<T: Send + Sync + 'static> RcuTable<T> {
-    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep.
+    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep. No
+    /// object of the table may own the queue.
     pub fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
         // INVARIANT: The array is empty.
         pin_init!(Self {

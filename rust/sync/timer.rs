@@ -42,7 +42,7 @@ pub trait TimerCallback<const ID: u64 = 0>: Send + Sync + Sized + 'static {
 ///
 /// # Invariants
 ///
-/// - `timer` was set up with [`Self::expire`]; it is started only under the lock `open`, while that holds
+/// - `timer` was set up with `expire`; it is started only under the lock `open`, while that holds
 ///   `true`, and after `owner` was set.
 /// - `owner` is written only under the lock `open`: from `None` to `Some` while that holds `true`, and
 ///   from `Some` to `None` by the one who set `open` to `false`, once the timer neither is queued nor
