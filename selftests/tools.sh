@@ -170,8 +170,8 @@ table()
 		case $program in
 		ib_write_*) events= ;;
 		esac
-		echo "$program $events -a | perftest $sizes $program -a -n 20 $events"
-		echo "$program $events -a -R | perftest $sizes $program -a -n 20 -R $events"
+		echo "$program${events:+ $events} -a | perftest $sizes $program -a -n 20 $events"
+		echo "$program${events:+ $events} -a -R | perftest $sizes $program -a -n 20 -R $events"
 	done
 	for program in ib_atomic_bw ib_atomic_lat; do
 		for op in FETCH_AND_ADD CMP_AND_SWAP; do
