@@ -316,7 +316,7 @@ impl SendElements {
             element.inline = Some(len);
             wr.length = u32::try_from(len).or(Err(EINVAL))?;
         } else if element.local.is_none() {
-            let count = source.sges().len();
+            let count = source.sges().size_hint().0;
             if count > self.max_sge {
                 return Err(EINVAL);
             }
@@ -513,7 +513,7 @@ impl RecvElement {
     ///
     /// Errors: `EINVAL` if its list is too long. Context: any.
     pub(crate) fn take_kernel(&mut self, source: &rdma::wr::RecvWr<'_>) -> Result {
-        let count = source.sges().len();
+        let count = source.sges().size_hint().0;
         let slots = self.buffers.get_mut(..count).ok_or(EINVAL)?;
         for (slot, sge) in slots.iter_mut().zip(source.sges()) {
             *slot = Buffer::from_kernel(&sge);

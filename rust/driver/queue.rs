@@ -82,8 +82,12 @@ impl SharedRing {
         self.mem.load_acquire(offset).unwrap_or(0) & self.mask
     }
 
+    fn element_len(&self) -> usize {
+        1usize.wrapping_shl(self.shift)
+    }
+
     fn element(&self, index: u32) -> usize {
-        DATA.wrapping_add(((index & self.mask) as usize) << self.shift)
+        DATA.wrapping_add(((index & self.mask) as usize).wrapping_shl(self.shift))
     }
 }
 
@@ -107,7 +111,7 @@ impl Consumer {
     /// Copies the element `ahead` behind the oldest into `out`, once; [`None`] if `out` is larger
     /// than an element. The caller has seen that it is available.
     pub(crate) fn peek(&self, ring: &SharedRing, ahead: u32, out: &mut [u8]) -> Option<()> {
-        if out.len() > 1 << ring.shift {
+        if out.len() > ring.element_len() {
             return None;
         }
         ring.mem
@@ -146,7 +150,7 @@ impl Producer {
 
     /// Appends an element, no longer than the ring's.
     pub(crate) fn push(&mut self, ring: &SharedRing, element: &[u8]) -> Result<(), Full> {
-        if self.len(ring) >= ring.capacity() || element.len() > 1 << ring.shift {
+        if self.len(ring) >= ring.capacity() || element.len() > ring.element_len() {
             return Err(Full);
         }
         ring.mem
@@ -160,8 +164,7 @@ impl Producer {
     pub(crate) fn migrate(&self, ring: &SharedRing, to: &SharedRing) -> Result<Producer, Full> {
         let mut target = Producer::new();
         let mut element = [0u8; 64];
-        let len = 1usize << ring.shift;
-        let element = element.get_mut(..len).ok_or(Full)?;
+        let element = element.get_mut(..ring.element_len()).ok_or(Full)?;
         let first = ring.index(CONSUMER);
         for ahead in 0..self.len(ring) {
             ring.mem

@@ -165,8 +165,19 @@ impl Registry {
     /// held.
     pub(crate) fn detach(&self, device: &Device) {
         if device.detach() {
+            self.fail_qps(device);
             self.devices.lock().leave(device.home());
         }
+    }
+
+    /// Moves every QP of `device` to the error state, so that a process that polls its CQs sees
+    /// flushed requests instead of nothing, for ever. Context: process, RTNL may be held.
+    fn fail_qps(&self, device: &Device) {
+        self.qps.for_each(|_, qp| {
+            if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
+                qp.fail();
+            }
+        });
     }
 
     /// The device on `netdev`. Context: process, RTNL may be held.
@@ -198,6 +209,7 @@ impl Registry {
             let Some(device) = first else {
                 break;
             };
+            self.detach(&device);
             match device.handle() {
                 // Calls `device_gone`, or waits for the one who is doing so.
                 Some(handle) => handle.unregister(),

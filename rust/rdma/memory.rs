@@ -246,7 +246,7 @@ impl Blocks {
         let size = 1usize.wrapping_shl(self.shift);
         // No overflow: the invariant bounds the sum by the bytes in all blocks.
         let position = (self.first_offset as u64).wrapping_add(offset);
-        let mut index = (position >> self.shift) as usize;
+        let mut index = position.wrapping_shr(self.shift) as usize;
         let mut within = (position as usize) & size.wrapping_sub(1);
         let mut done = 0usize;
         while done < len {

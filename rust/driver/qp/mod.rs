@@ -276,6 +276,14 @@ impl Qp {
         self.device().counters().add(Counter::of_drop(reason), 1);
     }
 
+    /// The device is going away: nothing will be sent or received any more. Context: process or
+    /// softirq, no lock held.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        if let Some(_pass) = self.gate.enter() {
+            self.enter_error(Some(Event::Fatal));
+        }
+    }
+
     /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
     /// why, where no completion does. Context: process or softirq, no lock held.
     pub(crate) fn enter_error(self: &Arc<Self>, event: Option<Event>) {
