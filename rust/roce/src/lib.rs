@@ -45,10 +45,16 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod dropped;
 pub mod icrc;
 pub mod opcode;
 pub mod packet;
+pub mod pkey;
 pub mod psn;
 pub mod qp;
+pub mod requester;
+pub mod responder;
+pub mod status;
+pub mod ticket;
 pub mod time;
 pub mod wire;

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The send side of a queue pair: from send work requests to packets, and from the peer's
+//! responses to completions (IBTA 9.7.3, 9.7.5, 9.7.6, 9.8, 9.9.2).
+//!
+//! # Use
+//!
+//! Everything is called under one lock, the QP's send-side lock. The driver
+//! - posts work requests with [`Requester::post`];
+//! - as long as it can send, takes actions from [`Requester::poll_action`], does them, and returns
+//!   each with [`Requester::commit`] before it asks for the next. It may drop the lock in between,
+//!   and it may commit before the packets are on their way;
+//! - hands in each response with [`Requester::receive`], places the data that this returns, and
+//!   says so with [`Requester::commit_place`] before it hands in the next response;
+//! - arms a timer for [`Requester::poll_timeout`], and calls [`Requester::on_timeout`] when it
+//!   fires;
+//! - after any of these takes completions from [`Requester::poll_completion`] until there are no
+//!   more, and asks [`Requester::take_error`] whether the QP is in error now.
+
+mod completion;
+mod receive;
+mod recovery;
+mod slot;
+mod transmit;
+
+use core::ops::DerefMut;
+
+use crate::{
+    psn::Psn,
+    qp::{
+        Mtu,
+        Type, //
+    },
+    status::Status,
+    ticket::{
+        Ticket,
+        Tickets, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    }, //
+};
+
+pub use self::{
+    receive::Received,
+    slot::{
+        SendCompletion,
+        SendOperation,
+        SendSlot,
+        SendWr, //
+    },
+    transmit::{
+        Burst,
+        SendAction, //
+    }, //
+};
+
+/// The longest message of RC and UC in bytes (IBTA 9.7.1, C9-9).
+pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
+
+/// The longest burst in bytes.
+pub const MAX_BURST_LEN: u32 = 64 * 1024;
+
+/// PSNs that one READ request may ask for. A longer READ is several requests on the wire: 2 GiB at
+/// an MTU of 256 are 2^23 PSNs, and fewer than that may be outstanding, or the responder could not
+/// tell new requests from duplicates (IBTA 9.7.1).
+const MAX_READ_PSNS: u32 = 1 << 22;
+
+/// Number of outstanding PSNs that is never reached.
+const MAX_OUTSTANDING: u64 = 1 << 23;
+
+/// The attributes of the QP that the requester goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct RequesterConfig {
+    /// The service.
+    pub service: Type,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// The QP's own number.
+    pub src_qpn: u32,
+    /// The peer's QP number. Not for UD.
+    pub dest_qpn: u32,
+    /// The partition key.
+    pub pkey: u16,
+    /// PSN of the first packet.
+    pub initial_psn: Psn,
+    /// How long to wait for an answer; see [`crate::time::ack_timeout`].
+    pub timeout: Option<Duration>,
+    /// How often to send again without progress.
+    pub retry_count: u8,
+    /// How often to send again after an RNR NAK. 7 means: for ever.
+    pub rnr_retry: u8,
+    /// READs and ATOMICs that may be outstanding. With 0, a READ or ATOMIC fails.
+    pub max_rd_atomic: u8,
+    /// Request packets that may be outstanding. READ responses do not count.
+    pub window_packets: u32,
+}
+
+/// What has happened so far. The numbers wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequesterCounters {
+    /// Packets sent more than once.
+    pub retransmitted_packets: u64,
+    /// Expiries of the transport timer.
+    pub timeouts: u64,
+    /// RNR NAKs received, duplicates excepted.
+    pub rnr_naks: u64,
+    /// Sequence error NAKs received that made us go back.
+    pub sequence_naks: u64,
+    /// Responses that showed the loss of an earlier response (IBTA 9.7.5.1.1, implied NAK).
+    pub implied_naks: u64,
+    /// Responses that had been processed before.
+    pub stale_responses: u64,
+    /// Responses for PSNs that are not outstanding.
+    pub ghost_responses: u64,
+}
+
+/// The send queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What a requester is up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    /// Everything goes on.
+    Running,
+    /// What has been started goes on.
+    Paused,
+    /// A work request has failed: nothing goes on.
+    Failed,
+    /// What is posted is flushed.
+    Flushing,
+}
+
+/// An action that is not committed yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    ticket: Ticket,
+    /// The work request. It may be complete by now, and another one in its slot.
+    sequence: u32,
+    operation: SendOperation,
+    /// The positions of the packets; empty for a local operation.
+    first: u64,
+    end: u64,
+    /// The position behind the work request's last packet.
+    wr_end: u64,
+    /// It is overtaken: the sender has gone back in between.
+    overtaken: bool,
+}
+
+impl Pending {
+    /// Whether the packet at `position` is one of those.
+    #[inline]
+    fn is_open(&self, position: u64) -> bool {
+        !self.overtaken && position < self.end
+    }
+}
+
+/// The send side of a queue pair.
+///
+/// # Positions
+///
+/// Inside, PSNs are counted by 64-bit positions that never wrap around: the first packet has
+/// position 0 and the PSN `initial_psn`. A position and its PSN agree in the lower 24 bits but for
+/// that offset.
+///
+/// # Invariants
+///
+/// - In this order, on the circle of sequence numbers: `tail` (not polled yet), `oldest` (not
+///   complete yet), `cursor` (to be sent next), `started` (not started yet), `head` (to be posted
+///   next); at most `capacity` apart.
+/// - `una <= sent`; both lie within the work requests `oldest` and `cursor`, at their beginning if
+///   those are not started.
+/// - Fewer than [`MAX_OUTSTANDING`] positions lie between `una` and the end of what has been sent.
+#[derive(Debug)]
+pub struct Requester<S> {
+    slots: S,
+    config: RequesterConfig,
+    phase: Phase,
+    tickets: Tickets,
+    capacity: u32,
+
+    tail: u32,
+    oldest: u32,
+    cursor: u32,
+    started: u32,
+    head: u32,
+
+    /// The oldest position that is not acknowledged.
+    una: u64,
+    /// The position to be sent next.
+    sent: u64,
+    /// The end of what has ever been sent.
+    max_sent: u64,
+    /// READ requests and ATOMICs between `una` and `sent`.
+    reads: u32,
+    /// Of the positions between `una` and `sent`, those of READs.
+    read_psns: u64,
+
+    pending: Option<Pending>,
+    /// The driver said `Again` to an action.
+    parked: bool,
+    /// The ticket of a response that is being placed.
+    place: Option<Ticket>,
+    /// The driver said `Again` to a response.
+    held: bool,
+    /// The work request that could not be executed here, and why. It fails when it is the oldest.
+    stop: Option<(u32, Status)>,
+
+    retries_left: u8,
+    rnr_retries_left: u8,
+    /// A gap has been answered by going back, and nothing has come of it yet.
+    recovering: bool,
+    /// The transport timer.
+    deadline: Option<Instant>,
+    /// The RNR timer.
+    rnr_deadline: Option<Instant>,
+
+    error: Option<Status>,
+    counters: RequesterCounters,
+}
+
+impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
+    /// A requester that keeps its work requests in `storage`.
+    pub fn new(storage: S) -> Self {
+        let len = u32::try_from(storage.len()).unwrap_or(u32::MAX);
+        let capacity = match len.checked_ilog2() {
+            // A queue longer than this could not tell full from empty.
+            Some(log) => 1u32.wrapping_shl(log.min(30)),
+            None => 0,
+        };
+        Self {
+            slots: storage,
+            config: RequesterConfig {
+                service: Type::Rc,
+                mtu: Mtu::M256,
+                src_qpn: 0,
+                dest_qpn: 0,
+                pkey: 0xffff,
+                initial_psn: Psn::new(0),
+                timeout: None,
+                retry_count: 0,
+                rnr_retry: 0,
+                max_rd_atomic: 0,
+                window_packets: 1,
+            },
+            phase: Phase::Idle,
+            tickets: Tickets::default(),
+            capacity,
+            tail: 0,
+            oldest: 0,
+            cursor: 0,
+            started: 0,
+            head: 0,
+            una: 0,
+            sent: 0,
+            max_sent: 0,
+            reads: 0,
+            read_psns: 0,
+            pending: None,
+            parked: false,
+            place: None,
+            held: false,
+            stop: None,
+            retries_left: 0,
+            rnr_retries_left: 0,
+            recovering: false,
+            deadline: None,
+            rnr_deadline: None,
+            error: None,
+            counters: RequesterCounters::default(),
+        }
+    }
+
+    /// Gives the storage back.
+    pub fn into_storage(self) -> S {
+        self.slots
+    }
+
+    /// How many work requests fit: the largest power of two that is not above the length of the
+    /// storage. The work request `sequence` belongs to the driver's slot `sequence % capacity`.
+    #[inline]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many work requests are posted and not polled as complete.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    /// Whether there is no work request.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes over the QP's attributes, on the way to RTS. Nothing is in flight then; work requests
+    /// that are posted stay. Nothing is sent before [`start`](Self::start).
+    pub fn configure(&mut self, config: RequesterConfig) {
+        self.abandon();
+        self.config = config;
+        self.phase = Phase::Idle;
+        self.cursor = self.oldest;
+        self.started = self.oldest;
+        self.una = 0;
+        self.sent = 0;
+        self.max_sent = 0;
+        self.error = None;
+        self.refill();
+    }
+
+    /// The attributes.
+    #[inline]
+    pub fn config(&self) -> &RequesterConfig {
+        &self.config
+    }
+
+    /// Changes the timeout, from the next start of the timer on.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.config.timeout = timeout;
+    }
+
+    /// Changes the number of retries, from the next progress on.
+    pub fn set_retry_count(&mut self, count: u8) {
+        self.config.retry_count = count;
+        self.retries_left = self.retries_left.min(count);
+    }
+
+    /// Changes the number of retries after an RNR NAK, from the next progress on.
+    pub fn set_rnr_retry(&mut self, count: u8) {
+        self.config.rnr_retry = count;
+        self.rnr_retries_left = self.rnr_retries_left.min(count);
+    }
+
+    /// Changes the number of READs and ATOMICs that may be outstanding.
+    pub fn set_max_rd_atomic(&mut self, count: u8) {
+        self.config.max_rd_atomic = count;
+    }
+
+    /// Changes the partition key.
+    pub fn set_pkey(&mut self, pkey: u16) {
+        self.config.pkey = pkey;
+    }
+
+    /// To the reset state: forgets every work request, without completions. The next one has the
+    /// sequence number 0.
+    pub fn reset(&mut self) {
+        self.abandon();
+        self.phase = Phase::Idle;
+        self.tail = 0;
+        self.oldest = 0;
+        self.cursor = 0;
+        self.started = 0;
+        self.head = 0;
+        self.una = 0;
+        self.sent = 0;
+        self.max_sent = 0;
+        self.error = None;
+    }
+
+    /// Queues a work request, and returns its sequence number: they count up by one and wrap
+    /// around at 2^32. In the error state it is flushed.
+    pub fn post(&mut self, wr: SendWr) -> Result<u32, Full> {
+        if self.len() >= self.capacity {
+            return Err(Full);
+        }
+        let sequence = self.head;
+        let slot = self.slot_mut(sequence).ok_or(Full)?;
+        *slot = SendSlot {
+            wr,
+            ..SendSlot::default()
+        };
+        self.head = sequence.wrapping_add(1);
+        Ok(sequence)
+    }
+
+    /// To RTS: starts new work requests. Also from the paused state, and, for services other than
+    /// RC, from error (SQE to RTS): what was posted before is flushed.
+    pub fn start(&mut self) {
+        match self.phase {
+            Phase::Idle | Phase::Paused | Phase::Running => self.phase = Phase::Running,
+            Phase::Failed | Phase::Flushing => {
+                if matches!(self.config.service, Type::Rc) {
+                    return;
+                }
+                self.flush();
+                while self.oldest != self.head {
+                    self.complete_oldest(Status::Flushed);
+                }
+                self.cursor = self.head;
+                self.started = self.head;
+                self.error = None;
+                self.phase = Phase::Running;
+            }
+        }
+    }
+
+    /// To SQD: no work request is started any more; those that are go on.
+    pub fn pause(&mut self) {
+        if matches!(self.phase, Phase::Running) {
+            self.phase = Phase::Paused;
+        }
+    }
+
+    /// Whether every work request that was started is complete.
+    #[inline]
+    pub fn drained(&self) -> bool {
+        self.oldest == self.started && self.pending.is_none()
+    }
+
+    /// Un-parks after [`Outcome::Again`](crate::ticket::Outcome::Again) for a send action.
+    #[inline]
+    pub fn resume(&mut self) {
+        self.parked = false;
+    }
+
+    /// Whether [`resume`](Self::resume) is waited for.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// The error that the QP must go to the error state for (SQE for services other than RC), once.
+    /// The driver then calls [`flush`](Self::flush).
+    #[inline]
+    pub fn take_error(&mut self) -> Option<Status> {
+        self.error.take()
+    }
+
+    /// What has happened so far.
+    #[inline]
+    pub fn counters(&self) -> &RequesterCounters {
+        &self.counters
+    }
+
+    /// The slot of `sequence`. That the number is in use is for the caller to know.
+    #[inline]
+    fn slot(&self, sequence: u32) -> Option<&SendSlot> {
+        let index = sequence & self.capacity.wrapping_sub(1);
+        self.slots.get(index as usize)
+    }
+
+    /// As [`slot`](Self::slot).
+    #[inline]
+    fn slot_mut(&mut self, sequence: u32) -> Option<&mut SendSlot> {
+        let index = sequence & self.capacity.wrapping_sub(1);
+        self.slots.get_mut(index as usize)
+    }
+
+    /// The PSN at a position.
+    #[inline]
+    fn psn(&self, position: u64) -> Psn {
+        self.config.initial_psn.add(position as u32)
+    }
+
+    /// Whether something is on its way and waits for an answer. Packets of an action that is not
+    /// committed may be.
+    #[inline]
+    fn in_flight(&self) -> bool {
+        self.una < self.sent
+            || self
+                .pending
+                .is_some_and(|pending| pending.is_open(self.una))
+    }
+
+    /// Fills the retry counters up.
+    fn refill(&mut self) {
+        self.retries_left = self.config.retry_count;
+        self.rnr_retries_left = self.config.rnr_retry;
+        self.recovering = false;
+    }
+
+    /// Gives up what is under way.
+    fn abandon(&mut self) {
+        self.pending = None;
+        self.place = None;
+        self.parked = false;
+        self.held = false;
+        self.stop = None;
+        self.reads = 0;
+        self.read_psns = 0;
+        self.deadline = None;
+        self.rnr_deadline = None;
+        self.recovering = false;
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Responses (IBTA 9.7.5.1, 9.9.2).
+
+use core::ops::DerefMut;
+
+use crate::{
+    dropped::DropReason,
+    opcode::{
+        Operation,
+        Transport, //
+    },
+    packet::{
+        NakCode,
+        Packet,
+        Syndrome, //
+    },
+    pkey,
+    qp::Type,
+    status::Status,
+    ticket::{
+        Outcome,
+        Ticket, //
+    },
+    time::Instant, //
+};
+
+use super::{
+    transmit::part_left,
+    Phase,
+    Requester,
+    SendOperation,
+    SendSlot, //
+};
+
+/// What a response asks the driver to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Nothing: it has been processed.
+    Nothing,
+    /// Nothing: it had no effect, or not all of the effect that it should have had.
+    Dropped(DropReason),
+    /// Place the packet's payload; then [`commit_place`](Requester::commit_place).
+    Place {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// The READ.
+        sequence: u32,
+        /// Where in the work request's buffers, in bytes.
+        offset: u32,
+        /// How many bytes: the whole payload of the packet. Zero for a READ of no bytes: then there
+        /// is nothing to place, but the outcome is still waited for.
+        length: u32,
+    },
+    /// Place the 8 bytes of `value` in native byte order; then
+    /// [`commit_place`](Requester::commit_place).
+    PlaceAtomic {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// The ATOMIC.
+        sequence: u32,
+        /// What stood at the remote address before.
+        value: u64,
+    },
+}
+
+impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
+    /// Processes a response: an ACK, NAK, RNR NAK, READ response or ATOMIC acknowledgement for this
+    /// QP, in the order of arrival.
+    pub fn receive(&mut self, now: Instant, packet: &Packet) -> Received {
+        if self.place.is_some() {
+            return Received::Dropped(DropReason::Busy);
+        }
+        if !matches!(self.phase, Phase::Running | Phase::Paused) {
+            return Received::Dropped(DropReason::State);
+        }
+        let opcode = packet.opcode;
+        if !matches!(self.config.service, Type::Rc)
+            || !matches!(opcode.transport(), Transport::Rc)
+            || !opcode.is_response()
+        {
+            return Received::Dropped(DropReason::Opcode);
+        }
+        if !pkey::matches(self.config.pkey, packet.pkey) {
+            return Received::Dropped(DropReason::Pkey);
+        }
+        self.held = false;
+
+        let Ok(ahead) = u64::try_from(packet.psn.diff(self.psn(self.una))) else {
+            self.counters.stale_responses = self.counters.stale_responses.wrapping_add(1);
+            return Received::Dropped(DropReason::Stale);
+        };
+        let position = self.una.wrapping_add(ahead);
+        // Packets of an action that is not committed may be out already.
+        let pending_end = self.pending.map_or(0, |pending| pending.end);
+        if position >= self.max_sent.max(pending_end) {
+            self.counters.ghost_responses = self.counters.ghost_responses.wrapping_add(1);
+            return Received::Dropped(DropReason::Ghost);
+        }
+
+        match (opcode.operation(), packet.aeth.map(|aeth| aeth.syndrome)) {
+            (Operation::Acknowledge, Some(Syndrome::Ack { .. })) => self.on_ack(now, position),
+            (Operation::Acknowledge, Some(Syndrome::Rnr { timer })) => {
+                if let Err(reason) = self.acknowledge_before(now, position) {
+                    return Received::Dropped(reason);
+                }
+                self.not_ready(now, timer);
+                Received::Nothing
+            }
+            (Operation::Acknowledge, Some(Syndrome::Nak(code))) => self.on_nak(now, position, code),
+            (Operation::ReadResponse, None | Some(Syndrome::Ack { .. })) => {
+                self.on_read_response(now, position, packet)
+            }
+            (Operation::AtomicAcknowledge, Some(Syndrome::Ack { .. })) => {
+                self.on_atomic(now, position, packet.atomic_ack.unwrap_or(0))
+            }
+            _ => Received::Dropped(DropReason::Syndrome),
+        }
+    }
+
+    /// Takes the outcome of placing a response.
+    ///
+    /// With [`Outcome::Again`] the packet has not been processed: the driver keeps it and those
+    /// behind it, and hands it in again before any other.
+    pub fn commit_place(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
+        if self.place.take_if(|place| *place == ticket).is_none() {
+            return;
+        }
+        match outcome {
+            Outcome::Done => self.placed(now),
+            Outcome::Again => {
+                self.held = true;
+                self.restart_timer(now);
+            }
+            Outcome::Protection => self.fail(Status::LocalProtection),
+            Outcome::Operational | Outcome::MemoryWindowBind => self.fail(Status::LocalQpOperation),
+        }
+    }
+
+    /// The response at `una` is placed.
+    fn placed(&mut self, now: Instant) {
+        let Some(slot) = self.slot(self.oldest) else {
+            return;
+        };
+        let is_read = matches!(slot.wr.operation, SendOperation::Read);
+        let done = self.una.wrapping_sub(slot.first) as u32;
+        let ends_request = !is_read || part_left(done) == 1 || done.wrapping_add(1) >= slot.psns;
+
+        if self.una < self.sent {
+            if is_read {
+                self.read_psns = self.read_psns.saturating_sub(1);
+            }
+            if ends_request {
+                self.reads = self.reads.saturating_sub(1);
+            }
+        }
+        self.una = self.una.wrapping_add(1);
+        self.catch_up();
+        self.progress(now);
+        self.settle();
+    }
+
+    /// What has been acknowledged need not be sent any more.
+    fn catch_up(&mut self) {
+        if self.sent >= self.una {
+            return;
+        }
+        self.sent = self.una;
+        // The work request of this position. Local operations are passed once they are executed.
+        while self.cursor != self.started {
+            let Some(slot) = self.slot(self.cursor) else {
+                return;
+            };
+            let is_passed = match slot.wr.operation {
+                SendOperation::Local => slot.executed,
+                _ => self.sent >= slot.end(),
+            };
+            if !is_passed {
+                return;
+            }
+            self.cursor = self.cursor.wrapping_add(1);
+        }
+    }
+
+    /// Everything before `end` is acknowledged, except for READs and ATOMICs: they are complete only
+    /// with their data. Returns whether everything is.
+    fn acknowledge(&mut self, now: Instant, end: u64) -> bool {
+        let mut una = self.una;
+        let mut sequence = self.oldest;
+        while una < end && sequence != self.started {
+            let Some(slot) = self.slot(sequence) else {
+                break;
+            };
+            if slot.wr.operation.is_read_or_atomic() {
+                break;
+            }
+            una = una.max(slot.end().min(end));
+            sequence = sequence.wrapping_add(1);
+        }
+        if una != self.una {
+            self.una = una;
+            self.catch_up();
+            self.progress(now);
+            self.settle();
+        }
+        self.una >= end
+    }
+
+    /// Something at `position` was answered, so everything before it was executed and answered.
+    /// `Err` if an answer is missing, which is an implied NAK (IBTA 9.7.5.1.1).
+    fn acknowledge_before(&mut self, now: Instant, position: u64) -> Result<(), DropReason> {
+        if self.acknowledge(now, position) {
+            // It may have failed a work request behind.
+            if matches!(self.phase, Phase::Failed) {
+                return Err(DropReason::State);
+            }
+            Ok(())
+        } else {
+            self.implied_nak();
+            Err(DropReason::OutOfOrder)
+        }
+    }
+
+    /// The response to a READ or ATOMIC is missing.
+    fn implied_nak(&mut self) {
+        if self.recover() {
+            self.counters.implied_naks = self.counters.implied_naks.wrapping_add(1);
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, position: u64) -> Received {
+        if self.acknowledge(now, position.wrapping_add(1)) {
+            return Received::Nothing;
+        }
+        // An ACK with the PSN of the READ or ATOMIC itself (some responders answer duplicates of
+        // what was before with it) does not say that the response is on its way no more.
+        let is_behind = self
+            .slot(self.oldest)
+            .is_some_and(|slot| position >= slot.end());
+        if is_behind {
+            self.implied_nak();
+        }
+        Received::Dropped(DropReason::OutOfOrder)
+    }
+
+    fn on_nak(&mut self, now: Instant, position: u64, code: NakCode) -> Received {
+        if let Err(reason) = self.acknowledge_before(now, position) {
+            return Received::Dropped(reason);
+        }
+        match Status::from_nak(code) {
+            None => {
+                if self.recover() {
+                    self.counters.sequence_naks = self.counters.sequence_naks.wrapping_add(1);
+                }
+            }
+            Some(status) => self.fail(status),
+        }
+        Received::Nothing
+    }
+
+    fn on_read_response(&mut self, now: Instant, position: u64, packet: &Packet) -> Received {
+        if let Err(reason) = self.acknowledge_before(now, position) {
+            return Received::Dropped(reason);
+        }
+        let sequence = self.oldest;
+        let slot = match self.slot(sequence) {
+            Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => slot,
+            _ => return self.on_bad_response(Status::BadResponse),
+        };
+
+        let done = position.wrapping_sub(slot.first) as u32;
+        let offset = done.wrapping_shl(self.config.mtu.shift());
+        let length = slot
+            .wr
+            .length
+            .saturating_sub(offset)
+            .min(self.config.mtu.bytes());
+        let ends_request = part_left(done) == 1 || done.wrapping_add(1) >= slot.psns;
+        // First and middle are not told apart, nor last and only: what was sent in answer to the
+        // request before is as good as what is sent in answer to its repetition, which begins
+        // elsewhere.
+        if packet.opcode.ends_message() != ends_request {
+            return self.on_bad_response(Status::BadResponse);
+        }
+        if packet.payload_len != length {
+            return self.on_bad_response(Status::LocalLength);
+        }
+        let ticket = self.tickets.issue();
+        self.place = Some(ticket);
+        Received::Place {
+            ticket,
+            sequence,
+            offset,
+            length,
+        }
+    }
+
+    fn on_atomic(&mut self, now: Instant, position: u64, value: u64) -> Received {
+        if let Err(reason) = self.acknowledge_before(now, position) {
+            return Received::Dropped(reason);
+        }
+        let sequence = self.oldest;
+        let is_atomic = self.slot(sequence).is_some_and(|slot| {
+            matches!(
+                slot.wr.operation,
+                SendOperation::CompareSwap | SendOperation::FetchAdd
+            )
+        });
+        if !is_atomic {
+            return self.on_bad_response(Status::BadResponse);
+        }
+        let ticket = self.tickets.issue();
+        self.place = Some(ticket);
+        Received::PlaceAtomic {
+            ticket,
+            sequence,
+            value,
+        }
+    }
+
+    /// A response that makes no sense fails the work request that it answers.
+    fn on_bad_response(&mut self, status: Status) -> Received {
+        self.fail(status);
+        Received::Nothing
+    }
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What to send next, and the packets of it (IBTA 9.7.2, 9.7.3, 9.8.1).
+
+use core::ops::DerefMut;
+
+use crate::{
+    opcode::Opcode,
+    packet::{
+        AtomicRequest,
+        Deth,
+        Packet,
+        Reth, //
+    },
+    qp::Type,
+    status::Status,
+    ticket::{
+        Outcome,
+        Ticket, //
+    },
+    time::Instant,
+};
+
+use super::{
+    Pending,
+    Phase,
+    Requester,
+    SendOperation,
+    SendSlot,
+    SendWr,
+    MAX_BURST_LEN,
+    MAX_MESSAGE_LEN,
+    MAX_OUTSTANDING,
+    MAX_READ_PSNS, //
+};
+
+/// In long messages, a packet in so many asks for an acknowledgement. A power of two.
+const ASK_INTERVAL: u32 = 32;
+
+/// A message is continued only with so many packets at a time (or all that are left of it): an
+/// acknowledgement that makes room for one packet should not make us send a burst of one.
+const MIN_BURST_PACKETS: u64 = 16;
+
+/// Consecutive packets of one work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// To be returned with the outcome.
+    pub ticket: Ticket,
+    /// The work request.
+    pub sequence: u32,
+    /// Where in the work request's payload the burst begins, in bytes.
+    pub offset: u32,
+    /// Number of payload bytes in the burst, at most [`MAX_BURST_LEN`]. None for READ and ATOMIC
+    /// requests.
+    pub length: u32,
+    /// Number of packets, at least 1.
+    pub packets: u32,
+    /// Position of the first packet.
+    first: u64,
+    /// Whether it has been sent before: then the first packet asks for an acknowledgement, too.
+    again: bool,
+}
+
+/// What the driver shall do for the requester.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendAction {
+    /// Send these packets. With `Outcome::Again` nothing more is handed out before
+    /// [`resume`](Requester::resume); then the same packets, or what is due by then, come again.
+    Transmit(Burst),
+    /// Execute a local operation. With `Outcome::Again` as above.
+    Local {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// The work request.
+        sequence: u32,
+    },
+}
+
+impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
+    /// What to do next; `None` if there is nothing to do now, or if the outcome of the action
+    /// before is still outstanding.
+    pub fn poll_action(&mut self) -> Option<SendAction> {
+        if self.pending.is_some() || self.parked || self.rnr_deadline.is_some() {
+            return None;
+        }
+        if !matches!(self.phase, Phase::Running | Phase::Paused) {
+            return None;
+        }
+
+        // What is behind a local operation has to be sent again, but not the operation.
+        while self.cursor != self.started {
+            match self.slot(self.cursor) {
+                Some(slot) if slot.executed => self.cursor = self.cursor.wrapping_add(1),
+                _ => break,
+            }
+        }
+
+        let sequence = self.cursor;
+        if sequence == self.head || self.stop.is_some_and(|(stop, _)| stop == sequence) {
+            return None;
+        }
+        if sequence == self.started && !self.begin(sequence) {
+            return None;
+        }
+        let slot = *self.slot(sequence)?;
+        let done = u32::try_from(self.sent.wrapping_sub(slot.first)).ok()?;
+        let left = slot.psns.wrapping_sub(done);
+        match slot.wr.operation {
+            SendOperation::Local => {
+                let ticket = self.expect(sequence, &slot, 0);
+                Some(SendAction::Local { ticket, sequence })
+            }
+            SendOperation::Read => {
+                let psns = left.min(part_left(done));
+                let room = self.has_read_room() && self.has_room(psns);
+                room.then(|| self.transmit(sequence, &slot, psns, 1, 0))
+            }
+            SendOperation::CompareSwap | SendOperation::FetchAdd => {
+                let room = self.has_read_room() && self.has_room(1) && self.window() > 0;
+                room.then(|| self.transmit(sequence, &slot, 1, 1, 0))
+            }
+            SendOperation::Send | SendOperation::Write => {
+                let window = self.window();
+                let wanted = u64::from(left).min(MIN_BURST_PACKETS);
+                if window < wanted && self.in_flight() {
+                    return None;
+                }
+                let shift = self.config.mtu.shift();
+                let packets = left
+                    .min(MAX_BURST_LEN.wrapping_shr(shift))
+                    .min(u32::try_from(window).unwrap_or(u32::MAX));
+                if packets == 0 || !self.has_room(packets) {
+                    return None;
+                }
+                let offset = done.wrapping_shl(shift);
+                let length = slot
+                    .wr
+                    .length
+                    .saturating_sub(offset)
+                    .min(packets.wrapping_shl(shift));
+                Some(self.transmit(sequence, &slot, packets, packets, length))
+            }
+        }
+    }
+
+    /// Starts the work request `sequence`, if it is its turn. Returns whether it is started.
+    fn begin(&mut self, sequence: u32) -> bool {
+        let Some(slot) = self.slot(sequence) else {
+            return false;
+        };
+        let wr = slot.wr;
+        let ready = match wr.operation {
+            _ if !matches!(self.phase, Phase::Running) => false,
+            SendOperation::Local => !wr.fence || self.oldest == sequence,
+            _ => !wr.fence || self.reads == 0,
+        };
+        if !ready {
+            return false;
+        }
+
+        let first = self.sent;
+        let psns = self.psns_of(&wr);
+        if let Some(slot) = self.slot_mut(sequence) {
+            slot.first = first;
+            slot.psns = psns;
+        }
+        self.started = sequence.wrapping_add(1);
+        if let Some(status) = self.refusal(&wr) {
+            self.refuse(sequence, status);
+            return false;
+        }
+        true
+    }
+
+    /// Number of PSNs that a work request takes.
+    fn psns_of(&self, wr: &SendWr) -> u32 {
+        match wr.operation {
+            SendOperation::Local => 0,
+            SendOperation::CompareSwap | SendOperation::FetchAdd => 1,
+            SendOperation::Send | SendOperation::Write | SendOperation::Read => {
+                let round_up = self.config.mtu.bytes().wrapping_sub(1);
+                wr.length
+                    .saturating_add(round_up)
+                    .wrapping_shr(self.config.mtu.shift())
+                    .max(1)
+            }
+        }
+    }
+
+    /// Why a work request cannot be executed at all.
+    fn refusal(&self, wr: &SendWr) -> Option<Status> {
+        let is_supported = match wr.operation {
+            SendOperation::Local => return None,
+            SendOperation::Send => true,
+            SendOperation::Write => self.config.service.is_connected(),
+            SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => {
+                matches!(self.config.service, Type::Rc) && self.config.max_rd_atomic > 0
+            }
+        };
+        let max = match (wr.operation, self.config.service) {
+            (SendOperation::CompareSwap | SendOperation::FetchAdd, _) => u32::MAX,
+            (_, Type::Rc | Type::Uc) => MAX_MESSAGE_LEN,
+            (_, Type::Ud | Type::Gsi) => self.config.mtu.bytes(),
+        };
+        if !is_supported {
+            Some(Status::LocalQpOperation)
+        } else if wr.length > max {
+            Some(Status::LocalLength)
+        } else {
+            None
+        }
+    }
+
+    /// The work request `sequence` fails once everything before it is complete.
+    fn refuse(&mut self, sequence: u32, status: Status) {
+        self.stop = Some((sequence, status));
+        self.settle();
+    }
+
+    /// Whether one more READ or ATOMIC may be outstanding.
+    #[inline]
+    fn has_read_room(&self) -> bool {
+        self.reads < u32::from(self.config.max_rd_atomic)
+    }
+
+    /// Whether `psns` more PSNs may be outstanding.
+    #[inline]
+    fn has_room(&self, psns: u32) -> bool {
+        let outstanding = self.sent.wrapping_sub(self.una);
+        outstanding.saturating_add(u64::from(psns)) < MAX_OUTSTANDING
+    }
+
+    /// How many more request packets may be outstanding.
+    #[inline]
+    fn window(&self) -> u64 {
+        if !matches!(self.config.service, Type::Rc) {
+            return u64::MAX;
+        }
+        let outstanding = self
+            .sent
+            .wrapping_sub(self.una)
+            .saturating_sub(self.read_psns);
+        u64::from(self.config.window_packets.max(1)).saturating_sub(outstanding)
+    }
+
+    /// Hands out an action on the next `psns` positions of a work request.
+    fn expect(&mut self, sequence: u32, slot: &SendSlot, psns: u32) -> Ticket {
+        let ticket = self.tickets.issue();
+        self.pending = Some(Pending {
+            ticket,
+            sequence,
+            operation: slot.wr.operation,
+            first: self.sent,
+            end: self.sent.wrapping_add(u64::from(psns)),
+            wr_end: slot.end(),
+            overtaken: false,
+        });
+        ticket
+    }
+
+    /// Hands out packets, for the next `psns` positions of a work request.
+    fn transmit(
+        &mut self,
+        sequence: u32,
+        slot: &SendSlot,
+        psns: u32,
+        packets: u32,
+        length: u32,
+    ) -> SendAction {
+        let first = self.sent;
+        let done = first.wrapping_sub(slot.first) as u32;
+        SendAction::Transmit(Burst {
+            ticket: self.expect(sequence, slot, psns),
+            sequence,
+            offset: done.wrapping_shl(self.config.mtu.shift()),
+            length,
+            packets,
+            first,
+            again: first < self.max_sent,
+        })
+    }
+
+    /// The `index`-th packet of a burst, where in the work request's payload its own begins, and
+    /// how long that is, in bytes.
+    ///
+    /// `None` behind the last packet, and if the work request is not there any more: then its
+    /// packets need not be sent.
+    pub fn packet(&self, burst: &Burst, index: u32) -> Option<(Packet, u32, u32)> {
+        let age = burst.sequence.wrapping_sub(self.tail);
+        if index >= burst.packets || age >= self.len() {
+            return None;
+        }
+        let wr = &self.slot(burst.sequence)?.wr;
+        let psn = self.psn(burst.first.wrapping_add(u64::from(index)));
+        let dest_qpn = match self.config.service {
+            Type::Rc | Type::Uc => self.config.dest_qpn,
+            Type::Ud | Type::Gsi => wr.dest_qpn,
+        };
+
+        match wr.operation {
+            SendOperation::Local => None,
+            SendOperation::Read => {
+                let shift = self.config.mtu.shift();
+                let part = part_left(burst.offset.wrapping_shr(shift));
+                let part_len = u64::from(part).wrapping_shl(shift);
+                let part_len = u32::try_from(part_len).unwrap_or(u32::MAX);
+                let mut packet = self.new_packet(Opcode::RcReadRequest, dest_qpn, psn);
+                packet.ack_request = true;
+                packet.reth = Some(Reth {
+                    va: wr.remote_va.wrapping_add(u64::from(burst.offset)),
+                    rkey: wr.rkey,
+                    length: wr.length.saturating_sub(burst.offset).min(part_len),
+                });
+                Some((packet, burst.offset, 0))
+            }
+            SendOperation::CompareSwap | SendOperation::FetchAdd => {
+                let opcode = match wr.operation {
+                    SendOperation::CompareSwap => Opcode::RcCompareSwap,
+                    _ => Opcode::RcFetchAdd,
+                };
+                let mut packet = self.new_packet(opcode, dest_qpn, psn);
+                packet.ack_request = true;
+                packet.atomic = Some(AtomicRequest {
+                    va: wr.remote_va,
+                    rkey: wr.rkey,
+                    swap_add: wr.swap_add,
+                    compare: wr.compare,
+                });
+                Some((packet, 0, 0))
+            }
+            SendOperation::Send | SendOperation::Write => {
+                let mtu = self.config.mtu;
+                let within = index.wrapping_shl(mtu.shift());
+                let offset = burst.offset.wrapping_add(within);
+                let length = burst.length.saturating_sub(within).min(mtu.bytes());
+                let starts = offset == 0;
+                let ends = offset.wrapping_add(length) >= wr.length;
+                let opcode = message_opcode(self.config.service, wr, starts, ends)?;
+
+                let mut packet = self.new_packet(opcode, dest_qpn, psn);
+                packet.payload_len = length;
+                packet.solicited = wr.solicited
+                    && ends
+                    && (matches!(wr.operation, SendOperation::Send) || wr.immediate.is_some());
+                packet.ack_request = matches!(self.config.service, Type::Rc)
+                    && (index.wrapping_add(1) == burst.packets
+                        || psn.get() % ASK_INTERVAL == 0
+                        || (burst.again && index == 0));
+                if opcode.has_reth() {
+                    packet.reth = Some(Reth {
+                        va: wr.remote_va,
+                        rkey: wr.rkey,
+                        length: wr.length,
+                    });
+                }
+                if opcode.has_immediate() {
+                    packet.immediate = wr.immediate;
+                }
+                if opcode.has_invalidate() {
+                    packet.invalidate_rkey = wr.invalidate_rkey;
+                }
+                if opcode.has_deth() {
+                    packet.deth = Some(Deth {
+                        qkey: wr.qkey,
+                        src_qpn: self.config.src_qpn,
+                    });
+                }
+                Some((packet, offset, length))
+            }
+        }
+    }
+
+    /// A packet with what is the same in all of them.
+    #[inline]
+    fn new_packet(&self, opcode: Opcode, dest_qpn: u32, psn: crate::psn::Psn) -> Packet {
+        let mut packet = Packet::new(opcode, dest_qpn, psn);
+        packet.pkey = self.config.pkey;
+        packet
+    }
+
+    /// Takes the outcome of an action.
+    ///
+    /// [`Outcome::Done`] for packets means that they are with the network, or lost on the way
+    /// there: for RC that is a loss like any other, for UC and UD a success. An outcome other than
+    /// `Done` and `Again` fails the work request, once everything before it is complete.
+    pub fn commit(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
+        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
+            return;
+        };
+        let status = match outcome {
+            Outcome::Done => {
+                match pending.operation {
+                    SendOperation::Local => self.executed(pending.sequence),
+                    _ => self.transmitted(now, &pending),
+                }
+                return;
+            }
+            Outcome::Again => {
+                self.parked = true;
+                return;
+            }
+            Outcome::Protection => Status::LocalProtection,
+            Outcome::Operational => Status::LocalQpOperation,
+            Outcome::MemoryWindowBind => Status::MemoryWindowBind,
+        };
+        // If it is complete by now, its data are not needed any more.
+        let age = pending.sequence.wrapping_sub(self.oldest);
+        if age < self.head.wrapping_sub(self.oldest) {
+            self.refuse(pending.sequence, status);
+        }
+    }
+
+    /// A local operation is done.
+    fn executed(&mut self, sequence: u32) {
+        if let Some(slot) = self.slot_mut(sequence) {
+            slot.executed = true;
+        }
+        if self.cursor == sequence {
+            self.cursor = sequence.wrapping_add(1);
+        }
+        self.settle();
+    }
+
+    /// Packets are on their way.
+    fn transmitted(&mut self, now: Instant, pending: &Pending) {
+        let operation = pending.operation;
+        let packets = match operation {
+            SendOperation::Read => 1,
+            _ => pending.end.wrapping_sub(pending.first),
+        };
+        let repeated = self.max_sent.saturating_sub(pending.first).min(packets);
+        self.counters.retransmitted_packets =
+            self.counters.retransmitted_packets.wrapping_add(repeated);
+        self.max_sent = self.max_sent.max(pending.end);
+        if pending.overtaken {
+            // They are out; but they are to be sent again.
+            return;
+        }
+
+        // Answers may have come in already.
+        if operation.is_read_or_atomic() && self.una < pending.end {
+            self.reads = self.reads.wrapping_add(1);
+            if matches!(operation, SendOperation::Read) {
+                let open = pending.end.wrapping_sub(self.una.max(pending.first));
+                self.read_psns = self.read_psns.wrapping_add(open);
+            }
+        }
+        self.sent = self.sent.max(pending.end);
+        if self.cursor == pending.sequence && self.sent >= pending.wr_end {
+            self.cursor = pending.sequence.wrapping_add(1);
+        }
+        if matches!(self.config.service, Type::Rc) {
+            if self.deadline.is_none() {
+                self.restart_timer(now);
+            }
+        } else {
+            self.una = self.sent;
+            self.settle();
+        }
+    }
+}
+
+/// How many PSNs are left of the READ request that position `done` of its work request belongs to.
+#[inline]
+pub(super) fn part_left(done: u32) -> u32 {
+    MAX_READ_PSNS.wrapping_sub(done % MAX_READ_PSNS)
+}
+
+/// The opcode of a packet of a SEND or WRITE; `None` for what the service does not have.
+fn message_opcode(service: Type, wr: &SendWr, starts: bool, ends: bool) -> Option<Opcode> {
+    use Opcode::*;
+
+    let is_write = matches!(wr.operation, SendOperation::Write);
+    let immediate = wr.immediate.is_some();
+    let invalidate = wr.invalidate_rkey.is_some() && !immediate && !is_write;
+    let opcode = match (service, is_write, starts, ends) {
+        (Type::Rc, false, true, false) => RcSendFirst,
+        (Type::Rc, false, false, false) => RcSendMiddle,
+        (Type::Rc, false, false, true) if immediate => RcSendLastImm,
+        (Type::Rc, false, false, true) if invalidate => RcSendLastInvalidate,
+        (Type::Rc, false, false, true) => RcSendLast,
+        (Type::Rc, false, true, true) if immediate => RcSendOnlyImm,
+        (Type::Rc, false, true, true) if invalidate => RcSendOnlyInvalidate,
+        (Type::Rc, false, true, true) => RcSendOnly,
+        (Type::Rc, true, true, false) => RcWriteFirst,
+        (Type::Rc, true, false, false) => RcWriteMiddle,
+        (Type::Rc, true, false, true) if immediate => RcWriteLastImm,
+        (Type::Rc, true, false, true) => RcWriteLast,
+        (Type::Rc, true, true, true) if immediate => RcWriteOnlyImm,
+        (Type::Rc, true, true, true) => RcWriteOnly,
+        (Type::Uc, false, true, false) => UcSendFirst,
+        (Type::Uc, false, false, false) => UcSendMiddle,
+        (Type::Uc, false, false, true) if immediate => UcSendLastImm,
+        (Type::Uc, false, false, true) => UcSendLast,
+        (Type::Uc, false, true, true) if immediate => UcSendOnlyImm,
+        (Type::Uc, false, true, true) => UcSendOnly,
+        (Type::Uc, true, true, false) => UcWriteFirst,
+        (Type::Uc, true, false, false) => UcWriteMiddle,
+        (Type::Uc, true, false, true) if immediate => UcWriteLastImm,
+        (Type::Uc, true, false, true) => UcWriteLast,
+        (Type::Uc, true, true, true) if immediate => UcWriteOnlyImm,
+        (Type::Uc, true, true, true) => UcWriteOnly,
+        (Type::Ud | Type::Gsi, false, true, true) if immediate => UdSendOnlyImm,
+        (Type::Ud | Type::Gsi, false, true, true) => UdSendOnly,
+        (Type::Ud | Type::Gsi, ..) => return None,
+    };
+    Some(opcode)
+}
