@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Requests that make sense are executed, step by step.
+
+use core::ops::DerefMut;
+
+use crate::{
+    dropped::DropReason,
+    opcode::Operation,
+    packet::{
+        NakCode,
+        Packet,
+        Syndrome, //
+    },
+    qp::Type,
+    status::Status,
+    ticket::{
+        Outcome,
+        Ticket, //
+    }, //
+};
+
+use super::{
+    resource::{
+        Kind,
+        Run, //
+    },
+    Atomic,
+    AtomicOperation,
+    Message,
+    Negative,
+    Pending,
+    Phase,
+    Receive,
+    ReceiveCompletion,
+    ReceiveOperation,
+    Resource,
+    Responder,
+    ResponderEvent,
+    Stage,
+    Step,
+    GRH_LEN,
+    MSN_MASK, //
+};
+
+impl<R: DerefMut<Target = [Resource]>> Responder<R> {
+    /// Takes the outcome of a step.
+    pub fn commit(&mut self, ticket: Ticket, outcome: Outcome) -> Step {
+        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
+            return Step::Dropped(DropReason::State);
+        };
+        let packet = &pending.packet;
+        match (pending.stage, outcome) {
+            // They have an answer of their own; without it, nothing has happened.
+            (Stage::Take, _) | (_, Outcome::Again) => Step::Park,
+            (Stage::Access, Outcome::Done) => self.invalidate(packet),
+            (Stage::Invalidate, Outcome::Done) => self.finish(packet),
+            (Stage::Access, Outcome::Protection) => self.access_failed(packet, true),
+            (Stage::Access, _) => self.access_failed(packet, false),
+            (Stage::Invalidate, _) => {
+                self.fail(packet, NakCode::RemoteAccess, Status::RemoteInvalidRequest)
+            }
+        }
+    }
+
+    /// Answers [`Step::TakeReceive`].
+    pub fn commit_receive(&mut self, ticket: Ticket, receive: Receive) -> Step {
+        let Some(pending) = self
+            .pending
+            .take_if(|pending| pending.ticket == ticket && pending.stage == Stage::Take)
+        else {
+            return Step::Dropped(DropReason::State);
+        };
+        let packet = &pending.packet;
+        match receive {
+            Receive::Taken { capacity } => {
+                self.receive = Some(capacity);
+                self.access(packet)
+            }
+            Receive::Malformed => {
+                self.receive = Some(0);
+                self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation)
+            }
+            Receive::Empty if matches!(self.config.service, Type::Rc) => {
+                // What follows is dropped without a word until this packet comes again (IBTA
+                // 9.7.5.2.8).
+                self.gap_answered = true;
+                self.negative = Some(Negative {
+                    psn: self.expected,
+                    syndrome: Syndrome::Rnr {
+                        timer: self.config.min_rnr_timer,
+                    },
+                });
+                Step::Dropped(DropReason::NoReceive)
+            }
+            Receive::Empty => self.give_up(packet, DropReason::NoReceive),
+        }
+    }
+
+    /// Answers [`Step::Atomic`].
+    pub fn commit_atomic(&mut self, ticket: Ticket, atomic: Atomic) -> Step {
+        let Some(pending) = self
+            .pending
+            .take_if(|pending| pending.ticket == ticket && pending.stage == Stage::Access)
+        else {
+            return Step::Dropped(DropReason::State);
+        };
+        let packet = &pending.packet;
+        match atomic {
+            Atomic::Done { original } => {
+                self.remember(packet, Kind::Atomic { original }, 1, 0);
+                self.accepted(1);
+                Step::Done
+            }
+            Atomic::Protection => self.access_failed(packet, true),
+            Atomic::Operational => self.access_failed(packet, false),
+            Atomic::Again => Step::Park,
+        }
+    }
+
+    /// Executes the packet that is expected next: first of all, finds a receive for it.
+    pub(super) fn execute(&mut self, packet: &Packet) -> Step {
+        let wants_receive = match packet.opcode.operation() {
+            Operation::Send => true,
+            _ => packet.opcode.has_immediate(),
+        };
+        // There is one already in the middle of a SEND, and after `Again`.
+        if wants_receive && self.receive.is_none() {
+            let ticket = self.expect(Stage::Take, packet);
+            return Step::TakeReceive { ticket };
+        }
+        self.access(packet)
+    }
+
+    /// Hands out the access to memory.
+    fn access(&mut self, packet: &Packet) -> Step {
+        let length = packet.payload_len;
+        match packet.opcode.operation() {
+            Operation::Send => {
+                let offset = self.send_offset();
+                let capacity = self.receive.unwrap_or(0);
+                if offset.saturating_add(length) > capacity {
+                    return self.too_long(packet);
+                }
+                if length == 0 {
+                    return self.invalidate(packet);
+                }
+                let ticket = self.expect(Stage::Access, packet);
+                Step::PlaceReceive {
+                    ticket,
+                    offset,
+                    length,
+                }
+            }
+            Operation::Write => {
+                // No key is looked at for no bytes (IBTA 9.7.4.1.5, C9-88).
+                if length == 0 {
+                    return self.finish(packet);
+                }
+                let (va, rkey, check_length) = match (self.message, packet.reth) {
+                    (Message::Write { va, rkey, .. }, _) => (va, rkey, length),
+                    (_, Some(reth)) => (reth.va, reth.rkey, reth.length),
+                    _ => return Step::Dropped(DropReason::Opcode),
+                };
+                let ticket = self.expect(Stage::Access, packet);
+                Step::PlaceRemote {
+                    ticket,
+                    rkey,
+                    va,
+                    length,
+                    check_va: va,
+                    check_length,
+                }
+            }
+            Operation::ReadRequest => match packet.reth {
+                Some(reth) if reth.length > 0 => Step::CheckRead {
+                    ticket: self.expect(Stage::Access, packet),
+                    rkey: reth.rkey,
+                    va: reth.va,
+                    length: reth.length,
+                },
+                _ => self.finish(packet),
+            },
+            Operation::CompareSwap | Operation::FetchAdd => match packet.atomic {
+                Some(atomic) => Step::Atomic {
+                    ticket: self.expect(Stage::Access, packet),
+                    rkey: atomic.rkey,
+                    va: atomic.va,
+                    operation: match packet.opcode.operation() {
+                        Operation::CompareSwap => AtomicOperation::CompareSwap {
+                            compare: atomic.compare,
+                            swap: atomic.swap_add,
+                        },
+                        _ => AtomicOperation::FetchAdd {
+                            add: atomic.swap_add,
+                        },
+                    },
+                },
+                None => Step::Dropped(DropReason::Opcode),
+            },
+            _ => Step::Dropped(DropReason::Opcode),
+        }
+    }
+
+    /// Hands out the invalidation, if there is one.
+    fn invalidate(&mut self, packet: &Packet) -> Step {
+        match packet.invalidate_rkey {
+            Some(rkey) => Step::Invalidate {
+                ticket: self.expect(Stage::Invalidate, packet),
+                rkey,
+            },
+            None => self.finish(packet),
+        }
+    }
+
+    /// The packet has been executed.
+    fn finish(&mut self, packet: &Packet) -> Step {
+        let length = packet.payload_len;
+        let ends = packet.opcode.ends_message();
+        match packet.opcode.operation() {
+            Operation::ReadRequest => {
+                if let Some(reth) = packet.reth {
+                    let psns = self.psns_of(reth.length);
+                    let kind = Kind::Read {
+                        va: reth.va,
+                        rkey: reth.rkey,
+                        length: reth.length,
+                    };
+                    self.remember(packet, kind, psns, reth.length);
+                    self.accepted(psns);
+                }
+                return Step::Done;
+            }
+            Operation::Send => {
+                let done = self.send_offset().saturating_add(length);
+                self.message = if ends {
+                    Message::None
+                } else {
+                    Message::Send { done }
+                };
+                self.acknowledged(packet);
+                if ends {
+                    return self.complete(packet, Status::Success, done);
+                }
+            }
+            _ => {
+                let (va, rkey, left, total) = match (self.message, packet.reth) {
+                    (
+                        Message::Write {
+                            va,
+                            rkey,
+                            left,
+                            length,
+                        },
+                        _,
+                    ) => (va, rkey, left, length),
+                    (_, Some(reth)) => (reth.va, reth.rkey, reth.length, reth.length),
+                    _ => (0, 0, 0, 0),
+                };
+                self.message = if ends {
+                    Message::None
+                } else {
+                    Message::Write {
+                        va: va.wrapping_add(u64::from(length)),
+                        rkey,
+                        left: left.saturating_sub(length),
+                        length: total,
+                    }
+                };
+                self.acknowledged(packet);
+                if packet.opcode.has_immediate() {
+                    return self.complete(packet, Status::Success, total);
+                }
+            }
+        }
+        Step::Done
+    }
+
+    /// Goes on to the next SEND or WRITE packet.
+    fn acknowledged(&mut self, packet: &Packet) {
+        self.established = true;
+        if packet.opcode.ends_message() {
+            self.msn = self.msn.wrapping_add(1) & MSN_MASK;
+        }
+        if !matches!(self.config.service, Type::Rc) {
+            self.expected = packet.psn.next();
+            return;
+        }
+        // A NAK that has not left yet is settled; it also was an acknowledgement.
+        let settled = self.negative.take().is_some();
+        self.acknowledge |= packet.ack_request || settled;
+        self.executed = Some((packet.psn, self.msn));
+        self.expected = self.expected.next();
+        self.gap_answered = false;
+    }
+
+    /// Goes on behind a READ or ATOMIC. Its response is the acknowledgement.
+    fn accepted(&mut self, psns: u32) {
+        if self.negative.take().is_some() {
+            self.acknowledge = self.executed.is_some();
+        }
+        self.msn = self.msn.wrapping_add(1) & MSN_MASK;
+        self.expected = self.expected.add(psns);
+        self.gap_answered = false;
+    }
+
+    /// Remembers a READ or ATOMIC in the place of the oldest one, and lets it be answered.
+    fn remember(&mut self, packet: &Packet, kind: Kind, psns: u32, end_offset: u32) {
+        // Within the valid region of PSNs there is no second one.
+        let msn = self.msn.wrapping_add(1) & MSN_MASK;
+        let index = self.ring;
+        let Some(resource) = self.resources.get_mut(index) else {
+            return;
+        };
+        if resource.run.is_none() {
+            self.runs = self.runs.saturating_add(1);
+        }
+        *resource = Resource {
+            kind,
+            first: packet.psn,
+            psns,
+            msn,
+            run: Some(Run {
+                begin: 0,
+                next: 0,
+                end: psns,
+                end_offset,
+            }),
+            answered: false,
+        };
+        if self.read.is_some_and(|(_, reading, _)| reading == index) {
+            self.read = None;
+        }
+        let next = index.wrapping_add(1);
+        self.ring = if next < self.resources.len() { next } else { 0 };
+    }
+
+    /// Where the payload of the next SEND packet goes.
+    fn send_offset(&self) -> u32 {
+        match (self.config.service, self.message) {
+            (Type::Ud | Type::Gsi, _) => GRH_LEN,
+            (_, Message::Send { done }) => done,
+            _ => 0,
+        }
+    }
+
+    /// How many responses a READ of `length` bytes has.
+    pub(super) fn psns_of(&self, length: u32) -> u32 {
+        length
+            .saturating_add(self.config.mtu.bytes().wrapping_sub(1))
+            .wrapping_shr(self.config.mtu.shift())
+            .max(1)
+    }
+
+    /// Hands out a step.
+    fn expect(&mut self, stage: Stage, packet: &Packet) -> Ticket {
+        let ticket = self.tickets.issue();
+        self.pending = Some(Pending {
+            ticket,
+            stage,
+            packet: *packet,
+        });
+        ticket
+    }
+
+    /// The current receive is complete.
+    fn complete(&mut self, packet: &Packet, status: Status, length: u32) -> Step {
+        self.receive = None;
+        let ok = matches!(status, Status::Success);
+        Step::Complete(ReceiveCompletion {
+            status,
+            operation: match packet.opcode.operation() {
+                Operation::Send => ReceiveOperation::Send,
+                _ => ReceiveOperation::Write,
+            },
+            length,
+            immediate: packet.immediate.filter(|_| ok),
+            invalidated_rkey: packet.invalidate_rkey.filter(|_| ok),
+            solicited: packet.solicited || !ok,
+        })
+    }
+
+    /// The message is longer than the receive (IBTA 9.7.4.1.6; 9.8.2.2.5, 9.8.3.2.3: UC and UD drop
+    /// it). A peer must not be able to put a datagram QP into the error state, least of all QP 1.
+    fn too_long(&mut self, packet: &Packet) -> Step {
+        if matches!(self.config.service, Type::Rc) {
+            self.fail(packet, NakCode::InvalidRequest, Status::LocalLength)
+        } else {
+            self.give_up(packet, DropReason::TooLong)
+        }
+    }
+
+    /// UC and UD: drops the rest of the message; its receive is kept for the next one.
+    pub(super) fn give_up(&mut self, packet: &Packet, reason: DropReason) -> Step {
+        self.message = Message::None;
+        self.expected = packet.psn.next();
+        Step::Dropped(reason)
+    }
+
+    /// Memory could not be accessed: for want of permission, or because the device failed.
+    fn access_failed(&mut self, packet: &Packet, protection: bool) -> Step {
+        let is_send = matches!(packet.opcode.operation(), Operation::Send);
+        match (is_send, protection) {
+            (true, true) => self.fail(packet, NakCode::RemoteOperational, Status::LocalProtection),
+            (true, false) => {
+                self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation)
+            }
+            (false, _) if matches!(self.config.service, Type::Uc) => {
+                // IBTA 9.8.2.2.4: dropped without a word.
+                self.give_up(packet, DropReason::Invalid)
+            }
+            (false, true) => self.fail(packet, NakCode::RemoteAccess, Status::LocalAccess),
+            (false, false) => {
+                self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation)
+            }
+        }
+    }
+
+    /// Ends the work of the queue: with a NAK, and a completion of the receive that the packet was
+    /// for.
+    fn fail(&mut self, packet: &Packet, code: NakCode, status: Status) -> Step {
+        let completes = self.receive.is_some()
+            && (matches!(packet.opcode.operation(), Operation::Send)
+                || packet.opcode.has_immediate());
+        if matches!(self.config.service, Type::Rc) {
+            self.refuse(code);
+        } else {
+            self.phase = Phase::Failing(ResponderEvent::Fatal);
+        }
+        if completes {
+            // The completion tells it all.
+            self.phase = Phase::Failing(ResponderEvent::ReceiveError);
+            self.complete(packet, status, 0)
+        } else {
+            Step::Done
+        }
+    }
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The receive side of a queue pair: from the peer's requests to accesses to memory, receive
+//! completions and responses (IBTA 9.7.4, 9.7.5, 9.8.2, 9.9.3).
+//!
+//! # Use
+//!
+//! Everything is called under one lock, the QP's receive-side lock. The driver
+//! - hands in each request with [`Responder::receive`], and follows the [`Step`]s that come of it;
+//!   it may drop the lock between two of them, but hands in no other request meanwhile;
+//! - after a batch of requests sends what [`Responder::poll_response`] has, as long as it can send;
+//! - then asks [`Responder::take_event`] until there is nothing more.
+//!
+//! When the QP goes to the error state or is reset, the driver completes the current receive, if
+//! [`Responder::has_receive`], and then the receives in the queue.
+
+mod duplicate;
+mod execute;
+mod receive;
+mod resource;
+mod respond;
+mod step;
+mod unreliable;
+
+use core::ops::DerefMut;
+
+use crate::{
+    packet::{
+        Packet,
+        Syndrome, //
+    },
+    psn::Psn,
+    qp::{
+        Mtu,
+        Type, //
+    },
+    ticket::{
+        Ticket,
+        Tickets, //
+    }, //
+};
+
+pub use self::{
+    resource::Resource,
+    respond::{
+        ReadBurst,
+        Response, //
+    },
+    step::{
+        Atomic,
+        AtomicOperation,
+        Receive,
+        ReceiveCompletion,
+        ReceiveOperation,
+        ResponderEvent,
+        Step, //
+    }, //
+};
+
+/// Length of the place for the GRH in front of a datagram's payload in bytes (IBTA 11.4.1.2).
+pub const GRH_LEN: u32 = 40;
+
+/// The bits of an MSN.
+const MSN_MASK: u32 = 0xff_ffff;
+
+/// What the peer may do to memory, as far as the QP has a say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteAccess {
+    /// RDMA WRITE.
+    pub write: bool,
+    /// RDMA READ.
+    pub read: bool,
+    /// ATOMICs.
+    pub atomic: bool,
+}
+
+/// The attributes of the QP that the responder goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponderConfig {
+    /// The service.
+    pub service: Type,
+    /// Path MTU; for UD that of the port.
+    pub mtu: Mtu,
+    /// The peer's QP number. Not for UD.
+    pub dest_qpn: u32,
+    /// The partition key.
+    pub pkey: u16,
+    /// The queue key. Only for UD.
+    pub qkey: u32,
+    /// The PSN of the first request.
+    pub expected_psn: Psn,
+    /// The 5-bit timer code in RNR NAKs.
+    pub min_rnr_timer: u8,
+    /// What the peer may do to memory.
+    pub access: RemoteAccess,
+}
+
+/// What has happened so far. The numbers wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponderCounters {
+    /// Requests that had been executed before.
+    pub duplicates: u64,
+    /// Requests behind one that is missing.
+    pub out_of_sequence: u64,
+    /// Sequence error NAKs sent.
+    pub sequence_naks: u64,
+    /// RNR NAKs sent.
+    pub rnr_naks: u64,
+    /// Other NAKs sent.
+    pub error_naks: u64,
+}
+
+/// What a responder is up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not configured.
+    Idle,
+    /// Everything goes on.
+    Receiving,
+    /// There was an error. Responses are still sent, up to the NAK; nothing is received.
+    Failing(ResponderEvent),
+    /// Nothing goes on.
+    Error,
+}
+
+/// The message that has begun and not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    /// There is none.
+    None,
+    /// A SEND.
+    Send {
+        /// How many bytes of it have been placed.
+        done: u32,
+    },
+    /// A WRITE.
+    Write {
+        /// Where the next byte goes.
+        va: u64,
+        /// R_Key.
+        rkey: u32,
+        /// How many bytes are missing.
+        left: u32,
+        /// Length of the whole message in bytes.
+        length: u32,
+    },
+}
+
+/// What the driver is doing with the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It takes a receive.
+    Take,
+    /// It moves data, or checks a key.
+    Access,
+    /// It invalidates a key.
+    Invalidate,
+}
+
+/// A step that is not committed yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    ticket: Ticket,
+    stage: Stage,
+    packet: Packet,
+}
+
+/// A negative acknowledgement that is to be sent, behind all responses.
+#[derive(Clone, Copy, Debug)]
+struct Negative {
+    psn: Psn,
+    syndrome: Syndrome,
+}
+
+/// The receive side of a queue pair.
+///
+/// # Invariants
+///
+/// - The elements of `resources` from `ring` on (and around its end) are in the order of their
+///   requests, the oldest first.
+/// - `runs` is the number of resources with a run.
+#[derive(Debug)]
+pub struct Responder<R> {
+    resources: R,
+    config: ResponderConfig,
+    phase: Phase,
+    tickets: Tickets,
+
+    /// The PSN of the next request.
+    expected: Psn,
+    /// Number of completed messages, modulo 2^24.
+    msn: u32,
+    message: Message,
+    /// Length of the current receive in bytes.
+    receive: Option<u32>,
+    pending: Option<Pending>,
+    /// The gap before `expected` has been answered, with a sequence error NAK or an RNR NAK.
+    gap_answered: bool,
+
+    /// Index of the oldest resource: the next to be overwritten.
+    ring: usize,
+    runs: u32,
+    /// READ responses that are not committed yet, with the index of the resource.
+    read: Option<(Ticket, usize, u32)>,
+    /// The driver said `Again` to READ responses.
+    parked: bool,
+
+    /// The last SEND or WRITE request that has been executed, and the MSN after it.
+    executed: Option<(Psn, u32)>,
+    /// `executed` is to be acknowledged.
+    acknowledge: bool,
+    negative: Option<Negative>,
+
+    established: bool,
+    /// The event of it has been taken.
+    established_told: bool,
+    counters: ResponderCounters,
+}
+
+impl<R: DerefMut<Target = [Resource]>> Responder<R> {
+    /// A responder that remembers as many READs and ATOMICs as `storage` is long.
+    pub fn new(storage: R) -> Self {
+        Self {
+            resources: storage,
+            config: ResponderConfig {
+                service: Type::Rc,
+                mtu: Mtu::M256,
+                dest_qpn: 0,
+                pkey: 0xffff,
+                qkey: 0,
+                expected_psn: Psn::new(0),
+                min_rnr_timer: 0,
+                access: RemoteAccess::default(),
+            },
+            phase: Phase::Idle,
+            tickets: Tickets::default(),
+            expected: Psn::new(0),
+            msn: 0,
+            message: Message::None,
+            receive: None,
+            pending: None,
+            gap_answered: false,
+            ring: 0,
+            runs: 0,
+            read: None,
+            parked: false,
+            executed: None,
+            acknowledge: false,
+            negative: None,
+            established: false,
+            established_told: false,
+            counters: ResponderCounters::default(),
+        }
+    }
+
+    /// Gives the storage back.
+    pub fn into_storage(self) -> R {
+        self.resources
+    }
+
+    /// Lets the responder remember as many READs and ATOMICs as `storage` is long, at any time;
+    /// returns the storage before. Of what it remembers it forgets the oldest, if there is less
+    /// room now.
+    pub fn replace_storage(&mut self, mut storage: R) -> R {
+        let old_len = self.resources.len();
+        let kept = old_len.min(storage.len());
+        let forgotten = old_len.saturating_sub(kept);
+        storage.fill(Resource::default());
+        let free = storage.len().saturating_sub(kept);
+
+        // The newest to the end: then the oldest, or a free one, is in front.
+        let (late, early) = self
+            .resources
+            .split_at_checked(self.ring)
+            .unwrap_or((&[], &[]));
+        let ordered = early.iter().chain(late).skip(forgotten);
+        for (to, from) in storage.iter_mut().skip(free).zip(ordered) {
+            *to = *from;
+        }
+        self.ring = 0;
+        self.runs = 0;
+        for resource in storage.iter() {
+            if resource.run.is_some() {
+                self.runs = self.runs.saturating_add(1);
+            }
+        }
+        self.read = None;
+        core::mem::replace(&mut self.resources, storage)
+    }
+
+    /// Takes over the QP's attributes, on the way to RTR. From now on requests are executed.
+    pub fn configure(&mut self, config: ResponderConfig) {
+        self.reset();
+        self.config = config;
+        self.expected = config.expected_psn;
+        self.phase = Phase::Receiving;
+    }
+
+    /// The attributes.
+    #[inline]
+    pub fn config(&self) -> &ResponderConfig {
+        &self.config
+    }
+
+    /// Changes the timer code in RNR NAKs.
+    pub fn set_min_rnr_timer(&mut self, code: u8) {
+        self.config.min_rnr_timer = code;
+    }
+
+    /// Changes what the peer may do to memory.
+    pub fn set_access(&mut self, access: RemoteAccess) {
+        self.config.access = access;
+    }
+
+    /// Changes the partition key.
+    pub fn set_pkey(&mut self, pkey: u16) {
+        self.config.pkey = pkey;
+    }
+
+    /// Changes the queue key.
+    pub fn set_qkey(&mut self, qkey: u32) {
+        self.config.qkey = qkey;
+    }
+
+    /// To the reset state: forgets everything, also the current receive.
+    pub fn reset(&mut self) {
+        self.flush();
+        self.phase = Phase::Idle;
+        self.expected = Psn::new(0);
+        self.msn = 0;
+        self.receive = None;
+        self.executed = None;
+        self.established = false;
+        self.established_told = false;
+    }
+
+    /// To the error state: nothing is received or sent any more. The current receive stays, for the
+    /// driver to ask for and complete.
+    pub fn flush(&mut self) {
+        self.phase = Phase::Error;
+        self.pending = None;
+        self.message = Message::None;
+        self.gap_answered = false;
+        self.resources.fill(Resource::default());
+        self.ring = 0;
+        self.runs = 0;
+        self.read = None;
+        self.parked = false;
+        self.acknowledge = false;
+        self.negative = None;
+    }
+
+    /// Whether a receive is current: taken from the queue and not complete.
+    #[inline]
+    pub fn has_receive(&self) -> bool {
+        self.receive.is_some()
+    }
+
+    /// What has happened so far.
+    #[inline]
+    pub fn counters(&self) -> &ResponderCounters {
+        &self.counters
+    }
+
+    /// The next thing that the driver must hear of. An error is told once the responses up to the
+    /// NAK have been taken from [`poll_response`](Self::poll_response).
+    pub fn take_event(&mut self) -> Option<ResponderEvent> {
+        if self.established && !self.established_told {
+            self.established_told = true;
+            return Some(ResponderEvent::CommunicationEstablished);
+        }
+        match self.phase {
+            Phase::Failing(event) if self.negative.is_none() => {
+                self.phase = Phase::Error;
+                Some(event)
+            }
+            _ => None,
+        }
+    }
+}

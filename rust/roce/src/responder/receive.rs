@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Requests, and whether they make sense (IBTA 9.6.1, 9.7.4.1).
+
+use core::ops::DerefMut;
+
+use crate::{
+    dropped::DropReason,
+    opcode::{
+        Operation,
+        Position,
+        Transport, //
+    },
+    packet::{
+        NakCode,
+        Packet,
+        Syndrome, //
+    },
+    pkey,
+    qp::Type,
+    requester::MAX_MESSAGE_LEN, //
+};
+
+use super::{
+    Message,
+    Negative,
+    Phase,
+    Resource,
+    Responder,
+    ResponderEvent,
+    Step, //
+};
+
+impl<R: DerefMut<Target = [Resource]>> Responder<R> {
+    /// Processes a request for this QP, in the order of arrival. The driver follows the steps to
+    /// their end before it hands in the next one.
+    pub fn receive(&mut self, packet: &Packet) -> Step {
+        if self.pending.is_some() {
+            return Step::Dropped(DropReason::Busy);
+        }
+        if !matches!(self.phase, Phase::Receiving) {
+            return Step::Dropped(DropReason::State);
+        }
+        let is_ours = matches!(
+            (self.config.service, packet.opcode.transport()),
+            (Type::Rc, Transport::Rc)
+                | (Type::Uc, Transport::Uc)
+                | (Type::Ud | Type::Gsi, Transport::Ud)
+        );
+        if !is_ours || !packet.opcode.is_request() {
+            return Step::Dropped(DropReason::Opcode);
+        }
+        if !pkey::matches(self.config.pkey, packet.pkey) {
+            return Step::Dropped(DropReason::Pkey);
+        }
+        match self.config.service {
+            Type::Rc => self.receive_reliable(packet),
+            Type::Uc => self.receive_unreliable(packet),
+            Type::Ud | Type::Gsi => self.receive_datagram(packet),
+        }
+    }
+
+    /// RC: requests are executed strictly in the order of their PSNs.
+    fn receive_reliable(&mut self, packet: &Packet) -> Step {
+        let ahead = packet.psn.diff(self.expected);
+        if ahead < 0 {
+            return self.duplicate(packet);
+        }
+        if ahead > 0 {
+            self.counters.out_of_sequence = self.counters.out_of_sequence.wrapping_add(1);
+            // Once per gap (IBTA 9.7.5.2.8, C9-113). An RNR NAK has announced what is behind it,
+            // too.
+            if !self.gap_answered {
+                self.gap_answered = true;
+                self.negative = Some(Negative {
+                    psn: self.expected,
+                    syndrome: Syndrome::Nak(NakCode::SequenceError),
+                });
+            }
+            return Step::Dropped(DropReason::SequenceGap);
+        }
+
+        self.established = true;
+        match self.check(packet) {
+            Ok(()) => self.execute(packet),
+            Err(()) => {
+                self.refuse(NakCode::InvalidRequest);
+                Step::Done
+            }
+        }
+    }
+
+    /// Whether a request of RC or UC is valid, before any key is looked at (IBTA 9.7.4.1.2 to
+    /// 9.7.4.1.6, 9.8.2.2.2 to 9.8.2.2.5). That the QP does not allow for the operation is an
+    /// invalid request, too.
+    pub(super) fn check(&self, packet: &Packet) -> Result<(), ()> {
+        let opcode = packet.opcode;
+        let len = packet.payload_len;
+        let mtu = self.config.mtu.bytes();
+
+        let operation = opcode.operation();
+        let in_order = match self.message {
+            Message::None => opcode.starts_message(),
+            Message::Send { .. } => {
+                matches!(operation, Operation::Send) && !opcode.starts_message()
+            }
+            Message::Write { .. } => {
+                matches!(operation, Operation::Write) && !opcode.starts_message()
+            }
+        };
+        let fits = match opcode.position() {
+            Position::First | Position::Middle => len == mtu,
+            Position::Last => (1..=mtu).contains(&len),
+            Position::Only => len <= mtu,
+        };
+        let valid = match operation {
+            Operation::Send => true,
+            Operation::Write => self.config.access.write && self.check_write(packet),
+            Operation::ReadRequest => {
+                let fits = packet
+                    .reth
+                    .is_some_and(|reth| reth.length <= MAX_MESSAGE_LEN);
+                self.config.access.read && fits && self.has_resource()
+            }
+            Operation::CompareSwap | Operation::FetchAdd => {
+                let aligned = packet.atomic.is_some_and(|atomic| atomic.va & 7 == 0);
+                self.config.access.atomic && aligned && self.has_resource()
+            }
+            _ => false,
+        };
+        if in_order && fits && valid {
+            Ok(())
+        } else {
+            Err(())
+        }
+    }
+
+    /// Whether a WRITE is as long as it says it is (IBTA 9.7.4.1.6).
+    fn check_write(&self, packet: &Packet) -> bool {
+        let len = packet.payload_len;
+        let left = match (self.message, packet.reth) {
+            (Message::Write { left, .. }, _) => left,
+            (_, Some(reth)) => reth.length,
+            _ => return false,
+        };
+        if packet.opcode.ends_message() {
+            len == left
+        } else {
+            len < left && left <= MAX_MESSAGE_LEN
+        }
+    }
+
+    /// Whether one more READ or ATOMIC can be remembered: more than the QP allows for are an
+    /// invalid request (IBTA 9.7.4.1.2).
+    fn has_resource(&self) -> bool {
+        self.resources
+            .get(self.ring)
+            .is_some_and(|oldest| !oldest.is_busy())
+    }
+
+    /// Answers the packet that is expected next with an error, which ends the work of the queue.
+    pub(super) fn refuse(&mut self, code: NakCode) {
+        let event = match code {
+            NakCode::RemoteAccess => ResponderEvent::AccessError,
+            NakCode::RemoteOperational => ResponderEvent::Fatal,
+            _ => ResponderEvent::RequestError,
+        };
+        self.negative = Some(Negative {
+            psn: self.expected,
+            syndrome: Syndrome::Nak(code),
+        });
+        self.phase = Phase::Failing(event);
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Responses, in the order of their PSNs (IBTA 9.7.5.1, 9.7.7).
+
+use core::ops::DerefMut;
+
+use crate::{
+    opcode::Opcode,
+    packet::{
+        Aeth,
+        NakCode,
+        Packet,
+        Syndrome, //
+    },
+    psn::Psn,
+    requester::MAX_BURST_LEN,
+    ticket::{
+        Outcome,
+        Ticket, //
+    },
+    wire::aeth::CREDITS_INVALID,
+};
+
+use super::{
+    resource::Kind,
+    Negative,
+    Phase,
+    Resource,
+    Responder,
+    ResponderEvent, //
+};
+
+/// The syndrome of every positive answer: we do not count credits (IBTA 9.7.7.2).
+const ACK: Syndrome = Syndrome::Ack {
+    credits: CREDITS_INVALID,
+};
+
+/// What to send next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Response {
+    /// A packet without payload: ACK, NAK, RNR NAK, ATOMIC acknowledgement. It counts as sent.
+    Packet(Packet),
+    /// READ responses. To be returned with [`commit_read`](Responder::commit_read) before more is
+    /// asked for.
+    Read(ReadBurst),
+}
+
+/// Consecutive READ responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadBurst {
+    /// To be returned with the outcome.
+    pub ticket: Ticket,
+    /// R_Key, to be checked for this burst.
+    pub rkey: u32,
+    /// Beginning of the data.
+    pub va: u64,
+    /// Length of the data in bytes, at most 64 KiB; zero for a READ of no bytes, whose key is not
+    /// checked.
+    pub length: u32,
+    /// Number of packets, at least 1.
+    pub packets: u32,
+}
+
+impl<R: DerefMut<Target = [Resource]>> Responder<R> {
+    /// The next response; READ responses in bursts of at most `budget` packets (but at least one).
+    /// `None` if there is nothing to send, or READ responses are parked or not committed.
+    ///
+    /// Acknowledgements coalesce: only the newest one is sent. So this is best called once for many
+    /// requests.
+    pub fn poll_response(&mut self, budget: u32) -> Option<Response> {
+        if self.parked || self.read.is_some() {
+            return None;
+        }
+        let Some((index, resource)) = self.oldest_run() else {
+            if let Some(negative) = self.negative.take() {
+                self.acknowledge = false;
+                self.count(negative.syndrome);
+                return Some(self.answer(negative.psn, negative.syndrome, self.msn));
+            }
+            return self.acknowledgement();
+        };
+
+        // Older than that READ or ATOMIC: it must not wait for it.
+        let is_older = |(psn, _): (Psn, u32)| psn.is_before(resource.first);
+        if self.acknowledge && self.executed.is_some_and(is_older) {
+            return self.acknowledgement();
+        }
+        match resource.kind {
+            Kind::Read { va, rkey, .. } => {
+                let run = resource.run?;
+                let shift = self.config.mtu.shift();
+                let packets = run
+                    .end
+                    .saturating_sub(run.next)
+                    .min(budget)
+                    .min(MAX_BURST_LEN.wrapping_shr(shift))
+                    .max(1);
+                let offset = run.next.wrapping_shl(shift);
+                let length = run
+                    .end_offset
+                    .saturating_sub(offset)
+                    .min(packets.wrapping_shl(shift));
+                let ticket = self.tickets.issue();
+                self.read = Some((ticket, index, packets));
+                Some(Response::Read(ReadBurst {
+                    ticket,
+                    rkey,
+                    va: va.wrapping_add(u64::from(offset)),
+                    length,
+                    packets,
+                }))
+            }
+            Kind::Atomic { original } => {
+                self.finish_run(index);
+                let mut packet = Packet::new(
+                    Opcode::RcAtomicAcknowledge,
+                    self.config.dest_qpn,
+                    resource.first,
+                );
+                packet.pkey = self.config.pkey;
+                packet.aeth = Some(Aeth {
+                    syndrome: ACK,
+                    msn: resource.msn,
+                });
+                packet.atomic_ack = Some(original);
+                Some(Response::Packet(packet))
+            }
+            Kind::Free => None,
+        }
+    }
+
+    /// The `index`-th packet of a burst, and its part of the data: offset from the burst's `va`, and
+    /// length, in bytes. `None` behind the last packet, and if the burst is not wanted any more.
+    pub fn read_packet(&self, burst: &ReadBurst, index: u32) -> Option<(Packet, u32, u32)> {
+        let (ticket, resource, packets) = self.read?;
+        if ticket != burst.ticket || index >= packets {
+            return None;
+        }
+        let resource = self.resources.get(resource)?;
+        let run = resource.run?;
+        let number = run.next.wrapping_add(index);
+        let offset = index.wrapping_shl(self.config.mtu.shift());
+        let length = burst
+            .length
+            .saturating_sub(offset)
+            .min(self.config.mtu.bytes());
+
+        let starts = number == run.begin;
+        let ends = number.wrapping_add(1) == run.end;
+        let opcode = match (starts, ends) {
+            (true, true) => Opcode::RcReadResponseOnly,
+            (true, false) => Opcode::RcReadResponseFirst,
+            (false, false) => Opcode::RcReadResponseMiddle,
+            (false, true) => Opcode::RcReadResponseLast,
+        };
+        let psn = resource.first.add(number);
+        let mut packet = Packet::new(opcode, self.config.dest_qpn, psn);
+        packet.pkey = self.config.pkey;
+        packet.payload_len = length;
+        if opcode.has_aeth() {
+            packet.aeth = Some(Aeth {
+                syndrome: ACK,
+                msn: resource.msn,
+            });
+        }
+        Some((packet, offset, length))
+    }
+
+    /// Takes the outcome of READ responses. With [`Outcome::Again`] no response leaves before
+    /// [`resume`](Self::resume); then the same burst, or what is due by then, comes again.
+    pub fn commit_read(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Some((_, index, packets)) = self.read.take_if(|(reading, ..)| *reading == ticket)
+        else {
+            return;
+        };
+        match outcome {
+            Outcome::Done => {
+                let run = self
+                    .resources
+                    .get_mut(index)
+                    .and_then(|resource| resource.run.as_mut());
+                if let Some(run) = run {
+                    run.next = run.next.saturating_add(packets);
+                    if run.next >= run.end {
+                        self.finish_run(index);
+                    }
+                }
+            }
+            Outcome::Again => self.parked = true,
+            Outcome::Protection => self.read_failed(index, NakCode::RemoteAccess),
+            Outcome::Operational | Outcome::MemoryWindowBind => {
+                self.read_failed(index, NakCode::RemoteOperational)
+            }
+        }
+    }
+
+    /// Un-parks after [`Outcome::Again`] for READ responses.
+    #[inline]
+    pub fn resume(&mut self) {
+        self.parked = false;
+    }
+
+    /// Whether [`resume`](Self::resume) is waited for.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// The oldest resource that is to be answered, and its index.
+    fn oldest_run(&self) -> Option<(usize, Resource)> {
+        if self.runs == 0 {
+            return None;
+        }
+        let (late, early) = self.resources.split_at_checked(self.ring)?;
+        let early = early.iter().enumerate();
+        let early = early.map(|(index, resource)| (index.wrapping_add(self.ring), resource));
+        early
+            .chain(late.iter().enumerate())
+            .find(|(_, resource)| resource.run.is_some())
+            .map(|(index, resource)| (index, *resource))
+    }
+
+    /// A resource is answered.
+    fn finish_run(&mut self, index: usize) {
+        if let Some(resource) = self.resources.get_mut(index) {
+            if resource.run.take().is_some() {
+                self.runs = self.runs.saturating_sub(1);
+            }
+            resource.answered = true;
+        }
+    }
+
+    /// The data of a READ cannot be read any more.
+    ///
+    /// A READ that has been answered before fails without a word: its peer may well have its data,
+    /// and have said so to whoever took the memory away.
+    fn read_failed(&mut self, index: usize, code: NakCode) {
+        let Some(resource) = self.resources.get(index) else {
+            return;
+        };
+        if resource.answered {
+            self.finish_run(index);
+            return;
+        }
+        let next = resource.run.map_or(0, |run| run.next);
+        let psn = resource.first.add(next);
+        let event = match code {
+            NakCode::RemoteAccess => ResponderEvent::AccessError,
+            _ => ResponderEvent::Fatal,
+        };
+        let receive_error = matches!(self.phase, Phase::Failing(ResponderEvent::ReceiveError));
+        self.resources.fill(Resource::default());
+        self.ring = 0;
+        self.runs = 0;
+        self.pending = None;
+        self.acknowledge = false;
+        // Messages behind the READ may have been executed: that the MSN counts them is right.
+        self.negative = Some(Negative {
+            psn,
+            syndrome: Syndrome::Nak(code),
+        });
+        if !receive_error {
+            self.phase = Phase::Failing(event);
+        }
+    }
+
+    /// The acknowledgement of everything that has been executed, if one is due.
+    fn acknowledgement(&mut self) -> Option<Response> {
+        if !core::mem::take(&mut self.acknowledge) {
+            return None;
+        }
+        let (psn, msn) = self.executed?;
+        Some(self.answer(psn, ACK, msn))
+    }
+
+    /// An acknowledgement.
+    fn answer(&self, psn: Psn, syndrome: Syndrome, msn: u32) -> Response {
+        let mut packet = Packet::new(Opcode::RcAcknowledge, self.config.dest_qpn, psn);
+        packet.pkey = self.config.pkey;
+        packet.aeth = Some(Aeth { syndrome, msn });
+        Response::Packet(packet)
+    }
+
+    /// Counts a NAK.
+    fn count(&mut self, syndrome: Syndrome) {
+        let counter = match syndrome {
+            Syndrome::Rnr { .. } => &mut self.counters.rnr_naks,
+            Syndrome::Nak(NakCode::SequenceError) => &mut self.counters.sequence_naks,
+            _ => &mut self.counters.error_naks,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What a request asks the driver to do.
+
+use crate::{
+    dropped::DropReason,
+    status::Status,
+    ticket::Ticket, //
+};
+
+/// What comes next with the packet that was handed in.
+///
+/// `Done`, `Complete`, `Dropped` and `Park` end the packet; each of the others is answered with the
+/// `commit` function of the [`Responder`](super::Responder) that it names, and that returns what
+/// comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The packet has been processed.
+    Done,
+    /// The packet has been processed, and the current receive is complete with it.
+    Complete(ReceiveCompletion),
+    /// The packet had no effect.
+    Dropped(DropReason),
+    /// The driver said [`Outcome::Again`](crate::ticket::Outcome::Again). It keeps this packet and
+    /// those behind it, in order and bounded, and hands it in again later; a packet that it does
+    /// not keep is a lost packet.
+    Park,
+    /// Take a receive from the receive queue, to be the current one; answer with `commit_receive`.
+    TakeReceive {
+        /// To be returned with the answer.
+        ticket: Ticket,
+    },
+    /// Place the packet's payload into the current receive; answer with `commit`.
+    PlaceReceive {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// Where in the receive's buffers, in bytes. For UD 40: the GRH goes to the front, which
+        /// is the driver's to write.
+        offset: u32,
+        /// How many bytes: the whole payload.
+        length: u32,
+    },
+    /// Place the packet's payload at a remotely accessible address; answer with `commit`.
+    ///
+    /// The key must allow for a remote write of the whole of `check_va..check_va + check_length`,
+    /// which contains what is placed. (On the first packet of a message, that is all of the
+    /// message.)
+    PlaceRemote {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// R_Key.
+        rkey: u32,
+        /// Where the payload goes.
+        va: u64,
+        /// How many bytes: the whole payload.
+        length: u32,
+        /// Beginning of the range to check.
+        check_va: u64,
+        /// Length of the range to check in bytes.
+        check_length: u32,
+    },
+    /// Check that the key allows for a remote read of all of `va..va + length`; answer with
+    /// `commit`. The data are asked for later, by
+    /// [`poll_response`](super::Responder::poll_response).
+    CheckRead {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// R_Key.
+        rkey: u32,
+        /// Beginning of the range.
+        va: u64,
+        /// Length of the range in bytes, not zero.
+        length: u32,
+    },
+    /// Execute an atomic operation on the 8 bytes at `va`, which is a multiple of 8; answer with
+    /// `commit_atomic`.
+    Atomic {
+        /// To be returned with the answer.
+        ticket: Ticket,
+        /// R_Key.
+        rkey: u32,
+        /// Address.
+        va: u64,
+        /// What to do, in native byte order.
+        operation: AtomicOperation,
+    },
+    /// Invalidate `rkey`; answer with `commit`.
+    Invalidate {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// R_Key.
+        rkey: u32,
+    },
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOperation {
+    /// Write `swap` if what stands there is `compare`.
+    CompareSwap {
+        /// What to compare with.
+        compare: u64,
+        /// What to write.
+        swap: u64,
+    },
+    /// Add `add`, wrapping.
+    FetchAdd {
+        /// What to add.
+        add: u64,
+    },
+}
+
+/// How an atomic operation went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// It is done.
+    Done {
+        /// What stood at the address before.
+        original: u64,
+    },
+    /// The memory may not be accessed in this way.
+    Protection,
+    /// The device failed.
+    Operational,
+    /// It cannot be done now; nothing has happened.
+    Again,
+}
+
+/// What became of [`Step::TakeReceive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receive {
+    /// There is a current receive now.
+    Taken {
+        /// Length of its buffers in bytes. For UD that includes the 40 bytes for the GRH.
+        capacity: u32,
+    },
+    /// The receive queue is empty.
+    Empty,
+    /// There is a current receive now, but it is malformed: it will complete with an error.
+    Malformed,
+}
+
+/// What a receive completion tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveOperation {
+    /// A SEND.
+    Send,
+    /// A WRITE with immediate data.
+    Write,
+}
+
+/// How the current receive completed. There is no current one afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveCompletion {
+    /// How it ended.
+    pub status: Status,
+    /// By what.
+    pub operation: ReceiveOperation,
+    /// Length of the message in bytes, for UD with the 40 of the GRH. Means something only on
+    /// success.
+    pub length: u32,
+    /// Immediate data.
+    pub immediate: Option<u32>,
+    /// The R_Key that the message has invalidated.
+    pub invalidated_rkey: Option<u32>,
+    /// Whether the sender asks for a solicited event. True with any error.
+    pub solicited: bool,
+}
+
+/// Something that the driver must hear of, apart from completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponderEvent {
+    /// The first packet has arrived. `COMM_EST` if the QP is in RTR; else nothing.
+    CommunicationEstablished,
+    /// The peer's request was invalid. To the error state; `QP_REQ_ERR`.
+    RequestError,
+    /// The peer may not access memory as it wanted to. To the error state; `QP_ACCESS_ERR`.
+    AccessError,
+    /// A local failure. To the error state; `QP_FATAL`.
+    Fatal,
+    /// To the error state; a receive completion has told why.
+    ReceiveError,
+}
+
+impl ResponderEvent {
+    /// Whether the QP goes to the error state.
+    #[inline]
+    pub const fn is_error(self) -> bool {
+        !matches!(self, Self::CommunicationEstablished)
+    }
+}

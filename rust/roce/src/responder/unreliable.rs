@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Requests that nobody acknowledges: UC (IBTA 9.8.2.2) and UD (IBTA 9.8.3.2).
+
+use core::ops::DerefMut;
+
+use crate::{
+    dropped::DropReason,
+    packet::Packet, //
+};
+
+use super::{
+    Message,
+    Resource,
+    Responder,
+    Step, //
+};
+
+impl<R: DerefMut<Target = [Resource]>> Responder<R> {
+    /// UC: a message with a packet missing is dropped as a whole; the receive that it was for is
+    /// used for the next one.
+    pub(super) fn receive_unreliable(&mut self, packet: &Packet) -> Step {
+        self.established = true;
+        if packet.opcode.starts_message() {
+            self.message = Message::None;
+        } else if packet.psn != self.expected || matches!(self.message, Message::None) {
+            return self.give_up(packet, DropReason::NoMessage);
+        }
+        match self.check(packet) {
+            Ok(()) => self.execute(packet),
+            Err(()) => self.give_up(packet, DropReason::Invalid),
+        }
+    }
+
+    /// UD: one packet is one message.
+    pub(super) fn receive_datagram(&mut self, packet: &Packet) -> Step {
+        let Some(deth) = packet.deth else {
+            return Step::Dropped(DropReason::Opcode);
+        };
+        if deth.qkey != self.config.qkey {
+            return Step::Dropped(DropReason::Qkey);
+        }
+        if packet.payload_len > self.config.mtu.bytes() {
+            return Step::Dropped(DropReason::TooLong);
+        }
+        self.established = true;
+        self.execute(packet)
+    }
+}
