@@ -109,15 +109,17 @@ impl<'a> Cursor<'a> {
         let mut offset = offset;
         while !rest.is_empty() {
             let (within, available) = self.seek(offset)?;
-            let n = rest.len().min(usize::try_from(available).unwrap_or(usize::MAX));
+            let n = rest
+                .len()
+                .min(usize::try_from(available).unwrap_or(usize::MAX));
             let Some((now, later)) = rest.split_at_mut_checked(n) else {
                 return Err(Fault::Protection);
             };
             match &self.open {
                 Some(Open::Keyed(access)) => access.read(within, now)?,
-                Some(Open::Kernel(buffer)) => {
-                    buffer.read(within as usize, now).or(Err(Fault::Protection))?
-                }
+                Some(Open::Kernel(buffer)) => buffer
+                    .read(within as usize, now)
+                    .or(Err(Fault::Protection))?,
                 None => return Err(Fault::Protection),
             }
             offset = offset.wrapping_add(n as u64);
@@ -132,15 +134,17 @@ impl<'a> Cursor<'a> {
         let mut offset = offset;
         while !rest.is_empty() {
             let (within, available) = self.seek(offset)?;
-            let n = rest.len().min(usize::try_from(available).unwrap_or(usize::MAX));
+            let n = rest
+                .len()
+                .min(usize::try_from(available).unwrap_or(usize::MAX));
             let Some((now, later)) = rest.split_at_checked(n) else {
                 return Err(Fault::Protection);
             };
             match &self.open {
                 Some(Open::Keyed(access)) => access.write(within, now)?,
-                Some(Open::Kernel(buffer)) => {
-                    buffer.write(within as usize, now).or(Err(Fault::Protection))?
-                }
+                Some(Open::Kernel(buffer)) => buffer
+                    .write(within as usize, now)
+                    .or(Err(Fault::Protection))?,
                 None => return Err(Fault::Protection),
             }
             offset = offset.wrapping_add(n as u64);
@@ -197,9 +201,9 @@ impl<'a> Cursor<'a> {
             if within < len {
                 if self.open.is_none() {
                     self.open = Some(match buffer {
-                        Buffer::Keyed(sge) => Open::Keyed(mr::access(
-                            self.pd, sge.lkey, sge.addr, len, self.need,
-                        )?),
+                        Buffer::Keyed(sge) => {
+                            Open::Keyed(mr::access(self.pd, sge.lkey, sge.addr, len, self.need)?)
+                        }
                         Buffer::Kernel(buffer) => Open::Kernel(*buffer),
                     });
                 }

@@ -43,7 +43,8 @@ struct Rings {
 /// A process that has the device open.
 #[pin_data]
 pub(crate) struct Context {
-    device: Arc<Device>,
+    /// Open until the process has closed it.
+    _device: Arc<Device>,
     #[pin]
     rings: Mutex<Rings>,
     _live: Live,
@@ -54,7 +55,7 @@ impl Context {
     pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                device: device.clone(),
+                _device: device.clone(),
                 rings <- new_mutex!(Rings {
                     by_offset: RBTree::new(),
                     next: 0,
@@ -63,11 +64,6 @@ impl Context {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// The device.
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.device
     }
 
     /// Lets the process map `ring`, until the result is dropped. Context: process, may sleep.

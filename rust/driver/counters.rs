@@ -39,6 +39,12 @@ counters! {
     SentRnr = c"send_rnr_err",
     /// Sequence error NAKs received.
     ReceivedSequenceError = c"rcvd_seq_err",
+    /// Responses that showed the loss of an earlier one.
+    ImpliedNak = c"implied_nak_seq_err",
+    /// Sequence error NAKs sent.
+    SentSequenceError = c"sent_seq_err",
+    /// Other NAKs sent.
+    SentError = c"sent_nak",
     /// Requests given up after the last retry.
     RetryExceeded = c"retry_exceeded_err",
     /// Requests given up after the last RNR retry.
@@ -49,6 +55,8 @@ counters! {
     Retransmitted = c"retransmitted_pkts",
     /// Responses without effect: stale, out of order, unexpected.
     StaleResponse = c"stale_response",
+    /// Duplicates of READs and ATOMICs that are no longer remembered.
+    Forgotten = c"forgotten_request",
     /// Packets whose ICRC is wrong.
     BadIcrc = c"icrc_err",
     /// Packets that are no RoCE packets.
@@ -77,7 +85,7 @@ impl Counter {
         match reason {
             DropReason::Pkey | DropReason::Qkey => Self::BadKey,
             DropReason::SequenceGap => Self::OutOfSequence,
-            DropReason::Forgotten => Self::DuplicateRequest,
+            DropReason::Forgotten => Self::Forgotten,
             DropReason::NoReceive | DropReason::TooLong => Self::NoReceive,
             DropReason::Ghost | DropReason::Stale | DropReason::OutOfOrder => Self::StaleResponse,
             _ => Self::Refused,

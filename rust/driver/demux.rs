@@ -126,7 +126,8 @@ fn icrc_is_right(skb: &RxSkb, headers: &[u8]) -> bool {
     let mut trailer = [0u8; ICRC_LEN];
     match skb.crc32_le(state, BTH_LEN, covered) {
         Some(state) => {
-            skb.copy(BTH_LEN.wrapping_add(covered), &mut trailer).is_ok()
+            skb.copy(BTH_LEN.wrapping_add(covered), &mut trailer)
+                .is_ok()
                 && trailer == icrc::finish(state)
         }
         None => false,

@@ -124,7 +124,9 @@ impl SendElements {
     }
 
     fn index(&self, sequence: u32) -> usize {
-        (sequence as usize).checked_rem(self.heads.len()).unwrap_or(0)
+        (sequence as usize)
+            .checked_rem(self.heads.len())
+            .unwrap_or(0)
     }
 
     /// The element of work request `sequence`.

@@ -4,6 +4,7 @@
 //! delete`.
 
 use crate::{
+    counters::Counter,
     demux,
     device::Device,
     registry::{
@@ -69,7 +70,7 @@ impl Refusal {
 fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
     if netdev.is_vlan() {
         return Err(Refusal::new(
-            EINVAL,
+            error::not_supported(),
             "it is a VLAN; its addresses belong to the device on the netdev below",
         ));
     }
@@ -185,7 +186,11 @@ impl NetdevHandler for Watch {
                 self.registry.detach(&device);
                 device.unregister_later();
             }
-            NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => device.port_changed(),
+            NetdevEvent::Down => {
+                device.counters().add(Counter::LinkDowned, 1);
+                device.port_changed();
+            }
+            NetdevEvent::Up | NetdevEvent::Change => device.port_changed(),
             _ => {}
         }
     }

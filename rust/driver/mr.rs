@@ -44,8 +44,6 @@ const RANDOM_TRIES: u32 = 16;
 pub(crate) enum Fault {
     /// Bad key, protection domain, state, right or range.
     Protection,
-    /// Not now.
-    Retry,
 }
 
 impl From<OutOfRange> for Fault {

@@ -133,8 +133,8 @@ impl Driver for Ferroce {
         context.map(offset, vma)
     }
 
-    fn alloc_pd(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Pd>> {
-        Pd::new(device, context.is_some())
+    fn alloc_pd(device: &Arc<Device>, _: Option<&Arc<Context>>) -> Result<Arc<Pd>> {
+        Pd::new(device)
     }
 
     fn dealloc_pd(_pd: &Arc<Pd>) {}

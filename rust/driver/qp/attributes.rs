@@ -124,8 +124,7 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
     let mtu = qp.device().mtu_enum();
     let refused = (mask.contains(AttrMask::PORT) && attr.port != 1)
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
-        || (mask.contains(AttrMask::PATH_MTU)
-            && (attr.path_mtu == 0 || attr.path_mtu > mtu))
+        || (mask.contains(AttrMask::PATH_MTU) && (attr.path_mtu == 0 || attr.path_mtu > mtu))
         || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
             && u32::from(attr.max_rd_atomic) > limits.max_rd_atomic)
         || (mask.contains(AttrMask::MAX_DEST_RD_ATOMIC)
@@ -182,13 +181,7 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
 }
 
 /// Puts the attributes where packets are made of them.
-fn apply(
-    qp: &Arc<Qp>,
-    set: &Attr,
-    from: State,
-    to: State,
-    new_path: Option<Arc<Path>>,
-) -> Result {
+fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<Path>>) -> Result {
     let mtu = if qp.is_datagram() {
         protocol::Mtu::M4096
     } else {

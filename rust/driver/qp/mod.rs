@@ -56,9 +56,7 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
-    impl_has_work,
-    new_mutex,
-    new_work,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         Arc,
@@ -272,8 +270,12 @@ impl Qp {
         self.timer.start_at(self.as_arc_borrow(), at);
     }
 
+    fn count(&self, counter: Counter) {
+        self.device().counters().add(counter, 1);
+    }
+
     fn count_drop(&self, reason: DropReason) {
-        self.device().counters().add(Counter::of_drop(reason), 1);
+        self.count(Counter::of_drop(reason));
     }
 
     /// The device is going away: nothing will be sent or received any more. Context: process or
@@ -287,9 +289,7 @@ impl Qp {
     /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
     /// why, where no completion does. Context: process or softirq, no lock held.
     pub(crate) fn enter_error(self: &Arc<Self>, event: Option<Event>) {
-        let before = self
-            .state
-            .swap(State::Error as u32, Ordering::AcqRel);
+        let before = self.state.swap(State::Error as u32, Ordering::AcqRel);
         if before == State::Reset as u32 {
             // A reset that came in between wins.
             self.set_state(State::Reset);

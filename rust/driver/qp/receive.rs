@@ -52,6 +52,7 @@ use roce::{
         ReceiveOperation,
         Resource,
         Responder,
+        ResponderCounters,
         ResponderEvent,
         Response,
         Step, //
@@ -149,6 +150,8 @@ pub(crate) struct ReceiveSide {
     busy: bool,
     again: bool,
     batch: Batch,
+    /// What the device's counters have been told of.
+    reported: ResponderCounters,
 }
 
 /// What is left to be done once the receive lock is released.
@@ -171,6 +174,7 @@ impl ReceiveSide {
             busy: false,
             again: false,
             batch: Batch::new()?,
+            reported: ResponderCounters::default(),
         })
     }
 
@@ -241,13 +245,7 @@ impl ReceiveSide {
     }
 
     /// Takes in a request packet: walks the responder's steps to the end.
-    fn request(
-        &mut self,
-        qp: &Qp,
-        packet: &Packet,
-        skb: &RxSkb,
-        after: &mut Aftermath,
-    ) {
+    fn request(&mut self, qp: &Qp, packet: &Packet, skb: &RxSkb, after: &mut Aftermath) {
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
         loop {
@@ -271,7 +269,8 @@ impl ReceiveSide {
                     offset,
                     length,
                 } => {
-                    let placed = self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
+                    let placed =
+                        self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
                     self.responder.commit(ticket, outcome_of(placed))
                 }
                 Step::PlaceRemote {
@@ -396,6 +395,31 @@ impl ReceiveSide {
         notify
     }
 
+    /// Adds what has happened since the last time to the device's counters.
+    fn report(&mut self, qp: &Qp) {
+        let now = *self.responder.counters();
+        if now == self.reported {
+            return;
+        }
+        let before = core::mem::replace(&mut self.reported, now);
+        let counters = qp.device().counters();
+        for (counter, new, old) in [
+            (Counter::DuplicateRequest, now.duplicates, before.duplicates),
+            (
+                Counter::SentSequenceError,
+                now.sequence_naks,
+                before.sequence_naks,
+            ),
+            (Counter::SentRnr, now.rnr_naks, before.rnr_naks),
+            (Counter::SentError, now.error_naks, before.error_naks),
+        ] {
+            let n = new.wrapping_sub(old);
+            if n != 0 {
+                counters.add(counter, n);
+            }
+        }
+    }
+
     /// Builds responses until the batch is full.
     fn respond(&mut self, qp: &Qp, batch: &mut Batch) {
         let Some(path) = self.response_path(qp) else {
@@ -418,13 +442,7 @@ impl ReceiveSide {
         }
     }
 
-    fn read(
-        &self,
-        qp: &Qp,
-        path: &Arc<Path>,
-        burst: &ReadBurst,
-        batch: &mut Batch,
-    ) -> Outcome {
+    fn read(&self, qp: &Qp, path: &Arc<Path>, burst: &ReadBurst, batch: &mut Batch) -> Outcome {
         // The key is checked again for each burst: it may have been invalidated since.
         let access = if burst.length == 0 {
             None
@@ -514,7 +532,6 @@ fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Atomic {
     match result {
         Ok(original) => Atomic::Done { original },
         Err(Fault::Protection) => Atomic::Protection,
-        Err(Fault::Retry) => Atomic::Again,
     }
 }
 
@@ -522,7 +539,6 @@ fn outcome_of(result: Result<(), Fault>) -> Outcome {
     match result {
         Ok(()) => Outcome::Done,
         Err(Fault::Protection) => Outcome::Protection,
-        Err(Fault::Retry) => Outcome::Again,
     }
 }
 
@@ -547,10 +563,7 @@ impl Qp {
     }
 
     /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
-    fn drive_receive(
-        self: &Arc<Self>,
-        first: impl FnOnce(&mut ReceiveSide, &mut Aftermath),
-    ) {
+    fn drive_receive(self: &Arc<Self>, first: impl FnOnce(&mut ReceiveSide, &mut Aftermath)) {
         let mut first = Some(first);
         let mut owner = false;
         let mut given_back: Option<Batch> = None;
@@ -573,6 +586,7 @@ impl Qp {
                         .take()
                         .unwrap_or_else(|| core::mem::take(&mut receive.batch));
                     receive.respond(self, &mut batch);
+                    receive.report(self);
                     // An error is told of once its NAK is in the batch.
                     while let Some(event) = receive.responder.take_event() {
                         match event {

@@ -47,6 +47,7 @@ use roce::{
         Burst,
         Received,
         Requester,
+        RequesterCounters,
         SendAction,
         SendSlot,
         SendWr, //
@@ -95,10 +96,7 @@ impl StagedSends {
 
     /// Copies a consumer's request. Errors: `ENOMEM` if the queue is full, `EINVAL` if the request
     /// does not fit the QP. Context: any.
-    pub(crate) fn push(
-        &mut self,
-        wr: &rdma::wr::SendWr<'_, crate::verbs::Ferroce>,
-    ) -> Result {
+    pub(crate) fn push(&mut self, wr: &rdma::wr::SendWr<'_, crate::verbs::Ferroce>) -> Result {
         if self.queue.is_full() {
             return Err(ENOMEM);
         }
@@ -146,6 +144,8 @@ pub(crate) struct SendSide {
     batch: Batch,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
+    /// What the device's counters have been told of.
+    reported: RequesterCounters,
 }
 
 /// What is left to be done once the send lock is released.
@@ -172,6 +172,7 @@ impl SendSide {
             again: false,
             batch: Batch::new()?,
             armed: None,
+            reported: RequesterCounters::default(),
         })
     }
 
@@ -227,9 +228,7 @@ impl SendSide {
                     }
                     let sequence = self.next;
                     let find_ah = |number| ah::find(&qp.pd, number);
-                    let Some(mut wr) = self
-                        .elements
-                        .take_user(sequence, qp.ty, scratch, find_ah)
+                    let Some(mut wr) = self.elements.take_user(sequence, qp.ty, scratch, find_ah)
                     else {
                         break;
                     };
@@ -299,11 +298,7 @@ impl SendSide {
         };
 
         let inline = self.elements.inline(burst.sequence);
-        let mut cursor = Cursor::new(
-            &qp.pd,
-            self.elements.buffers(burst.sequence),
-            Access::NONE,
-        );
+        let mut cursor = Cursor::new(&qp.pd, self.elements.buffers(burst.sequence), Access::NONE);
         let built = batch.len();
         for index in 0..burst.packets {
             let Some((packet, offset, len)) = self.requester.packet(burst, index) else {
@@ -375,8 +370,12 @@ impl SendSide {
                 continue;
             }
             let status = super::status(done.status);
-            let mut completion =
-                Completion::new(element.wr_id, status, element.opcode, qp.number);
+            match status {
+                wc::Status::RetryExc => qp.count(Counter::RetryExceeded),
+                wc::Status::RnrRetryExc => qp.count(Counter::RnrRetryExceeded),
+                _ => {}
+            }
+            let mut completion = Completion::new(element.wr_id, status, element.opcode, qp.number);
             if status == wc::Status::Success {
                 completion.byte_len = done.length;
             }
@@ -396,11 +395,8 @@ impl SendSide {
                 offset,
                 length,
             } => {
-                let mut cursor = Cursor::new(
-                    &qp.pd,
-                    self.elements.buffers(sequence),
-                    Access::LOCAL_WRITE,
-                );
+                let mut cursor =
+                    Cursor::new(&qp.pd, self.elements.buffers(sequence), Access::LOCAL_WRITE);
                 let placed = cursor.write_datagram(
                     u64::from(offset),
                     skb,
@@ -415,11 +411,8 @@ impl SendSide {
                 sequence,
                 value,
             } => {
-                let mut cursor = Cursor::new(
-                    &qp.pd,
-                    self.elements.buffers(sequence),
-                    Access::LOCAL_WRITE,
-                );
+                let mut cursor =
+                    Cursor::new(&qp.pd, self.elements.buffers(sequence), Access::LOCAL_WRITE);
                 let placed = cursor.write(0, &value.to_ne_bytes());
                 let outcome = placed.map_or_else(outcome_of, |()| Outcome::Done);
                 self.requester.commit_place(now, ticket, outcome);
@@ -427,7 +420,38 @@ impl SendSide {
         }
     }
 
+    /// Adds what has happened since the last time to the device's counters.
+    fn report(&mut self, qp: &Qp) {
+        let now = *self.requester.counters();
+        if now == self.reported {
+            return;
+        }
+        let before = core::mem::replace(&mut self.reported, now);
+        let counters = qp.device().counters();
+        for (counter, new, old) in [
+            (
+                Counter::Retransmitted,
+                now.retransmitted_packets,
+                before.retransmitted_packets,
+            ),
+            (Counter::RetransmitTimeout, now.timeouts, before.timeouts),
+            (Counter::ReceivedRnr, now.rnr_naks, before.rnr_naks),
+            (
+                Counter::ReceivedSequenceError,
+                now.sequence_naks,
+                before.sequence_naks,
+            ),
+            (Counter::ImpliedNak, now.implied_naks, before.implied_naks),
+        ] {
+            let n = new.wrapping_sub(old);
+            if n != 0 {
+                counters.add(counter, n);
+            }
+        }
+    }
+
     fn arm(&mut self, qp: &Arc<Qp>) {
+        self.report(qp);
         let Some(deadline) = self.requester.poll_timeout() else {
             return;
         };
@@ -452,7 +476,6 @@ fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
 fn outcome_of(fault: Fault) -> Outcome {
     match fault {
         Fault::Protection => Outcome::Protection,
-        Fault::Retry => Outcome::Again,
     }
 }
 

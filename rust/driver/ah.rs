@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Address handles.
+
+use crate::{
+    live::{
+        Kind,
+        Live, //
+    },
+    pd::Pd, //
+};
+use core::ops::RangeInclusive;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    ah::Address,
+    udata::Udata, //
+};
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes, //
+};
+
+/// Numbers of address handles: the stock provider takes 0 for "none".
+const NUMBERS: RangeInclusive<u32> = 1..=0x00ff_ffff;
+
+/// Where datagrams go.
+///
+/// Requests and packets in flight may hold on to it when its `ib_ah` is gone; so the last reference
+/// to the entry of the GID table that the address refers to may go late. `registry` allows for it.
+pub(crate) struct Ah {
+    pd: Arc<Pd>,
+    /// By what number a process calls it.
+    number: Option<u32>,
+    address: Address,
+    _live: Live,
+}
+
+impl Ah {
+    /// The address vector.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+/// What `create_ah` answers to the stock provider.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct CreateAhResponse {
+    number: u32,
+    reserved: u32,
+}
+
+/// Creates an address handle. One of a process gets a number, by which the process names it in its
+/// send requests. Context: any for a kernel consumer, interrupts may be off.
+pub(crate) fn create(
+    pd: &Arc<Pd>,
+    address: Address,
+    udata: Option<&mut Udata<'_>>,
+) -> Result<Arc<Ah>> {
+    let new = |number, flags| {
+        let ah = Ah {
+            pd: pd.clone(),
+            number,
+            address,
+            _live: Live::new(Kind::Ah),
+        };
+        Arc::new(ah, flags)
+    };
+    let Some(udata) = udata else {
+        return Ok(new(None, GFP_ATOMIC)?);
+    };
+    let slot = pd.device().address_handles().reserve_cyclic(NUMBERS)?;
+    udata.copy_out(&CreateAhResponse {
+        number: slot.key(),
+        reserved: 0,
+    })?;
+    let ah = new(Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
+    slot.fill(ah.clone())?;
+    Ok(ah)
+}
+
+/// Destroys an address handle: no further request can name it. Context: any.
+pub(crate) fn destroy(ah: &Arc<Ah>) {
+    if let Some(number) = ah.number {
+        ah.pd.device().address_handles().remove_if(number, ah);
+    }
+}
+
+/// The address handle that a process of `pd` calls `number`. Context: any.
+pub(crate) fn find(pd: &Arc<Pd>, number: u32) -> Option<Arc<Ah>> {
+    let ah = pd.device().address_handles().get(number)?;
+    Arc::ptr_eq(&ah.pd, pd).then_some(ah)
+}
