@@ -174,7 +174,7 @@ impl Pending {
 ///   next); at most `capacity` apart.
 /// - `una <= sent`; both lie within the work requests `oldest` and `cursor`, at their beginning if
 ///   those are not started.
-/// - Fewer than [`MAX_OUTSTANDING`] positions lie between `una` and the end of what has been sent.
+/// - Fewer than `MAX_OUTSTANDING` positions lie between `una` and the end of what has been sent.
 #[derive(Debug)]
 pub struct Requester<S> {
     slots: S,

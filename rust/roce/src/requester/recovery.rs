@@ -36,7 +36,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
             return;
         }
-        if !self.deadline.is_some_and(|deadline| now >= deadline) {
+        if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
         if self.place.is_some() {
