@@ -45,7 +45,7 @@ kernel_log_complaints=(
 	'BUG [^ ]+ \('
 	'[Oo]bjects remaining'
 	'leaked [0-9]+ '
-	'live objects: *[^0]'
+	'live objects: *[^0 ]'
 )
 
 # A mark of its own for each caller: kernel_log_mark [NAME]
