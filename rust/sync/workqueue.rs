@@ -35,11 +35,10 @@ impl WorkQueue {
         Self::new(name, flags)
     }
 
-    /// Makes a queue whose work may sleep, and runs on whatever CPU is free. It makes progress under
-    /// memory pressure too. Process.
+    /// Makes a queue whose work may sleep, and runs on whatever CPU is free. It promises no progress
+    /// under memory pressure: its work may wait for queues that make no such promise. Process.
     pub fn new_unbound(name: &CStr) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
-        Self::new(name, flags)
+        Self::new(name, bindings::wq_flags_WQ_UNBOUND)
     }
 
     fn new(name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
