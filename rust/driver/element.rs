@@ -12,6 +12,7 @@ use crate::{
         Access,
         Mr, //
     },
+    storage::filled,
     user_wqe::{
         flags,
         opcode,
@@ -102,22 +103,12 @@ impl SendElements {
         let slots = slots as usize;
         let max_sge = cap.max_send_sge as usize;
         let max_inline = cap.max_inline_data as usize;
-        let mut heads = KVVec::with_capacity(slots, GFP_KERNEL_ACCOUNT)?;
-        for _ in 0..slots {
-            heads.push(None, GFP_KERNEL_ACCOUNT)?;
-        }
         Ok(Self {
-            heads,
-            buffers: KVVec::from_elem(
-                Buffer::default(),
-                slots.checked_mul(max_sge).ok_or(EINVAL)?,
-                GFP_KERNEL_ACCOUNT,
-            )?,
-            inline: KVVec::from_elem(
-                0,
-                slots.checked_mul(max_inline).ok_or(EINVAL)?,
-                GFP_KERNEL_ACCOUNT,
-            )?,
+            heads: filled(slots, || Ok(None))?,
+            buffers: filled(slots.checked_mul(max_sge).ok_or(EINVAL)?, || {
+                Ok(Buffer::default())
+            })?,
+            inline: filled(slots.checked_mul(max_inline).ok_or(EINVAL)?, || Ok(0))?,
             max_sge,
             max_inline,
         })
@@ -476,7 +467,7 @@ pub(crate) struct RecvElement {
     pub(crate) wr_id: u64,
     /// Bytes that the list can take.
     pub(crate) capacity: u32,
-    buffers: KVec<Buffer>,
+    buffers: KVVec<Buffer>,
     count: usize,
 }
 
@@ -486,7 +477,7 @@ impl RecvElement {
         Ok(Self {
             wr_id: 0,
             capacity: 0,
-            buffers: KVec::from_elem(Buffer::default(), max_sge as usize, GFP_KERNEL_ACCOUNT)?,
+            buffers: filled(max_sge as usize, || Ok(Buffer::default()))?,
             count: 0,
         })
     }

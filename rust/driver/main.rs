@@ -26,6 +26,7 @@ mod port;
 mod qp;
 mod queue;
 mod registry;
+mod storage;
 mod user_wqe;
 mod verbs;
 

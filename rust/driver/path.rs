@@ -54,7 +54,7 @@ impl Path {
 
     /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
     pub(crate) fn renew(&self, device: &Device) -> Result<Arc<Self>> {
-        Self::lookup(device, self.query.clone())
+        Self::lookup(device, self.query)
     }
 
     fn lookup(device: &Device, query: Query) -> Result<Arc<Self>> {

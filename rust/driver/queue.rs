@@ -2,6 +2,7 @@
 
 //! Rings: those shared with a process, in the stock provider's layout, and those of kernel consumers.
 
+use crate::storage::filled;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -187,12 +188,8 @@ impl<T> KernelRing<T> {
     /// Allocates room for `capacity` elements, at least one. Context: process, may sleep.
     pub(crate) fn with_capacity(capacity: u32) -> Result<Self> {
         let capacity = capacity.max(1) as usize;
-        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL_ACCOUNT)?;
-        for _ in 0..capacity {
-            slots.push(None, GFP_KERNEL_ACCOUNT)?;
-        }
         Ok(Self {
-            slots,
+            slots: filled(capacity, || Ok(None))?,
             first: 0,
             len: 0,
         })

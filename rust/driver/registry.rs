@@ -18,6 +18,10 @@ use crate::{
     link::Port,
     mr::Mr,
     qp::Qp,
+    storage::{
+        append,
+        take, //
+    },
     verbs::Ferroce, //
 };
 use core::ops::RangeInclusive;
@@ -143,14 +147,12 @@ impl Registry {
         if list.devices.iter().any(|device| device.is_on(netdev)) {
             return Err(EEXIST);
         }
-        list.devices.reserve(1, GFP_KERNEL)?;
         let sender = list.enter(&home)?;
         match Device::new(self, netdev, &home, sender) {
             Ok(device) => {
-                // There is room for it.
-                if list.devices.push_within_capacity(device.clone()).is_err() {
+                if let Err(error) = append(&mut list.devices, device.clone()) {
                     list.leave(home_of(&home));
-                    return Err(ENOMEM);
+                    return Err(error);
                 }
                 Ok(device)
             }
@@ -197,7 +199,7 @@ impl Registry {
                 .devices
                 .iter()
                 .position(|other| Arc::ptr_eq(other, device));
-            index.and_then(|index| list.devices.remove(index).ok())
+            index.and_then(|index| take(&mut list.devices, index))
         };
         drop(removed);
     }
@@ -241,13 +243,13 @@ impl Devices {
         let port = Arc::new(Port::new(net), GFP_KERNEL)?;
         let listener = net::Listener::open(net, crate::path::ROCE_PORT, port)?;
         let sender = listener.sender();
-        self.homes.push(
+        append(
+            &mut self.homes,
             Home {
                 listener,
                 net: net.clone(),
                 users: 1,
             },
-            GFP_KERNEL,
         )?;
         Ok(sender)
     }
@@ -262,7 +264,7 @@ impl Devices {
         if let Some((index, home)) = found {
             home.users = home.users.saturating_sub(1);
             if home.users == 0 {
-                drop(self.homes.remove(index));
+                drop(take(&mut self.homes, index));
             }
         }
     }

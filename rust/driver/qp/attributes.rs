@@ -5,7 +5,8 @@
 use super::Qp;
 use crate::{
     mr::Access,
-    path::Path, //
+    path::Path,
+    storage::filled, //
 };
 use kernel::{
     prelude::*,
@@ -190,11 +191,9 @@ fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<
     if from == State::Init && to == State::Rtr {
         qp.remote
             .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
-        let resources = KVec::from_elem(
-            Resource::default(),
-            usize::from(set.max_dest_rd_atomic).max(1),
-            GFP_KERNEL_ACCOUNT,
-        )?;
+        let resources = filled(usize::from(set.max_dest_rd_atomic).max(1), || {
+            Ok(Resource::default())
+        })?;
         let mut receive = qp.receive.lock();
         let old = receive.responder.replace_storage(resources);
         receive.responder.configure(ResponderConfig {

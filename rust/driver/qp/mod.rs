@@ -48,6 +48,7 @@ use crate::{
         SharedRing, //
     },
     registry,
+    storage::filled,
     user_wqe,
     verbs::Ferroce, //
 };
@@ -366,12 +367,12 @@ pub(crate) fn create(
             consumer: Consumer::new(),
             ring: send_ring,
             outstanding: 0,
-            scratch: KVVec::from_elem(0, send_len, GFP_KERNEL_ACCOUNT)?,
+            scratch: filled(send_len, || Ok(0))?,
         };
         recv_source = RecvSource::User {
             consumer: Consumer::new(),
             ring: recv_ring,
-            scratch: KVVec::from_elem(0, recv_len, GFP_KERNEL_ACCOUNT)?,
+            scratch: filled(recv_len, || Ok(0))?,
         };
         (staged_sends, staged_receives) = (None, None);
     } else {
@@ -488,7 +489,7 @@ pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result 
             return Err(EINVAL);
         };
         let mut result = Ok(());
-        while let Some(wr) = wrs.next() {
+        for wr in wrs.by_ref() {
             result = staged.push(&wr);
             if result.is_err() {
                 break;
@@ -512,7 +513,7 @@ pub(crate) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
             return Err(EINVAL);
         };
         let mut result = Ok(());
-        while let Some(wr) = wrs.next() {
+        for wr in wrs.by_ref() {
             result = staged.push(&wr);
             if result.is_err() {
                 break;

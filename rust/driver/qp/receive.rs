@@ -23,6 +23,7 @@ use crate::{
         Consumer,
         SharedRing, //
     },
+    storage::filled, //
 };
 use kernel::{
     prelude::*,
@@ -90,12 +91,8 @@ pub(crate) struct StagedReceives {
 impl StagedReceives {
     /// Allocates room for `slots` requests. Context: process, may sleep.
     pub(crate) fn new(slots: u32, max_sge: u32) -> Result<Self> {
-        let mut all = KVVec::with_capacity(slots as usize, GFP_KERNEL_ACCOUNT)?;
-        for _ in 0..slots {
-            all.push(RecvElement::new(max_sge)?, GFP_KERNEL_ACCOUNT)?;
-        }
         Ok(Self {
-            slots: all,
+            slots: filled(slots as usize, || RecvElement::new(max_sge))?,
             first: 0,
             len: 0,
         })
@@ -139,7 +136,7 @@ impl StagedReceives {
 
 /// Everything under a QP's receive lock.
 pub(crate) struct ReceiveSide {
-    pub(crate) responder: Responder<KVec<Resource>>,
+    pub(crate) responder: Responder<KVVec<Resource>>,
     source: RecvSource,
     /// The request that the message in work fills.
     current: RecvElement,
@@ -166,7 +163,7 @@ impl ReceiveSide {
     /// Allocates the receive side. Context: process, may sleep.
     pub(crate) fn new(cap: &rdma::qp::Cap, source: RecvSource) -> Result<Self> {
         Ok(Self {
-            responder: Responder::new(KVec::new()),
+            responder: Responder::new(KVVec::new()),
             source,
             current: RecvElement::new(cap.max_recv_sge)?,
             holding: false,

@@ -31,6 +31,7 @@ use crate::{
         KernelRing,
         SharedRing, //
     },
+    storage::filled, //
 };
 use kernel::{
     prelude::*,
@@ -159,7 +160,7 @@ impl SendSide {
     /// Allocates the send side. `slots`: slots of the queue, a power of two.
     /// Context: process, may sleep.
     pub(crate) fn new(slots: u32, cap: &rdma::qp::Cap, source: SendSource) -> Result<Self> {
-        let storage = KVVec::from_elem(SendSlot::default(), slots as usize, GFP_KERNEL_ACCOUNT)?;
+        let storage = filled(slots as usize, || Ok(SendSlot::default()))?;
         Ok(Self {
             requester: Requester::new(storage),
             elements: SendElements::new(slots, cap)?,
@@ -309,6 +310,9 @@ impl SendSide {
                     let start = offset as usize;
                     let end = start.wrapping_add(len as usize);
                     let data = data.get(start..end).ok_or(Fault::Protection)?;
+                    if data.len() != out.len() {
+                        return Err(Fault::Protection);
+                    }
                     out.copy_from_slice(data);
                     Ok(())
                 }

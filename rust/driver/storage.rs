@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Vectors that are allocated once.
+//!
+//! The kernel's vectors do sums that their invariants keep from overflowing, but the compiler does not
+//! know that. They are done here and nowhere else, so that `scripts/checks/panics.allowed` need not
+//! except whole functions of the driver.
+
+use kernel::prelude::*;
+
+/// Allocates a vector of `len` elements. The memory is charged to the calling process's cgroup.
+/// Context: process, may sleep.
+#[inline(never)]
+pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Result<KVVec<T>> {
+    let mut vector = KVVec::with_capacity(len, GFP_KERNEL_ACCOUNT)?;
+    for _ in 0..len {
+        vector.push_within_capacity(make()?).map_err(|_| ENOMEM)?;
+    }
+    Ok(vector)
+}
+
+/// Appends an element. Context: process, may sleep.
+#[inline(never)]
+pub(crate) fn append<T>(vector: &mut KVec<T>, value: T) -> Result {
+    Ok(vector.push(value, GFP_KERNEL)?)
+}
+
+/// Takes the element at `index` out. Context: any.
+#[inline(never)]
+pub(crate) fn take<T>(vector: &mut KVec<T>, index: usize) -> Option<T> {
+    vector.remove(index).ok()
+}
