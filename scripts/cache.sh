@@ -68,6 +68,9 @@ ready_artifact() {
 	echo "$directory"
 }
 
+# Where commands in the root find the stock kernel's source.
+kernel_source=/usr/src/linux-source-$FERROCE_KERNEL_SERIES
+
 # Prints where commands in the root find the stock kernel's headers, with Rust artifacts.
 kernel_headers() {
 	echo "/usr/src/linux-headers-$(cat "$(ready_artifact root)/etc/ferroce-kernel")"
