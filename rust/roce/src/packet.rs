@@ -180,6 +180,7 @@ where
 
 /// Writes the header `header` to the front of `out`, and leaves in `out` what follows it.
 #[inline]
+#[allow(clippy::mut_mut)] // The place to write to moves on.
 fn put<T: IntoBytes + Immutable>(out: &mut &mut [u8], header: &T) -> Option<()> {
     let (place, rest) = core::mem::take(out).split_at_mut_checked(size_of::<T>())?;
     header.write_to(place).ok()?;
@@ -371,6 +372,7 @@ impl Packet {
 
     /// Writes the extension headers, in the order in which they follow the BTH.
     #[inline]
+    #[allow(clippy::mut_mut)] // As for `put`.
     fn emit_extensions(&self, out: &mut &mut [u8]) -> Option<()> {
         if let Some(deth) = self.deth {
             let header = wire::deth::Deth {
