@@ -250,7 +250,7 @@ impl ReceiveSide {
                 // A packet that cannot be placed now is as good as lost: the peer sends it again.
                 Step::Done | Step::Park => break,
                 Step::Complete(completion) => {
-                    after.notify |= self.complete(qp, packet, skb, &completion);
+                    self.complete(qp, packet, skb, &completion, after);
                     break;
                 }
                 Step::Dropped(reason) => {
@@ -339,7 +339,8 @@ impl ReceiveSide {
         packet: &Packet,
         skb: &RxSkb,
         done: &ReceiveCompletion,
-    ) -> bool {
+        after: &mut Aftermath,
+    ) {
         let opcode = match done.operation {
             ReceiveOperation::Send => wc::Opcode::Recv,
             ReceiveOperation::Write => wc::Opcode::RecvRdmaWithImm,
@@ -358,6 +359,15 @@ impl ReceiveSide {
         };
         completion.src_qp = qp.remote_number();
         if qp.is_datagram() {
+            // An empty datagram has no payload to be placed behind the network header.
+            if packet.payload_len == 0 && completion.is_success() {
+                let buffers = self.current.buffers();
+                let mut cursor = Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE);
+                if cursor.write(0, &skb.network_header_40()).is_err() {
+                    completion.status = wc::Status::LocProt;
+                    after.error = Some(ResponderEvent::ReceiveError);
+                }
+            }
             completion.src_qp = packet.deth.map_or(0, |deth| deth.src_qpn);
             completion.grh = true;
             completion.network = Some(match skb.source() {
@@ -366,9 +376,10 @@ impl ReceiveSide {
             });
         }
         self.finish();
-        qp.recv_cq
+        after.notify |= qp
+            .recv_cq
             .post(&qp.handle, &completion, done.solicited)
-            .notify
+            .notify;
     }
 
     /// Completes every receive request with a flush error, in order.
