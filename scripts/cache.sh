@@ -69,6 +69,7 @@ ready_artifact() {
 }
 
 # Where commands in the root find the stock kernel's source.
+# shellcheck disable=SC2034 # the scripts that read this one use it
 kernel_source=/usr/src/linux-source-$FERROCE_KERNEL_SERIES
 
 # Prints where commands in the root find the stock kernel's headers, with Rust artifacts.
