@@ -301,10 +301,8 @@ impl Device {
     }
 
     /// Notes the way to unregister it. Context: process.
-    pub(crate) fn set_handle(&self, handle: Handle<Ferroce>) -> Result {
-        let handle = Arc::new(handle, GFP_KERNEL)?;
+    pub(crate) fn set_handle(&self, handle: Arc<Handle<Ferroce>>) {
         *self.handle.lock() = Some(handle);
-        Ok(())
     }
 
     /// Unregisters it, unless it is already, and lets go of the `ib_device`, soon. Context: any.

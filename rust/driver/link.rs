@@ -15,7 +15,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        UniqueArc, //
+    },
 };
 use net::{
     netdev::{
@@ -102,6 +105,15 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         };
         Refusal::new(error, reason)
     })?;
+    // Room for the handle is made before there is one: a device that nobody could unregister must
+    // not be.
+    let room = match UniqueArc::new_uninit(GFP_KERNEL) {
+        Ok(room) => room,
+        Err(error) => {
+            registry.withdraw(&device);
+            return Err(failed(error.into()));
+        }
+    };
     let registered = register::<Ferroce>(Registration {
         name,
         module: &crate::THIS_MODULE,
@@ -122,18 +134,13 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
             return Err(Refusal::new(error, reason));
         }
     };
-    settle(&device, handle).map_err(failed)
-}
-
-/// Notes the way to unregister a device that has just been registered, and sees to what happened
-/// before that was known.
-fn settle(device: &Arc<Device>, handle: rdma::device::Handle<Ferroce>) -> Result {
-    let result = device.set_handle(handle);
+    device.set_handle(room.write(handle).into());
     if device.is_dead() {
-        // The netdev went, or somebody has unregistered the device. Both are harmless twice.
+        // The netdev went, or somebody has unregistered the device, before the way to do so was
+        // known. Both are harmless twice.
         device.unregister_later();
     }
-    result
+    Ok(())
 }
 
 impl Operations for Ferroce {

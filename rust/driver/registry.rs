@@ -182,6 +182,12 @@ impl Registry {
         });
     }
 
+    /// Undoes [`Self::attach`], for a device that was not registered. Context: process.
+    pub(crate) fn withdraw(&self, device: &Arc<Device>) {
+        self.detach(device);
+        self.forget(device);
+    }
+
     /// The device on `netdev`. Context: process, RTNL may be held.
     pub(crate) fn device_on(&self, netdev: &net::NetDevice) -> Option<Arc<Device>> {
         let list = self.devices.lock();
