@@ -6,13 +6,17 @@
 //! know that. They are done here and nowhere else, so that `scripts/checks/panics.allowed` need not
 //! except whole functions of the driver.
 
-use kernel::prelude::*;
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    prelude::*, //
+};
 
 /// Allocates a vector of `len` elements. The memory is charged to the calling process's cgroup.
 /// Context: process, may sleep.
 #[inline(never)]
 pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Result<KVVec<T>> {
-    let mut vector = KVVec::with_capacity(len, GFP_KERNEL_ACCOUNT)?;
+    // The process chooses the size: too much of it is no news.
+    let mut vector = KVVec::with_capacity(len, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
     for _ in 0..len {
         vector.push_within_capacity(make()?).map_err(|_| ENOMEM)?;
     }

@@ -28,5 +28,5 @@ __rust_helper struct ib_device *rust_helper_rdma_device_to_ibdev(struct device *
 /* Memory for vm_insert_page(), charged to the caller's memory cgroup. */
 __rust_helper void *rust_helper_vmalloc_zeroed_accounted(unsigned long size)
 {
-	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	return __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_ZERO);
 }

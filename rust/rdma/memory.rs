@@ -7,6 +7,7 @@
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
     prelude::*,
     sync::atomic::{
@@ -161,9 +162,11 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// An empty list that can grow to `capacity` blocks without allocating.
     pub(crate) fn with_capacity(capacity: usize) -> Result<Self> {
+        // A process chooses the size: it pays for it, and too much of it is no news.
+        let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
         // INVARIANT: The range is empty.
         Ok(Self {
-            blocks: KVVec::with_capacity(capacity, GFP_KERNEL)?,
+            blocks: KVVec::with_capacity(capacity, flags)?,
             shift: PAGE_SHIFT as u32,
             first_offset: 0,
             len: 0,
