@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What the tests of both state machines share.
+
+#![allow(dead_code)]
+
+use roce::{
+    opcode::Opcode,
+    packet::{
+        Aeth,
+        AtomicRequest,
+        NakCode,
+        Packet,
+        Reth,
+        Syndrome, //
+    },
+    psn::Psn,
+    qp::{
+        Mtu,
+        Type, //
+    },
+    requester::{
+        Received,
+        Requester,
+        RequesterConfig,
+        SendAction,
+        SendOperation,
+        SendSlot,
+        SendWr, //
+    },
+    responder::{
+        Atomic,
+        Receive,
+        ReceiveCompletion,
+        RemoteAccess,
+        Resource,
+        Responder,
+        ResponderConfig,
+        Response,
+        Step, //
+    },
+    status::Status,
+    ticket::Outcome,
+    time::{
+        Duration,
+        Instant, //
+    }, //
+};
+
+/// The MTU of the tests, in bytes.
+pub const MTU: u32 = 256;
+
+/// The timeout of the tests.
+pub const TIMEOUT: Duration = Duration::from_ms(1);
+
+/// Runs a test with PSNs of which some wrap around in it.
+pub fn with_psns(test: impl Fn(Psn)) {
+    for psn in [0, 0x1234, 0x7f_fffe, 0xff_fffe, 0xff_ffff] {
+        test(Psn::new(psn));
+    }
+}
+
+/// So many microseconds after the clock's zero.
+pub fn us(us: u64) -> Instant {
+    Instant::from_ns(us * 1_000)
+}
+
+/// The attributes of a requester.
+pub fn requester_config(psn: Psn) -> RequesterConfig {
+    RequesterConfig {
+        service: Type::Rc,
+        mtu: Mtu::M256,
+        src_qpn: 0x11,
+        dest_qpn: 0x22,
+        pkey: 0xffff,
+        initial_psn: psn,
+        timeout: Some(TIMEOUT),
+        retry_count: 7,
+        rnr_retry: 7,
+        max_rd_atomic: 4,
+        window_packets: 128,
+    }
+}
+
+/// A requester with a queue of 64.
+pub fn requester_with(config: RequesterConfig) -> Requester<Vec<SendSlot>> {
+    let mut requester = Requester::new(vec![SendSlot::default(); 64]);
+    requester.configure(config);
+    requester.start();
+    requester
+}
+
+/// A requester like all others.
+pub fn requester(psn: Psn) -> Requester<Vec<SendSlot>> {
+    requester_with(requester_config(psn))
+}
+
+/// A SEND.
+pub fn send(length: u32) -> SendWr {
+    SendWr {
+        length,
+        signaled: true,
+        ..SendWr::default()
+    }
+}
+
+/// Another operation.
+pub fn operation(operation: SendOperation, length: u32) -> SendWr {
+    SendWr {
+        operation,
+        remote_va: 0x1000,
+        rkey: 0x77,
+        ..send(length)
+    }
+}
+
+/// A READ.
+pub fn read(length: u32) -> SendWr {
+    operation(SendOperation::Read, length)
+}
+
+/// An ATOMIC.
+pub fn fetch_add() -> SendWr {
+    operation(SendOperation::FetchAdd, 8)
+}
+
+/// Does all that the requester wants done, and returns the packets.
+pub fn transmit(requester: &mut Requester<Vec<SendSlot>>, now: Instant) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    while let Some(action) = requester.poll_action() {
+        let ticket = match action {
+            SendAction::Local { ticket, .. } => ticket,
+            SendAction::Transmit(burst) => {
+                for index in 0..burst.packets {
+                    packets.push(requester.packet(&burst, index).unwrap().0);
+                }
+                burst.ticket
+            }
+        };
+        requester.commit(now, ticket, Outcome::Done);
+    }
+    packets
+}
+
+/// The opcodes and PSNs of packets, the latter counted from `psn`.
+pub fn outline(packets: &[Packet], psn: Psn) -> Vec<(Opcode, i32)> {
+    packets
+        .iter()
+        .map(|packet| (packet.opcode, packet.psn.diff(psn)))
+        .collect()
+}
+
+/// An acknowledge packet.
+pub fn answer(psn: Psn, syndrome: Syndrome) -> Packet {
+    let mut packet = Packet::new(Opcode::RcAcknowledge, 0x11, psn);
+    packet.aeth = Some(Aeth { syndrome, msn: 0 });
+    packet
+}
+
+/// An ACK.
+pub fn ack(psn: Psn) -> Packet {
+    answer(psn, Syndrome::Ack { credits: 0x1f })
+}
+
+/// A NAK.
+pub fn nak(psn: Psn, code: NakCode) -> Packet {
+    answer(psn, Syndrome::Nak(code))
+}
+
+/// An RNR NAK.
+pub fn rnr(psn: Psn, timer: u8) -> Packet {
+    answer(psn, Syndrome::Rnr { timer })
+}
+
+/// A READ response.
+pub fn read_response(opcode: Opcode, psn: Psn, length: u32) -> Packet {
+    let mut packet = ack(psn);
+    packet.opcode = opcode;
+    packet.payload_len = length;
+    if !opcode.has_aeth() {
+        packet.aeth = None;
+    }
+    packet
+}
+
+/// An ATOMIC acknowledgement.
+pub fn atomic_ack(psn: Psn, value: u64) -> Packet {
+    let mut packet = ack(psn);
+    packet.opcode = Opcode::RcAtomicAcknowledge;
+    packet.atomic_ack = Some(value);
+    packet
+}
+
+/// Hands in a response, and places what there is to be placed.
+pub fn respond(
+    requester: &mut Requester<Vec<SendSlot>>,
+    now: Instant,
+    packet: &Packet,
+) -> Received {
+    let received = requester.receive(now, packet);
+    if let Received::Place { ticket, .. } | Received::PlaceAtomic { ticket, .. } = received {
+        requester.commit_place(now, ticket, Outcome::Done);
+    }
+    received
+}
+
+/// Takes all completions.
+pub fn completions(requester: &mut Requester<Vec<SendSlot>>) -> Vec<(u32, Status)> {
+    std::iter::from_fn(|| requester.poll_completion())
+        .map(|completion| (completion.sequence, completion.status))
+        .collect()
+}
+
+/// The attributes of a responder.
+pub fn responder_config(psn: Psn) -> ResponderConfig {
+    ResponderConfig {
+        service: Type::Rc,
+        mtu: Mtu::M256,
+        dest_qpn: 0x11,
+        pkey: 0xffff,
+        qkey: 0x55,
+        expected_psn: psn,
+        min_rnr_timer: 5,
+        access: RemoteAccess {
+            write: true,
+            read: true,
+            atomic: true,
+        },
+    }
+}
+
+/// A responder and what a driver has around it.
+pub struct Peer {
+    /// The responder.
+    pub responder: Responder<Vec<Resource>>,
+    /// Lengths of the receives that are posted.
+    pub receives: Vec<Receive>,
+    /// The steps that were asked for, of all packets.
+    pub steps: Vec<Step>,
+    /// The completions.
+    pub completions: Vec<ReceiveCompletion>,
+    /// What becomes of accesses to memory.
+    pub outcome: Outcome,
+    /// What stands where ATOMICs work.
+    pub value: u64,
+}
+
+impl Peer {
+    /// One that remembers four READs and ATOMICs.
+    pub fn new(config: ResponderConfig) -> Self {
+        let mut responder = Responder::new(vec![Resource::default(); 4]);
+        responder.configure(config);
+        Self {
+            responder,
+            receives: Vec::new(),
+            steps: Vec::new(),
+            completions: Vec::new(),
+            outcome: Outcome::Done,
+            value: 0,
+        }
+    }
+
+    /// Posts a receive.
+    pub fn post(&mut self, capacity: u32) {
+        self.receives.push(Receive::Taken { capacity });
+    }
+
+    /// Hands in a packet, and returns the step that ended it.
+    pub fn deliver(&mut self, packet: &Packet) -> Step {
+        let mut step = self.responder.receive(packet);
+        loop {
+            self.steps.push(step);
+            step = match step {
+                Step::Done | Step::Dropped(_) | Step::Park => return step,
+                Step::Complete(completion) => {
+                    self.completions.push(completion);
+                    return step;
+                }
+                Step::TakeReceive { ticket } => {
+                    let receive = if self.receives.is_empty() {
+                        Receive::Empty
+                    } else {
+                        self.receives.remove(0)
+                    };
+                    self.responder.commit_receive(ticket, receive)
+                }
+                Step::Atomic { ticket, .. } => {
+                    let atomic = match self.outcome {
+                        Outcome::Done => Atomic::Done {
+                            original: self.value,
+                        },
+                        Outcome::Again => Atomic::Again,
+                        _ => Atomic::Protection,
+                    };
+                    if self.outcome == Outcome::Done {
+                        self.value += 1;
+                    }
+                    self.responder.commit_atomic(ticket, atomic)
+                }
+                Step::PlaceReceive { ticket, .. }
+                | Step::PlaceRemote { ticket, .. }
+                | Step::CheckRead { ticket, .. }
+                | Step::Invalidate { ticket, .. } => self.responder.commit(ticket, self.outcome),
+            };
+        }
+    }
+
+    /// Takes all responses.
+    pub fn responses(&mut self) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        while let Some(response) = self.responder.poll_response(1000) {
+            match response {
+                Response::Packet(packet) => packets.push(packet),
+                Response::Read(burst) => {
+                    for index in 0..burst.packets {
+                        packets.push(self.responder.read_packet(&burst, index).unwrap().0);
+                    }
+                    self.responder.commit_read(burst.ticket, Outcome::Done);
+                }
+            }
+        }
+        packets
+    }
+
+    /// The one response that there is.
+    pub fn response(&mut self) -> (Psn, Aeth) {
+        let packets = self.responses();
+        assert_eq!(packets.len(), 1, "{packets:?}");
+        (packets[0].psn, packets[0].aeth.unwrap())
+    }
+}
+
+/// A request without anything but a payload.
+pub fn request(opcode: Opcode, psn: Psn, length: u32) -> Packet {
+    let mut packet = Packet::new(opcode, 0x22, psn);
+    packet.payload_len = length;
+    packet.ack_request = opcode.ends_message();
+    if opcode.has_immediate() {
+        packet.immediate = Some(0xabcd);
+    }
+    if opcode.has_invalidate() {
+        packet.invalidate_rkey = Some(0xdead);
+    }
+    packet
+}
+
+/// The first or only packet of a WRITE, or a READ request, of `length` bytes at `va`.
+pub fn remote(opcode: Opcode, psn: Psn, payload: u32, va: u64, length: u32) -> Packet {
+    let mut packet = request(opcode, psn, payload);
+    packet.reth = Some(Reth {
+        va,
+        rkey: 0x77,
+        length,
+    });
+    packet
+}
+
+/// A READ request.
+pub fn read_request(psn: Psn, va: u64, length: u32) -> Packet {
+    remote(Opcode::RcReadRequest, psn, 0, va, length)
+}
+
+/// A FetchAdd request.
+pub fn atomic_request(psn: Psn, va: u64) -> Packet {
+    let mut packet = request(Opcode::RcFetchAdd, psn, 0);
+    packet.atomic = Some(AtomicRequest {
+        va,
+        rkey: 0x77,
+        swap_add: 1,
+        compare: 0,
+    });
+    packet
+}

@@ -1,0 +1,1142 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The requester, one point of the protocol at a time.
+
+mod common;
+
+use common::*;
+use roce::{
+    dropped::DropReason,
+    opcode::Opcode,
+    packet::NakCode,
+    psn::Psn,
+    qp::{
+        Mtu,
+        Type, //
+    },
+    requester::{
+        Full,
+        Received,
+        RequesterConfig,
+        SendAction,
+        SendOperation,
+        SendWr, //
+    },
+    status::Status,
+    ticket::Outcome,
+    time::{
+        rnr_delay,
+        Duration, //
+    }, //
+};
+
+#[test]
+fn packets_of_a_message() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(0)).unwrap();
+        requester.post(send(256)).unwrap();
+        let wr = SendWr {
+            immediate: Some(9),
+            solicited: true,
+            ..operation(SendOperation::Write, 600)
+        };
+        requester.post(wr).unwrap();
+        let wr = SendWr {
+            invalidate_rkey: Some(5),
+            ..send(257)
+        };
+        requester.post(wr).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        use Opcode::*;
+        assert_eq!(
+            outline(&packets, psn),
+            [
+                (RcSendOnly, 0),
+                (RcSendOnly, 1),
+                (RcWriteFirst, 2),
+                (RcWriteMiddle, 3),
+                (RcWriteLastImm, 4),
+                (RcSendFirst, 5),
+                (RcSendLastInvalidate, 6),
+            ]
+        );
+        let lengths: Vec<_> = packets.iter().map(|packet| packet.payload_len).collect();
+        assert_eq!(lengths, [0, 256, 256, 256, 88, 256, 1]);
+        assert_eq!(packets[2].reth.map(|reth| reth.length), Some(600));
+        assert_eq!(packets[4].immediate, Some(9));
+        assert!(packets[4].solicited && !packets[2].solicited);
+        assert_eq!(packets[6].invalidate_rkey, Some(5));
+        let mut buffer = [0; roce::packet::MAX_HEADER_LEN];
+        assert!(packets
+            .iter()
+            .all(|packet| packet.emit(&mut buffer).is_some()));
+    });
+}
+
+#[test]
+fn acknowledgements_coalesce() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        for _ in 0..4 {
+            requester.post(send(300)).unwrap();
+        }
+        transmit(&mut requester, us(0));
+        // The middle of the third message.
+        assert_eq!(
+            respond(&mut requester, us(1), &ack(psn.add(4))),
+            Received::Nothing
+        );
+        assert_eq!(
+            completions(&mut requester),
+            [(0, Status::Success), (1, Status::Success)]
+        );
+        respond(&mut requester, us(1), &ack(psn.add(7)));
+        assert_eq!(completions(&mut requester).len(), 2);
+        assert_eq!(requester.poll_timeout(), None);
+    });
+}
+
+#[test]
+fn acknowledgements_are_asked_for() {
+    let config = RequesterConfig {
+        window_packets: 100,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(200 * MTU)).unwrap();
+    let packets = transmit(&mut requester, us(0));
+    assert_eq!(packets.len(), 100);
+    let asking: Vec<_> = packets
+        .iter()
+        .filter(|packet| packet.ack_request)
+        .map(|packet| packet.psn.get())
+        .collect();
+    // Every 32nd, and the end of the window.
+    assert_eq!(asking, [0, 32, 64, 96, 99]);
+    // Room for a few is not worth a burst; room for more is.
+    respond(&mut requester, us(1), &ack(Psn::new(3)));
+    assert!(transmit(&mut requester, us(1)).is_empty());
+    respond(&mut requester, us(1), &ack(Psn::new(32)));
+    assert_eq!(transmit(&mut requester, us(1)).len(), 33);
+}
+
+#[test]
+fn ghost_and_stale_responses_are_dropped() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        assert_eq!(
+            respond(&mut requester, us(0), &ack(psn)),
+            Received::Dropped(DropReason::Ghost)
+        );
+        requester.post(send(1)).unwrap();
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        respond(&mut requester, us(0), &ack(psn));
+        assert_eq!(
+            respond(&mut requester, us(0), &ack(psn)),
+            Received::Dropped(DropReason::Stale)
+        );
+        assert_eq!(
+            respond(&mut requester, us(0), &nak(psn, NakCode::RemoteAccess)),
+            Received::Dropped(DropReason::Stale)
+        );
+        assert_eq!(
+            respond(&mut requester, us(0), &ack(psn.add(2))),
+            Received::Dropped(DropReason::Ghost)
+        );
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        assert_eq!(requester.counters().stale_responses, 2);
+        assert_eq!(requester.counters().ghost_responses, 2);
+    });
+}
+
+#[test]
+fn sequence_nak_goes_back_once_per_gap() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        for _ in 0..5 {
+            requester.post(send(1)).unwrap();
+        }
+        transmit(&mut requester, us(0));
+        let lost = nak(psn.add(2), NakCode::SequenceError);
+        respond(&mut requester, us(1), &lost);
+        // It acknowledges what was before.
+        assert_eq!(completions(&mut requester).len(), 2);
+        // Nothing has been sent again yet: this can only be a duplicate.
+        respond(&mut requester, us(1), &lost);
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(packets[0].psn, psn.add(2));
+        assert_eq!(packets.len(), 3);
+        respond(&mut requester, us(2), &lost);
+        assert!(transmit(&mut requester, us(2)).is_empty());
+        assert_eq!(requester.counters().sequence_naks, 1);
+        assert_eq!(requester.counters().retransmitted_packets, 3);
+        // A new gap is another matter.
+        respond(
+            &mut requester,
+            us(3),
+            &nak(psn.add(4), NakCode::SequenceError),
+        );
+        assert_eq!(transmit(&mut requester, us(3)).len(), 1);
+    });
+}
+
+#[test]
+fn implied_nak_by_an_acknowledgement() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(read(300)).unwrap();
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        // The ACK for the last SEND: the READ responses have been lost.
+        assert_eq!(
+            respond(&mut requester, us(1), &ack(psn.add(3))),
+            Received::Dropped(DropReason::OutOfOrder)
+        );
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(
+            outline(&packets, psn),
+            [(Opcode::RcReadRequest, 1), (Opcode::RcSendOnly, 3)]
+        );
+        // The same again is of no use before there is progress.
+        respond(&mut requester, us(2), &ack(psn.add(3)));
+        assert!(transmit(&mut requester, us(2)).is_empty());
+        assert_eq!(requester.counters().implied_naks, 1);
+    });
+}
+
+#[test]
+fn implied_nak_by_a_response() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(fetch_add()).unwrap();
+        requester.post(read(1)).unwrap();
+        transmit(&mut requester, us(0));
+        let response = read_response(Opcode::RcReadResponseOnly, psn.add(1), 1);
+        assert_eq!(
+            respond(&mut requester, us(1), &response),
+            Received::Dropped(DropReason::OutOfOrder)
+        );
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(
+            outline(&packets, psn),
+            [(Opcode::RcFetchAdd, 0), (Opcode::RcReadRequest, 1)]
+        );
+        respond(&mut requester, us(2), &atomic_ack(psn, 7));
+        respond(&mut requester, us(2), &response);
+        assert_eq!(completions(&mut requester).len(), 2);
+    });
+}
+
+#[test]
+fn acknowledgement_on_a_read_says_nothing_of_its_response() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(read(300)).unwrap();
+        transmit(&mut requester, us(0));
+        respond(&mut requester, us(1), &ack(psn.add(2)));
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        assert!(transmit(&mut requester, us(1)).is_empty());
+    });
+}
+
+#[test]
+fn read_resumes_from_the_first_missing_response() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(read(5 * MTU + 3)).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        assert_eq!(packets.len(), 1);
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseFirst, psn, MTU),
+        );
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU),
+        );
+        // Response 2 is lost.
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseMiddle, psn.add(3), MTU),
+        );
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 2)]);
+        let reth = packets[0].reth.unwrap();
+        assert_eq!((reth.va, reth.length), (0x1000 + 512, 3 * MTU + 3));
+        let placed = respond(
+            &mut requester,
+            us(2),
+            &read_response(Opcode::RcReadResponseFirst, psn.add(2), MTU),
+        );
+        assert!(matches!(placed, Received::Place { offset: 512, .. }));
+        for number in 3..5 {
+            respond(
+                &mut requester,
+                us(2),
+                &read_response(Opcode::RcReadResponseMiddle, psn.add(number), MTU),
+            );
+        }
+        assert!(completions(&mut requester).is_empty());
+        respond(
+            &mut requester,
+            us(2),
+            &read_response(Opcode::RcReadResponseLast, psn.add(5), 3),
+        );
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    });
+}
+
+#[test]
+fn outstanding_reads_and_atomics_are_limited() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        for _ in 0..3 {
+            requester.post(read(300)).unwrap();
+            requester.post(fetch_add()).unwrap();
+        }
+        assert_eq!(transmit(&mut requester, us(0)).len(), 4);
+        // Half of a READ does not make room.
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseFirst, psn, MTU),
+        );
+        assert!(transmit(&mut requester, us(1)).is_empty());
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseLast, psn.add(1), 44),
+        );
+        assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+        respond(&mut requester, us(1), &atomic_ack(psn.add(2), 0));
+        assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+        // All is sent again within the limit.
+        requester.on_timeout(us(5_000));
+        assert_eq!(transmit(&mut requester, us(5_000)).len(), 4);
+    });
+}
+
+#[test]
+fn fence_waits_for_reads() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(read(1)).unwrap();
+        requester.post(send(1)).unwrap();
+        requester
+            .post(SendWr {
+                fence: true,
+                ..send(1)
+            })
+            .unwrap();
+        assert_eq!(transmit(&mut requester, us(0)).len(), 2);
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseOnly, psn, 1),
+        );
+        // Not for SENDs.
+        assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+    });
+}
+
+#[test]
+fn fence_of_a_local_operation_waits_for_everything() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(send(1)).unwrap();
+    let local = SendWr {
+        operation: SendOperation::Local,
+        ..SendWr::default()
+    };
+    requester.post(local).unwrap();
+    let fenced = SendWr {
+        fence: true,
+        ..local
+    };
+    requester.post(fenced).unwrap();
+    requester.post(send(1)).unwrap();
+    // The first is executed at once.
+    assert_eq!(transmit(&mut requester, us(0)).len(), 1);
+    assert!(completions(&mut requester).is_empty());
+    respond(&mut requester, us(1), &ack(Psn::new(0)));
+    assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+    assert_eq!(completions(&mut requester).len(), 3);
+}
+
+#[test]
+fn local_operations_are_not_executed_again() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(send(1)).unwrap();
+    requester
+        .post(SendWr {
+            operation: SendOperation::Local,
+            ..SendWr::default()
+        })
+        .unwrap();
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    requester.on_timeout(us(1_000));
+    let mut actions = 0;
+    while let Some(action) = requester.poll_action() {
+        let SendAction::Transmit(burst) = action else {
+            panic!("executed again");
+        };
+        requester.commit(us(1_000), burst.ticket, Outcome::Done);
+        actions += 1;
+    }
+    assert_eq!(actions, 2);
+}
+
+#[test]
+fn rnr_nak_waits_its_time() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        // Code 1 is 10 microseconds.
+        respond(&mut requester, us(100), &rnr(psn, 1));
+        assert_eq!(requester.poll_timeout(), Some(us(110)));
+        assert!(transmit(&mut requester, us(105)).is_empty());
+        requester.on_timeout(us(109));
+        assert!(transmit(&mut requester, us(109)).is_empty());
+        // A duplicate changes nothing.
+        respond(&mut requester, us(109), &rnr(psn, 1));
+        requester.on_timeout(us(110));
+        assert_eq!(transmit(&mut requester, us(110)).len(), 2);
+        assert_eq!(requester.counters().rnr_naks, 1);
+    });
+}
+
+#[test]
+fn rnr_retries_are_counted() {
+    with_psns(|psn| {
+        for limit in [0u8, 1, 6] {
+            let config = RequesterConfig {
+                rnr_retry: limit,
+                ..requester_config(psn)
+            };
+            let mut requester = requester_with(config);
+            requester.post(send(1)).unwrap();
+            requester.post(send(1)).unwrap();
+            transmit(&mut requester, us(0));
+            let mut now = us(0);
+            for _ in 0..limit {
+                respond(&mut requester, now, &rnr(psn, 14));
+                now = now.add(rnr_delay(14));
+                requester.on_timeout(now);
+                assert_eq!(transmit(&mut requester, now).len(), 2);
+                assert_eq!(requester.take_error(), None);
+            }
+            respond(&mut requester, now, &rnr(psn, 14));
+            assert_eq!(requester.take_error(), Some(Status::RnrRetryExceeded));
+            requester.flush();
+            assert_eq!(
+                completions(&mut requester),
+                [(0, Status::RnrRetryExceeded), (1, Status::Flushed)]
+            );
+        }
+    });
+}
+
+#[test]
+fn rnr_retry_7_is_for_ever() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        let mut now = us(0);
+        for _ in 0..1_000 {
+            assert_eq!(transmit(&mut requester, now).len(), 1);
+            respond(&mut requester, now, &rnr(psn, 1));
+            now = now.add(rnr_delay(1));
+            requester.on_timeout(now);
+        }
+        assert_eq!(requester.take_error(), None);
+    });
+}
+
+#[test]
+fn rnr_nak_before_the_packets_are_committed() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(send(1)).unwrap();
+    let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+        panic!("nothing to send");
+    };
+    respond(&mut requester, us(10), &rnr(Psn::new(0), 1));
+    requester.commit(us(11), burst.ticket, Outcome::Done);
+    assert_eq!(requester.poll_timeout(), Some(us(20)));
+    requester.on_timeout(us(20));
+    assert_eq!(transmit(&mut requester, us(20)).len(), 1);
+}
+
+#[test]
+fn timer_runs_while_something_is_outstanding() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        assert_eq!(requester.poll_timeout(), None);
+        for _ in 0..3 {
+            requester.post(send(1)).unwrap();
+        }
+        transmit(&mut requester, us(0));
+        assert_eq!(requester.poll_timeout(), Some(us(1_000)));
+        // Progress starts it again.
+        respond(&mut requester, us(400), &ack(psn));
+        assert_eq!(requester.poll_timeout(), Some(us(1_400)));
+        // What is no progress does not.
+        respond(&mut requester, us(500), &ack(psn));
+        assert_eq!(requester.poll_timeout(), Some(us(1_400)));
+        respond(&mut requester, us(600), &ack(psn.add(2)));
+        assert_eq!(requester.poll_timeout(), None);
+    });
+}
+
+#[test]
+fn timeout_sends_again() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(300)).unwrap();
+        transmit(&mut requester, us(0));
+        requester.on_timeout(us(999));
+        assert!(transmit(&mut requester, us(999)).is_empty());
+        requester.on_timeout(us(1_000));
+        // Not running while nothing is on its way.
+        assert_eq!(requester.poll_timeout(), None);
+        let packets = transmit(&mut requester, us(1_005));
+        assert_eq!(packets.len(), 2);
+        assert!(packets[0].ack_request);
+        assert_eq!(requester.poll_timeout(), Some(us(2_005)));
+        assert_eq!(requester.counters().timeouts, 1);
+    });
+}
+
+#[test]
+fn no_timeout_means_for_ever() {
+    let config = RequesterConfig {
+        timeout: None,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    assert_eq!(requester.poll_timeout(), None);
+}
+
+#[test]
+fn retries_are_exceeded_after_the_promised_time() {
+    with_psns(|psn| {
+        for retries in [0u8, 1, 7] {
+            let config = RequesterConfig {
+                retry_count: retries,
+                ..requester_config(psn)
+            };
+            let mut requester = requester_with(config);
+            requester.post(send(1)).unwrap();
+            requester.post(read(1)).unwrap();
+            let mut sent = 0;
+            while requester.take_error().is_none() {
+                let now = us(0).add(Duration::from_ms(sent));
+                requester.on_timeout(now);
+                if !transmit(&mut requester, now).is_empty() {
+                    sent += 1;
+                }
+            }
+            assert_eq!(sent, u64::from(retries) + 1);
+            requester.flush();
+            assert_eq!(
+                completions(&mut requester),
+                [(0, Status::RetryExceeded), (1, Status::Flushed)]
+            );
+            assert_eq!(requester.poll_timeout(), None);
+        }
+    });
+}
+
+#[test]
+fn progress_resets_the_retry_counter() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            retry_count: 1,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        for _ in 0..20 {
+            requester.post(send(1)).unwrap();
+        }
+        let mut now = us(0);
+        for number in 0..20 {
+            transmit(&mut requester, now);
+            now = now.add(TIMEOUT);
+            requester.on_timeout(now);
+            transmit(&mut requester, now);
+            respond(&mut requester, now, &ack(psn.add(number)));
+        }
+        assert_eq!(requester.take_error(), None);
+        assert_eq!(completions(&mut requester).len(), 20);
+    });
+}
+
+#[test]
+fn retry_is_counted_once_per_transmission() {
+    let config = RequesterConfig {
+        retry_count: 1,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(1)).unwrap();
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    respond(
+        &mut requester,
+        us(1),
+        &nak(Psn::new(0), NakCode::SequenceError),
+    );
+    // Before anything is sent again, neither the same NAK nor time can fail the request.
+    respond(
+        &mut requester,
+        us(1),
+        &nak(Psn::new(0), NakCode::SequenceError),
+    );
+    requester.on_timeout(us(1_000_000));
+    assert_eq!(requester.take_error(), None);
+}
+
+#[test]
+fn nak_codes_become_statuses() {
+    with_psns(|psn| {
+        for (code, status) in [
+            (NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+            (NakCode::RemoteAccess, Status::RemoteAccess),
+            (NakCode::RemoteOperational, Status::RemoteOperational),
+            (NakCode::InvalidRdRequest, Status::BadResponse),
+        ] {
+            let mut requester = requester(psn);
+            requester.post(SendWr::default()).unwrap();
+            requester
+                .post(SendWr {
+                    length: 600,
+                    ..SendWr::default()
+                })
+                .unwrap();
+            requester.post(send(1)).unwrap();
+            transmit(&mut requester, us(0));
+            respond(&mut requester, us(1), &nak(psn.add(2), code));
+            assert_eq!(requester.take_error(), Some(status));
+            assert_eq!(requester.take_error(), None);
+            assert!(requester.poll_action().is_none());
+            assert_eq!(
+                respond(&mut requester, us(2), &ack(psn.add(4))),
+                Received::Dropped(DropReason::State)
+            );
+            requester.flush();
+            assert_eq!(requester.post(send(1)), Ok(3));
+            let ends: Vec<_> = std::iter::from_fn(|| requester.poll_completion())
+                .map(|completion| (completion.status, completion.signaled))
+                .collect();
+            assert_eq!(
+                ends,
+                [
+                    (Status::Success, false),
+                    (status, true),
+                    (Status::Flushed, true),
+                    (Status::Flushed, true),
+                ]
+            );
+        }
+    });
+}
+
+#[test]
+fn bad_responses_fail_the_request() {
+    with_psns(|psn| {
+        use Opcode::*;
+        for (response, status) in [
+            (
+                read_response(RcReadResponseOnly, psn, MTU),
+                Status::BadResponse,
+            ),
+            (
+                read_response(RcReadResponseLast, psn, 1),
+                Status::BadResponse,
+            ),
+            (
+                read_response(RcReadResponseFirst, psn, 255),
+                Status::LocalLength,
+            ),
+            (atomic_ack(psn, 0), Status::BadResponse),
+        ] {
+            let mut requester = requester(psn);
+            requester.post(read(300)).unwrap();
+            transmit(&mut requester, us(0));
+            respond(&mut requester, us(1), &response);
+            assert_eq!(requester.take_error(), Some(status));
+        }
+        let mut requester = requester(psn);
+        requester.post(fetch_add()).unwrap();
+        transmit(&mut requester, us(0));
+        let response = read_response(RcReadResponseOnly, psn, 8);
+        respond(&mut requester, us(1), &response);
+        assert_eq!(requester.take_error(), Some(Status::BadResponse));
+    });
+}
+
+#[test]
+fn read_of_no_bytes() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(read(0)).unwrap();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 1);
+    let response = read_response(Opcode::RcReadResponseOnly, Psn::new(0), 0);
+    assert!(matches!(
+        respond(&mut requester, us(1), &response),
+        Received::Place { length: 0, .. }
+    ));
+    assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+}
+
+#[test]
+fn read_of_two_gib_leaves_psns_to_tell_old_from_new() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(read(1 << 31)).unwrap();
+        requester.post(send(1)).unwrap();
+        // Half of it: 2^22 PSNs. The other half would make 2^23.
+        let packets = transmit(&mut requester, us(0));
+        assert_eq!(packets.len(), 1);
+        assert_eq!(packets[0].reth.unwrap().length, 1 << 30);
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseFirst, psn, MTU),
+        );
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(packets.len(), 1);
+        assert_eq!(packets[0].psn, psn.add(1 << 22));
+        let reth = packets[0].reth.unwrap();
+        assert_eq!((reth.va, reth.length), (0x1000 + (1 << 30), 1 << 30));
+        // The SEND is number 2^23: two more responses, and it fits.
+        respond(
+            &mut requester,
+            us(1),
+            &read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU),
+        );
+        assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+    });
+}
+
+#[test]
+fn read_of_two_gib_completes() {
+    let psn = Psn::new(0xff_fff0);
+    let mut requester = requester(psn);
+    requester.post(read(1 << 31)).unwrap();
+    let mut expected = 0u64;
+    let total = 1u32 << 23;
+    for number in 0..total {
+        transmit(&mut requester, us(0));
+        let within = number % (1 << 22);
+        let opcode = match within {
+            0 => Opcode::RcReadResponseFirst,
+            0x3f_ffff => Opcode::RcReadResponseLast,
+            _ => Opcode::RcReadResponseMiddle,
+        };
+        let response = read_response(opcode, psn.add(number), MTU);
+        let Received::Place { offset, length, .. } = respond(&mut requester, us(0), &response)
+        else {
+            panic!("response {number} is not wanted");
+        };
+        assert_eq!(u64::from(offset), expected);
+        expected += u64::from(length);
+    }
+    assert_eq!(expected, 1 << 31);
+    assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+}
+
+#[test]
+fn send_of_two_gib_in_bursts() {
+    for (mtu, psns) in [(Mtu::M256, 1u32 << 23), (Mtu::M4096, 1 << 19)] {
+        let psn = Psn::new(0xff_ff00);
+        let config = RequesterConfig {
+            mtu,
+            window_packets: u32::MAX,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(send(1 << 31)).unwrap();
+        let mut sent = 0;
+        let mut bytes = 0u64;
+        while let Some(SendAction::Transmit(burst)) = requester.poll_action() {
+            assert!(burst.length <= 65_536 && burst.packets > 0);
+            assert_eq!(u64::from(burst.offset), bytes);
+            let (last, ..) = requester.packet(&burst, burst.packets - 1).unwrap();
+            assert_eq!(last.psn, psn.add(sent + burst.packets - 1));
+            assert_eq!(last.opcode.ends_message(), sent + burst.packets == psns);
+            sent += burst.packets;
+            bytes += u64::from(burst.length);
+            requester.commit(us(0), burst.ticket, Outcome::Done);
+            if sent % (1 << 16) == 0 {
+                respond(&mut requester, us(0), &ack(psn.add(sent - 1)));
+            }
+        }
+        assert_eq!((bytes, sent), (1 << 31, psns));
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    }
+}
+
+#[test]
+fn acknowledgement_before_commit() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(read(1)).unwrap();
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        respond(&mut requester, us(1), &ack(psn));
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        requester.commit(us(2), burst.ticket, Outcome::Done);
+        assert_eq!(requester.poll_timeout(), None);
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        let response = read_response(Opcode::RcReadResponseOnly, psn.add(1), 1);
+        respond(&mut requester, us(3), &response);
+        requester.commit(us(4), burst.ticket, Outcome::Done);
+        assert_eq!(completions(&mut requester), [(1, Status::Success)]);
+        assert!(requester.drained());
+    });
+}
+
+#[test]
+fn going_back_before_commit() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        requester.post(send(1)).unwrap();
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        respond(&mut requester, us(1), &nak(psn, NakCode::SequenceError));
+        requester.commit(us(2), burst.ticket, Outcome::Done);
+        let packets = transmit(&mut requester, us(2));
+        assert_eq!(
+            outline(&packets, psn),
+            [(Opcode::RcSendOnly, 0), (Opcode::RcSendOnly, 1)]
+        );
+    });
+}
+
+#[test]
+fn local_errors_wait_for_what_was_before() {
+    with_psns(|psn| {
+        for (outcome, status) in [
+            (Outcome::Protection, Status::LocalProtection),
+            (Outcome::Operational, Status::LocalQpOperation),
+        ] {
+            let mut requester = requester(psn);
+            requester.post(send(1)).unwrap();
+            transmit(&mut requester, us(0));
+            requester.post(send(1)).unwrap();
+            requester.post(send(1)).unwrap();
+            let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+                panic!("nothing to send");
+            };
+            requester.commit(us(0), burst.ticket, outcome);
+            assert!(requester.poll_action().is_none());
+            assert_eq!(requester.take_error(), None);
+            // The one before is even sent again.
+            requester.on_timeout(us(1_000));
+            assert_eq!(transmit(&mut requester, us(1_000)).len(), 1);
+            respond(&mut requester, us(1_001), &ack(psn));
+            assert_eq!(requester.take_error(), Some(status));
+            requester.flush();
+            assert_eq!(
+                completions(&mut requester),
+                [(0, Status::Success), (1, status), (2, Status::Flushed)]
+            );
+        }
+    });
+}
+
+#[test]
+fn local_operation_fails() {
+    for (outcome, status) in [
+        (Outcome::Protection, Status::LocalProtection),
+        (Outcome::MemoryWindowBind, Status::MemoryWindowBind),
+    ] {
+        let mut requester = requester(Psn::new(0));
+        let wr = SendWr {
+            operation: SendOperation::Local,
+            ..SendWr::default()
+        };
+        requester.post(wr).unwrap();
+        let Some(SendAction::Local {
+            ticket,
+            sequence: 0,
+        }) = requester.poll_action()
+        else {
+            panic!("nothing to execute");
+        };
+        requester.commit(us(0), ticket, outcome);
+        assert_eq!(requester.take_error(), Some(status));
+    }
+}
+
+#[test]
+fn placing_fails() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(read(1)).unwrap();
+    transmit(&mut requester, us(0));
+    let response = read_response(Opcode::RcReadResponseOnly, Psn::new(0), 1);
+    let Received::Place { ticket, .. } = requester.receive(us(1), &response) else {
+        panic!("not placed");
+    };
+    // One at a time.
+    assert_eq!(
+        requester.receive(us(1), &response),
+        Received::Dropped(DropReason::Busy)
+    );
+    requester.commit_place(us(1), ticket, Outcome::Protection);
+    assert_eq!(requester.take_error(), Some(Status::LocalProtection));
+}
+
+#[test]
+fn again_parks_a_transmission() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(300)).unwrap();
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        assert!(requester.poll_action().is_none());
+        requester.commit(us(0), burst.ticket, Outcome::Again);
+        assert!(requester.is_parked() && requester.poll_action().is_none());
+        assert_eq!(requester.poll_timeout(), None);
+        requester.resume();
+        assert_eq!(transmit(&mut requester, us(1)).len(), 2);
+    });
+}
+
+#[test]
+fn again_holds_a_response() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            retry_count: 0,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(1)).unwrap();
+        transmit(&mut requester, us(0));
+        let response = read_response(Opcode::RcReadResponseOnly, psn, 1);
+        for number in 0..5 {
+            let now = us(number * 1_000);
+            let Received::Place { ticket, .. } = requester.receive(now, &response) else {
+                panic!("not placed");
+            };
+            requester.commit_place(now, ticket, Outcome::Again);
+            // The peer has answered: it is not its fault.
+            requester.on_timeout(us(number * 1_000 + 2_000));
+            assert_eq!(requester.take_error(), None);
+        }
+        transmit(&mut requester, us(10_000));
+        respond(&mut requester, us(10_000), &response);
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    });
+}
+
+#[test]
+fn pause_drains() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(200 * MTU)).unwrap();
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        requester.pause();
+        assert!(!requester.drained());
+        // The message that has begun goes on, recovery included.
+        respond(
+            &mut requester,
+            us(1),
+            &nak(psn.add(100), NakCode::SequenceError),
+        );
+        assert_eq!(transmit(&mut requester, us(1)).len(), 100);
+        respond(&mut requester, us(2), &ack(psn.add(199)));
+        assert!(requester.drained());
+        assert!(transmit(&mut requester, us(2)).is_empty());
+        requester.start();
+        assert_eq!(transmit(&mut requester, us(3)).len(), 1);
+    });
+}
+
+#[test]
+fn queue_is_bounded() {
+    let mut requester = requester(Psn::new(0));
+    for number in 0..64 {
+        assert_eq!(requester.post(send(1)), Ok(number));
+    }
+    assert_eq!(requester.post(send(1)), Err(Full));
+    transmit(&mut requester, us(0));
+    respond(&mut requester, us(1), &ack(Psn::new(0)));
+    // Only the completion makes room.
+    assert_eq!(requester.post(send(1)), Err(Full));
+    completions(&mut requester);
+    assert_eq!(requester.post(send(1)), Ok(64));
+}
+
+#[test]
+fn storage_may_have_any_length() {
+    for (len, capacity) in [(0, 0), (1, 1), (3, 2), (64, 64), (65, 64)] {
+        let mut requester = roce::requester::Requester::new(vec![Default::default(); len]);
+        requester.configure(requester_config(Psn::new(0)));
+        requester.start();
+        assert_eq!(requester.capacity(), capacity);
+        for _ in 0..capacity {
+            requester.post(send(1)).unwrap();
+        }
+        assert_eq!(requester.post(send(1)), Err(Full));
+        transmit(&mut requester, us(0));
+        requester.flush();
+        assert_eq!(completions(&mut requester).len(), capacity as usize);
+    }
+}
+
+#[test]
+fn reset_forgets_everything() {
+    let mut requester = requester(Psn::new(5));
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    requester.post(send(1)).unwrap();
+    let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+        panic!("nothing to send");
+    };
+    requester.reset();
+    requester.commit(us(1), burst.ticket, Outcome::Done);
+    assert!(completions(&mut requester).is_empty());
+    assert_eq!(requester.poll_timeout(), None);
+    requester.configure(requester_config(Psn::new(9)));
+    requester.start();
+    assert_eq!(requester.post(send(1)), Ok(0));
+    assert_eq!(transmit(&mut requester, us(2))[0].psn, Psn::new(9));
+}
+
+#[test]
+fn requests_that_cannot_be() {
+    for (service, wr, status) in [
+        (Type::Rc, send((1 << 31) + 1), Status::LocalLength),
+        (Type::Uc, read(1), Status::LocalQpOperation),
+        (Type::Ud, send(257), Status::LocalLength),
+        (
+            Type::Ud,
+            operation(SendOperation::Write, 1),
+            Status::LocalQpOperation,
+        ),
+    ] {
+        let config = RequesterConfig {
+            service,
+            ..requester_config(Psn::new(0))
+        };
+        let mut requester = requester_with(config);
+        requester.post(send(1)).unwrap();
+        requester.post(wr).unwrap();
+        transmit(&mut requester, us(0));
+        respond(&mut requester, us(1), &ack(Psn::new(0)));
+        assert_eq!(requester.take_error(), Some(status));
+        assert_eq!(
+            completions(&mut requester),
+            [(0, Status::Success), (1, status)]
+        );
+    }
+}
+
+#[test]
+fn unreliable_services_need_no_answer() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            service: Type::Uc,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(send(300)).unwrap();
+        requester.post(operation(SendOperation::Write, 1)).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        use Opcode::*;
+        assert_eq!(
+            outline(&packets, psn),
+            [(UcSendFirst, 0), (UcSendLast, 1), (UcWriteOnly, 2)]
+        );
+        assert_eq!(completions(&mut requester).len(), 2);
+        assert_eq!(requester.poll_timeout(), None);
+        assert_eq!(
+            respond(&mut requester, us(1), &ack(psn)),
+            Received::Dropped(DropReason::Opcode)
+        );
+    });
+}
+
+#[test]
+fn datagrams_name_their_destination() {
+    for service in [Type::Ud, Type::Gsi] {
+        let config = RequesterConfig {
+            service,
+            ..requester_config(Psn::new(0))
+        };
+        let mut requester = requester_with(config);
+        let wr = SendWr {
+            qkey: 0x8001_0000,
+            dest_qpn: 1,
+            immediate: Some(3),
+            ..send(256)
+        };
+        requester.post(wr).unwrap();
+        let packet = transmit(&mut requester, us(0))[0];
+        assert_eq!(packet.opcode, Opcode::UdSendOnlyImm);
+        assert_eq!(packet.dest_qpn, 1);
+        let deth = packet.deth.unwrap();
+        assert_eq!((deth.qkey, deth.src_qpn), (0x8001_0000, 0x11));
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    }
+}
+
+#[test]
+fn send_queue_error_of_an_unreliable_service_is_recovered_from() {
+    let config = RequesterConfig {
+        service: Type::Ud,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(1_000)).unwrap();
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    assert_eq!(requester.take_error(), Some(Status::LocalLength));
+    requester.start();
+    requester.post(send(1)).unwrap();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 1);
+    assert_eq!(
+        completions(&mut requester),
+        [
+            (0, Status::LocalLength),
+            (1, Status::Flushed),
+            (2, Status::Success)
+        ]
+    );
+}
+
+#[test]
+fn partitions_are_kept_apart() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    let mut response = ack(Psn::new(0));
+    response.pkey = 0x8001;
+    assert_eq!(
+        respond(&mut requester, us(1), &response),
+        Received::Dropped(DropReason::Pkey)
+    );
+    response.pkey = 0x7fff;
+    assert_eq!(respond(&mut requester, us(1), &response), Received::Nothing);
+}

@@ -1,0 +1,1110 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The responder, one point of the protocol at a time.
+
+mod common;
+
+use common::*;
+use roce::{
+    dropped::DropReason,
+    opcode::Opcode,
+    packet::{
+        Deth,
+        NakCode,
+        Packet,
+        Syndrome, //
+    },
+    psn::Psn,
+    qp::Type,
+    responder::{
+        Receive,
+        ReceiveOperation,
+        RemoteAccess,
+        Resource,
+        ResponderConfig,
+        ResponderEvent,
+        Response,
+        Step, //
+    },
+    status::Status,
+    ticket::Outcome, //
+};
+
+const ACK: Syndrome = Syndrome::Ack { credits: 0x1f };
+
+fn peer(psn: Psn) -> Peer {
+    Peer::new(responder_config(psn))
+}
+
+/// The error that a peer has answered with, and gone into the error state for.
+fn error(peer: &mut Peer) -> (Psn, Syndrome, ResponderEvent) {
+    // Not before the NAK is on its way.
+    let mut event = peer.responder.take_event();
+    if event == Some(ResponderEvent::CommunicationEstablished) {
+        event = peer.responder.take_event();
+    }
+    assert_eq!(event, None);
+    let responses = peer.responses();
+    let last = responses.last().unwrap();
+    let event = peer.responder.take_event().unwrap();
+    assert!(event.is_error());
+    assert_eq!(peer.responder.take_event(), None);
+    assert_eq!(
+        peer.responder.receive(last),
+        Step::Dropped(DropReason::State)
+    );
+    (last.psn, last.aeth.unwrap().syndrome, event)
+}
+
+#[test]
+fn send_of_several_packets() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.post(600);
+        peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
+        peer.deliver(&request(Opcode::RcSendMiddle, psn.add(1), MTU));
+        assert!(peer.responses().is_empty());
+        assert!(peer.responder.has_receive());
+        let mut last = request(Opcode::RcSendLastImm, psn.add(2), 88);
+        last.solicited = true;
+        peer.deliver(&last);
+        let offsets: Vec<_> = peer
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::PlaceReceive { offset, length, .. } => Some((*offset, *length)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(offsets, [(0, 256), (256, 256), (512, 88)]);
+        let completion = peer.completions[0];
+        assert_eq!(completion.status, Status::Success);
+        assert_eq!(completion.operation, ReceiveOperation::Send);
+        assert_eq!(
+            (completion.length, completion.immediate),
+            (600, Some(0xabcd))
+        );
+        assert!(completion.solicited && !peer.responder.has_receive());
+        let (at, aeth) = peer.response();
+        // No credits are given: 0x1f (IBTA 9.7.7.2).
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(2), ACK, 1));
+    });
+}
+
+#[test]
+fn acknowledgements_coalesce_with_exact_msn() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        for number in 0..5 {
+            peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(number), 0, 0, 0));
+        }
+        let mut first = remote(Opcode::RcWriteFirst, psn.add(5), MTU, 0, 300);
+        first.ack_request = true;
+        peer.deliver(&first);
+        // The sixth message is not complete.
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.msn), (psn.add(5), 5));
+        assert!(peer.responses().is_empty());
+    });
+}
+
+#[test]
+fn msn_wraps_around() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    for number in 0..(1 << 24) + 1 {
+        peer.responder
+            .receive(&remote(Opcode::RcWriteOnly, psn.add(number), 0, 0, 0));
+    }
+    assert_eq!(peer.response().1.msn, 1);
+}
+
+#[test]
+fn no_acknowledgement_unasked() {
+    let mut peer = peer(Psn::new(0));
+    let mut write = remote(Opcode::RcWriteOnly, Psn::new(0), 1, 0, 1);
+    write.ack_request = false;
+    assert_eq!(peer.deliver(&write), Step::Done);
+    assert!(peer.responses().is_empty());
+}
+
+#[test]
+fn sequence_nak_once_per_gap() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        peer.deliver(&write(0));
+        for number in [2, 3, 4] {
+            assert_eq!(
+                peer.deliver(&write(number)),
+                Step::Dropped(DropReason::SequenceGap)
+            );
+        }
+        let (at, aeth) = peer.response();
+        assert_eq!(
+            (at, aeth.syndrome, aeth.msn),
+            (psn.add(1), Syndrome::Nak(NakCode::SequenceError), 1)
+        );
+        peer.deliver(&write(5));
+        assert!(peer.responses().is_empty());
+        // The gap is filled; there is another one.
+        peer.deliver(&write(1));
+        peer.deliver(&write(3));
+        let (at, aeth) = peer.response();
+        assert_eq!(at, psn.add(2));
+        assert_eq!(aeth.syndrome, Syndrome::Nak(NakCode::SequenceError));
+    });
+}
+
+#[test]
+fn sequence_nak_that_is_settled_is_not_sent() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1));
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn, 1, 0, 1));
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome), (psn, ACK));
+    });
+}
+
+#[test]
+fn rnr_nak_and_silence_until_the_retry() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let send = |number| request(Opcode::RcSendOnly, psn.add(number), 1);
+        assert_eq!(peer.deliver(&send(0)), Step::Dropped(DropReason::NoReceive));
+        peer.deliver(&send(1));
+        let (at, aeth) = peer.response();
+        assert_eq!(
+            (at, aeth.syndrome, aeth.msn),
+            (psn, Syndrome::Rnr { timer: 5 }, 0)
+        );
+        peer.post(1);
+        assert_eq!(
+            peer.deliver(&send(2)),
+            Step::Dropped(DropReason::SequenceGap)
+        );
+        assert!(peer.responses().is_empty());
+        assert!(matches!(peer.deliver(&send(0)), Step::Complete(_)));
+        assert_eq!(peer.response().1.syndrome, ACK);
+        // And now there is a gap again.
+        peer.deliver(&send(2));
+        assert_eq!(
+            peer.response().1.syndrome,
+            Syndrome::Nak(NakCode::SequenceError)
+        );
+    });
+}
+
+#[test]
+fn rnr_nak_at_the_end_of_a_write_with_immediate() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&remote(Opcode::RcWriteFirst, psn, MTU, 0x1000, 300));
+        let last = request(Opcode::RcWriteLastImm, psn.add(1), 44);
+        peer.deliver(&last);
+        let (at, aeth) = peer.response();
+        assert_eq!(
+            (at, aeth.syndrome),
+            (psn.add(1), Syndrome::Rnr { timer: 5 })
+        );
+        peer.post(0);
+        peer.deliver(&last);
+        let completion = peer.completions[0];
+        assert_eq!(completion.operation, ReceiveOperation::Write);
+        assert_eq!(
+            (completion.length, completion.immediate),
+            (300, Some(0xabcd))
+        );
+    });
+}
+
+#[test]
+fn write_checks_the_whole_message_first() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    peer.deliver(&remote(Opcode::RcWriteFirst, psn, MTU, 0x1000, 600));
+    peer.deliver(&request(Opcode::RcWriteMiddle, psn.add(1), MTU));
+    peer.deliver(&request(Opcode::RcWriteLast, psn.add(2), 88));
+    let places: Vec<_> = peer
+        .steps
+        .iter()
+        .filter_map(|step| match *step {
+            Step::PlaceRemote {
+                rkey,
+                va,
+                length,
+                check_va,
+                check_length,
+                ..
+            } => Some((rkey, va, length, check_va, check_length)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        places,
+        [
+            (0x77, 0x1000, 256, 0x1000, 600),
+            (0x77, 0x1100, 256, 0x1100, 256),
+            (0x77, 0x1200, 88, 0x1200, 88),
+        ]
+    );
+}
+
+#[test]
+fn duplicate_sends_and_writes_are_acknowledged_again() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.post(9);
+        let send = request(Opcode::RcSendOnly, psn, 9);
+        let write = remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1);
+        peer.deliver(&send);
+        peer.deliver(&write);
+        peer.deliver(&read_request(psn.add(2), 0, 1));
+        assert_eq!(peer.responses().len(), 2);
+        peer.steps.clear();
+        assert_eq!(peer.deliver(&send), Step::Done);
+        assert_eq!(peer.deliver(&write), Step::Done);
+        assert_eq!(peer.steps, [Step::Done, Step::Done]);
+        // The newest SEND or WRITE, never the READ.
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), ACK, 2));
+        assert_eq!(peer.responder.counters().duplicates, 2);
+    });
+}
+
+#[test]
+fn duplicate_read_is_executed_again_in_any_part() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&read_request(psn, 0x1000, 5 * MTU + 3));
+        assert_eq!(peer.responses().len(), 6);
+        // From the middle to the end.
+        let again = read_request(psn.add(2), 0x1200, 3 * MTU + 3);
+        assert_eq!(peer.deliver(&again), Step::Done);
+        let Some(Response::Read(burst)) = peer.responder.poll_response(1000) else {
+            panic!("no response");
+        };
+        assert_eq!(
+            (burst.rkey, burst.va, burst.length, burst.packets),
+            (0x77, 0x1200, 3 * MTU + 3, 4)
+        );
+        peer.responder.commit_read(burst.ticket, Outcome::Again);
+        peer.responder.resume();
+        let packets = peer.responses();
+        use Opcode::*;
+        assert_eq!(
+            outline(&packets, psn),
+            [
+                (RcReadResponseFirst, 2),
+                (RcReadResponseMiddle, 3),
+                (RcReadResponseMiddle, 4),
+                (RcReadResponseLast, 5),
+            ]
+        );
+        assert_eq!(packets[0].aeth.unwrap().msn, 1);
+        // A piece in the middle.
+        peer.deliver(&read_request(psn.add(1), 0x1100, 2 * MTU));
+        assert_eq!(
+            outline(&peer.responses(), psn),
+            [(RcReadResponseFirst, 1), (RcReadResponseLast, 2)]
+        );
+        // What it never was.
+        let forgotten = Step::Dropped(DropReason::Forgotten);
+        for wrong in [
+            read_request(psn.add(1), 0x1000, MTU),
+            read_request(psn.add(2), 0x1200, 3 * MTU + 4),
+            read_request(psn.add(2), 0x1200, 1 << 31),
+            read_request(psn.add(5), 0x1500, 0),
+            atomic_request(psn.add(2), 0x1000),
+        ] {
+            assert_eq!(peer.deliver(&wrong), forgotten);
+        }
+        assert!(peer.responses().is_empty());
+        assert_eq!(peer.deliver(&read_request(psn.sub(1), 0, 1)), forgotten);
+    });
+}
+
+#[test]
+fn duplicate_read_restarts_the_one_under_way() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&read_request(psn, 0x1000, 4 * MTU));
+        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
+            panic!("no response");
+        };
+        peer.deliver(&read_request(psn.add(1), 0x1100, 3 * MTU));
+        // It is not wanted any more, and says nothing of the one that is.
+        assert_eq!(peer.responder.read_packet(&burst, 0), None);
+        peer.responder.commit_read(burst.ticket, Outcome::Done);
+        let packets = peer.responses();
+        assert_eq!(packets.len(), 3);
+        assert_eq!(packets[0].psn, psn.add(1));
+        assert_eq!(packets[0].opcode, Opcode::RcReadResponseFirst);
+    });
+}
+
+#[test]
+fn duplicate_read_checks_the_key_again() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let read = read_request(psn, 0x1000, 2 * MTU);
+        peer.deliver(&read);
+        peer.responses();
+        // Answered once: the key may be gone because all is well. Nobody is disturbed.
+        peer.deliver(&read);
+        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
+            panic!("no response");
+        };
+        peer.responder
+            .commit_read(burst.ticket, Outcome::Protection);
+        assert!(peer.responses().is_empty());
+        assert_eq!(
+            peer.responder.take_event(),
+            Some(ResponderEvent::CommunicationEstablished)
+        );
+        assert_eq!(peer.responder.take_event(), None);
+    });
+}
+
+#[test]
+fn key_that_goes_in_the_middle_of_a_read() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&read_request(psn, 0x1000, 4 * MTU));
+        peer.deliver(&read_request(psn.add(4), 0x1000, 4 * MTU));
+        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
+            panic!("no response");
+        };
+        peer.responder.commit_read(burst.ticket, Outcome::Done);
+        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
+            panic!("no response");
+        };
+        peer.responder
+            .commit_read(burst.ticket, Outcome::Protection);
+        assert_eq!(
+            error(&mut peer),
+            (
+                psn.add(2),
+                Syndrome::Nak(NakCode::RemoteAccess),
+                ResponderEvent::AccessError
+            )
+        );
+    });
+}
+
+#[test]
+fn duplicate_atomic_is_answered_from_memory() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.value = 40;
+        let mut values = Vec::new();
+        for number in 0..5 {
+            peer.deliver(&atomic_request(psn.add(number), 0x1000));
+            values.extend(peer.responses().iter().map(|packet| packet.atomic_ack));
+        }
+        assert_eq!(values, [40, 41, 42, 43, 44].map(Some));
+        assert_eq!(peer.value, 45);
+        // The first has made room for the fifth.
+        assert_eq!(
+            peer.deliver(&atomic_request(psn, 0x1000)),
+            Step::Dropped(DropReason::Forgotten)
+        );
+        for number in 1..5 {
+            let atomic = atomic_request(psn.add(number), 0x1000);
+            assert_eq!(peer.deliver(&atomic), Step::Done);
+            let packets = peer.responses();
+            assert_eq!(packets.len(), 1);
+            assert_eq!(packets[0].psn, psn.add(number));
+            assert_eq!(packets[0].atomic_ack, Some(40 + u64::from(number)));
+            assert_eq!(packets[0].aeth.unwrap().msn, number + 1);
+        }
+        assert_eq!(peer.value, 45);
+    });
+}
+
+#[test]
+fn more_reads_than_resources() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        for number in 0..4 {
+            peer.deliver(&read_request(psn.add(number), 0, 1));
+        }
+        peer.deliver(&read_request(psn.add(4), 0, 1));
+        assert_eq!(
+            error(&mut peer),
+            (
+                psn.add(4),
+                Syndrome::Nak(NakCode::InvalidRequest),
+                ResponderEvent::RequestError
+            )
+        );
+    });
+}
+
+#[test]
+fn resources_under_repetition_are_free() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        for number in 0..4 {
+            peer.deliver(&read_request(psn.add(number), 0, 1));
+        }
+        peer.responses();
+        // The peer has the answer of the first and asks for a fifth, when the network delivers the
+        // first request once more.
+        for number in [0, 1, 2, 3] {
+            peer.deliver(&read_request(psn.add(number), 0, 1));
+        }
+        assert_eq!(peer.deliver(&read_request(psn.add(4), 0, 1)), Step::Done);
+        assert_eq!(peer.responses().last().unwrap().psn, psn.add(4));
+    });
+}
+
+#[test]
+fn no_resources_at_all() {
+    let mut peer = peer(Psn::new(0));
+    peer.responder.replace_storage(Vec::new());
+    peer.deliver(&read_request(Psn::new(0), 0, 1));
+    assert_eq!(error(&mut peer).1, Syndrome::Nak(NakCode::InvalidRequest));
+}
+
+#[test]
+fn resources_move_to_new_storage() {
+    with_psns(|psn| {
+        for (len, kept) in [(2, 2), (4, 4), (9, 4)] {
+            let mut peer = peer(psn);
+            for number in 0..6 {
+                peer.deliver(&atomic_request(psn.add(number), 0));
+                peer.responses();
+            }
+            peer.responder
+                .replace_storage(vec![Resource::default(); len]);
+            for number in 0..6 {
+                let step = peer.deliver(&atomic_request(psn.add(number), 0));
+                assert_eq!(step == Step::Done, number >= 6 - kept);
+            }
+            assert_eq!(peer.responses().len(), kept as usize);
+            peer.deliver(&atomic_request(psn.add(6), 0));
+            assert_eq!(peer.responses().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn responses_leave_in_order() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        peer.deliver(&write(0));
+        peer.deliver(&write(1));
+        peer.deliver(&read_request(psn.add(2), 0, 2 * MTU));
+        // It need not wait for the data of the READ.
+        let mut packets = Vec::new();
+        if let Some(Response::Packet(packet)) = peer.responder.poll_response(1) {
+            packets.push(packet);
+        }
+        peer.deliver(&atomic_request(psn.add(4), 0));
+        peer.deliver(&write(5));
+        peer.deliver(&write(6));
+        packets.extend(peer.responses());
+        use Opcode::*;
+        assert_eq!(
+            outline(&packets, psn),
+            [
+                (RcAcknowledge, 1),
+                (RcReadResponseFirst, 2),
+                (RcReadResponseLast, 3),
+                (RcAtomicAcknowledge, 4),
+                (RcAcknowledge, 6),
+            ]
+        );
+        let msns: Vec<_> = packets
+            .iter()
+            .map(|packet| packet.aeth.unwrap().msn)
+            .collect();
+        assert_eq!(msns, [2, 3, 3, 4, 6]);
+    });
+}
+
+#[test]
+fn acknowledgement_waits_for_a_parked_read() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&read_request(psn, 0, 2 * MTU));
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
+        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
+            panic!("no response");
+        };
+        assert_eq!(burst.packets, 1);
+        assert_eq!(peer.responder.poll_response(1), None);
+        peer.responder.commit_read(burst.ticket, Outcome::Again);
+        assert!(peer.responder.is_parked());
+        assert_eq!(peer.responder.poll_response(1), None);
+        peer.responder.resume();
+        assert_eq!(peer.responses().len(), 3);
+    });
+}
+
+#[test]
+fn read_responses_in_bursts() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let length = 300 * MTU - 1;
+        peer.deliver(&read_request(psn, 0xffff_ffff_ffff_f000, length));
+        let mut offset = 0;
+        let mut number = 0;
+        while let Some(Response::Read(burst)) = peer.responder.poll_response(u32::MAX) {
+            assert!(burst.length <= 65_536);
+            assert_eq!(
+                burst.va,
+                0xffff_ffff_ffff_f000u64.wrapping_add(u64::from(offset))
+            );
+            for index in 0..burst.packets {
+                let (packet, at, len) = peer.responder.read_packet(&burst, index).unwrap();
+                assert_eq!(packet.psn, psn.add(number));
+                assert_eq!((at, len), (index * MTU, packet.payload_len));
+                number += 1;
+                let mut buffer = [0; roce::packet::MAX_HEADER_LEN];
+                assert!(packet.emit(&mut buffer).is_some());
+            }
+            assert_eq!(peer.responder.read_packet(&burst, burst.packets), None);
+            offset += burst.length;
+            peer.responder.commit_read(burst.ticket, Outcome::Done);
+        }
+        assert_eq!((offset, number), (length, 300));
+    });
+}
+
+#[test]
+fn read_of_no_bytes_needs_no_key() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.outcome = Outcome::Protection;
+        assert_eq!(peer.deliver(&read_request(psn, 0, 0)), Step::Done);
+        assert_eq!(peer.steps.len(), 1);
+        let packets = peer.responses();
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadResponseOnly, 0)]);
+        let write = remote(Opcode::RcWriteOnly, psn.add(1), 0, 0, 0);
+        assert_eq!(peer.deliver(&write), Step::Done);
+    });
+}
+
+#[test]
+fn opcode_sequence() {
+    use Opcode::*;
+    let starts = [RcSendFirst, RcWriteFirst];
+    let in_send = [
+        RcSendMiddle,
+        RcSendLast,
+        RcSendLastImm,
+        RcSendLastInvalidate,
+    ];
+    let in_write = [RcWriteMiddle, RcWriteLast, RcWriteLastImm];
+    let packet = |opcode: Opcode, psn| {
+        let len = if opcode.ends_message() { 44 } else { MTU };
+        match opcode {
+            RcWriteFirst => remote(opcode, psn, len, 0, 300),
+            RcWriteMiddle => request(opcode, psn, len),
+            RcWriteOnly | RcWriteOnlyImm => remote(opcode, psn, len, 0, len),
+            RcReadRequest => read_request(psn, 0, 9),
+            RcFetchAdd => atomic_request(psn, 0),
+            _ => request(opcode, psn, len),
+        }
+    };
+    with_psns(|psn| {
+        for start in [None, Some(RcSendFirst), Some(RcWriteFirst)] {
+            let nexts = [RcSendOnly, RcWriteOnly, RcReadRequest, RcFetchAdd];
+            let nexts = nexts
+                .into_iter()
+                .chain(starts)
+                .chain(in_send)
+                .chain(in_write);
+            for next in nexts {
+                let mut peer = peer(psn);
+                for _ in 0..3 {
+                    peer.post(1_000);
+                }
+                let mut at = psn;
+                if let Some(start) = start {
+                    peer.deliver(&packet(start, at));
+                    at = at.next();
+                }
+                peer.deliver(&packet(next, at));
+                let is_valid = match start {
+                    None => next.starts_message(),
+                    Some(RcSendFirst) => in_send.contains(&next),
+                    // A middle packet would leave nothing for the last.
+                    Some(_) => in_write.contains(&next) && next != RcWriteMiddle,
+                };
+                if is_valid {
+                    assert_eq!(peer.responder.counters().error_naks, 0);
+                    let event = peer.responder.take_event();
+                    assert_eq!(event, Some(ResponderEvent::CommunicationEstablished));
+                } else {
+                    assert_eq!(
+                        error(&mut peer),
+                        (
+                            at,
+                            Syndrome::Nak(NakCode::InvalidRequest),
+                            ResponderEvent::RequestError
+                        ),
+                        "{next:?} after {start:?}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn lengths_that_cannot_be() {
+    use Opcode::*;
+    with_psns(|psn| {
+        let next = psn.add(1);
+        let send_first = request(RcSendFirst, psn, MTU);
+        let write_first = remote(RcWriteFirst, psn, MTU, 0, 600);
+        for packets in [
+            vec![request(RcSendFirst, psn, MTU - 1)],
+            vec![request(RcSendFirst, psn, 0)],
+            vec![request(RcSendOnly, psn, MTU + 1)],
+            vec![send_first, request(RcSendMiddle, next, MTU - 1)],
+            vec![send_first, request(RcSendLast, next, 0)],
+            vec![send_first, request(RcSendLast, next, MTU + 1)],
+            vec![remote(RcWriteOnly, psn, 1, 0, 2)],
+            vec![remote(RcWriteOnly, psn, 2, 0, 1)],
+            vec![remote(RcWriteFirst, psn, MTU, 0, MTU)],
+            vec![remote(RcWriteFirst, psn, MTU, 0, (1 << 31) + 1)],
+            vec![remote(RcWriteFirst, psn, MTU, 0, u32::MAX)],
+            vec![write_first, request(RcWriteLast, next, 100)],
+            vec![
+                write_first,
+                request(RcWriteMiddle, next, MTU),
+                request(RcWriteMiddle, psn.add(2), MTU),
+            ],
+            vec![read_request(psn, 0, (1 << 31) + 1)],
+            vec![atomic_request(psn, 4)],
+        ] {
+            let mut peer = peer(psn);
+            peer.post(10_000);
+            for packet in &packets {
+                peer.deliver(packet);
+            }
+            let (at, syndrome, event) = error(&mut peer);
+            let last = packets.last().unwrap();
+            assert_eq!(
+                (at, syndrome, event),
+                (
+                    last.psn,
+                    Syndrome::Nak(NakCode::InvalidRequest),
+                    ResponderEvent::RequestError
+                ),
+                "{last:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn send_that_is_too_long_for_its_receive() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.post(300);
+        peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
+        peer.deliver(&request(Opcode::RcSendLast, psn.add(1), 45));
+        assert_eq!(peer.completions[0].status, Status::LocalLength);
+        assert!(!peer.responder.has_receive());
+        assert_eq!(
+            error(&mut peer),
+            (
+                psn.add(1),
+                Syndrome::Nak(NakCode::InvalidRequest),
+                ResponderEvent::ReceiveError
+            )
+        );
+    });
+}
+
+#[test]
+fn access_flags_of_the_queue_pair() {
+    with_psns(|psn| {
+        let all = responder_config(psn).access;
+        for (packet, access) in [
+            (
+                remote(Opcode::RcWriteOnly, psn, 1, 0, 1),
+                RemoteAccess {
+                    write: false,
+                    ..all
+                },
+            ),
+            (read_request(psn, 0, 1), RemoteAccess { read: false, ..all }),
+            (
+                atomic_request(psn, 0),
+                RemoteAccess {
+                    atomic: false,
+                    ..all
+                },
+            ),
+        ] {
+            let mut peer = peer(psn);
+            peer.responder.set_access(access);
+            peer.deliver(&packet);
+            let (_, syndrome, event) = error(&mut peer);
+            assert_eq!(syndrome, Syndrome::Nak(NakCode::InvalidRequest));
+            assert_eq!(event, ResponderEvent::RequestError);
+        }
+    });
+}
+
+#[test]
+fn opcodes_that_are_not_supported() {
+    let psn = Psn::new(0);
+    let mut atomic_write = remote(Opcode::RcAtomicWrite, psn, 8, 0, 8);
+    atomic_write.ack_request = true;
+    let mut peer = peer(psn);
+    peer.deliver(&atomic_write);
+    assert_eq!(error(&mut peer).1, Syndrome::Nak(NakCode::InvalidRequest));
+}
+
+#[test]
+fn faults_become_naks_and_events() {
+    use Opcode::*;
+    with_psns(|psn| {
+        for (packet, outcome, code, event, completion) in [
+            (
+                remote(RcWriteOnly, psn, 1, 0, 1),
+                Outcome::Protection,
+                NakCode::RemoteAccess,
+                ResponderEvent::AccessError,
+                None,
+            ),
+            (
+                remote(RcWriteOnly, psn, 1, 0, 1),
+                Outcome::Operational,
+                NakCode::RemoteOperational,
+                ResponderEvent::Fatal,
+                None,
+            ),
+            (
+                remote(RcWriteOnlyImm, psn, 1, 0, 1),
+                Outcome::Protection,
+                NakCode::RemoteAccess,
+                ResponderEvent::ReceiveError,
+                Some(Status::LocalAccess),
+            ),
+            (
+                read_request(psn, 0, 1),
+                Outcome::Protection,
+                NakCode::RemoteAccess,
+                ResponderEvent::AccessError,
+                None,
+            ),
+            (
+                atomic_request(psn, 0),
+                Outcome::Protection,
+                NakCode::RemoteAccess,
+                ResponderEvent::AccessError,
+                None,
+            ),
+            (
+                request(RcSendOnly, psn, 1),
+                Outcome::Protection,
+                NakCode::RemoteOperational,
+                ResponderEvent::ReceiveError,
+                Some(Status::LocalProtection),
+            ),
+            (
+                request(RcSendOnlyInvalidate, psn, 0),
+                Outcome::Protection,
+                NakCode::RemoteAccess,
+                ResponderEvent::ReceiveError,
+                Some(Status::RemoteInvalidRequest),
+            ),
+        ] {
+            let mut peer = peer(psn);
+            peer.post(100);
+            peer.outcome = outcome;
+            peer.deliver(&packet);
+            let statuses: Vec<_> = peer.completions.iter().map(|done| done.status).collect();
+            assert_eq!(statuses, Vec::from_iter(completion));
+            assert_eq!(error(&mut peer), (psn, Syndrome::Nak(code), event));
+        }
+    });
+}
+
+#[test]
+fn malformed_receive() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    peer.receives.push(Receive::Malformed);
+    peer.deliver(&request(Opcode::RcSendOnly, psn, 1));
+    assert_eq!(peer.completions[0].status, Status::LocalQpOperation);
+    assert_eq!(
+        error(&mut peer),
+        (
+            psn,
+            Syndrome::Nak(NakCode::RemoteOperational),
+            ResponderEvent::ReceiveError
+        )
+    );
+}
+
+#[test]
+fn error_waits_for_the_responses_before() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&read_request(psn, 0, 3 * MTU));
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(3), 1, 0, 2));
+        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
+            panic!("no response");
+        };
+        peer.responder.commit_read(burst.ticket, Outcome::Done);
+        peer.responder.take_event();
+        assert_eq!(peer.responder.take_event(), None);
+        let packets = peer.responses();
+        assert_eq!(packets.len(), 3);
+        assert_eq!(packets[2].psn, psn.add(3));
+        assert_eq!(
+            peer.responder.take_event(),
+            Some(ResponderEvent::RequestError)
+        );
+    });
+}
+
+#[test]
+fn invalidation_follows_the_data() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    peer.post(1);
+    peer.deliver(&request(Opcode::RcSendOnlyInvalidate, psn, 1));
+    assert!(matches!(
+        peer.steps[..],
+        [
+            Step::TakeReceive { .. },
+            Step::PlaceReceive { .. },
+            Step::Invalidate { rkey: 0xdead, .. },
+            Step::Complete(_)
+        ]
+    ));
+    assert_eq!(peer.completions[0].invalidated_rkey, Some(0xdead));
+}
+
+#[test]
+fn again_parks_the_packet_and_keeps_the_receive() {
+    use Opcode::*;
+    with_psns(|psn| {
+        for packet in [
+            request(RcSendOnly, psn, 1),
+            request(RcSendOnlyInvalidate, psn, 0),
+            remote(RcWriteOnlyImm, psn, 1, 0, 1),
+            read_request(psn, 0, 1),
+            atomic_request(psn, 0),
+        ] {
+            let mut peer = peer(psn);
+            peer.post(1);
+            peer.outcome = Outcome::Again;
+            for _ in 0..3 {
+                assert_eq!(peer.deliver(&packet), Step::Park);
+            }
+            assert!(peer.responses().is_empty());
+            peer.outcome = Outcome::Done;
+            assert!(matches!(
+                peer.deliver(&packet),
+                Step::Done | Step::Complete(_)
+            ));
+            let takes = peer
+                .steps
+                .iter()
+                .filter(|step| matches!(step, Step::TakeReceive { .. }));
+            assert!(takes.count() <= 1);
+            assert_eq!(peer.responses().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn one_packet_at_a_time() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    let write = remote(Opcode::RcWriteOnly, psn, 1, 0, 1);
+    let Step::PlaceRemote { ticket, .. } = peer.responder.receive(&write) else {
+        panic!("not placed");
+    };
+    assert_eq!(
+        peer.responder.receive(&write),
+        Step::Dropped(DropReason::Busy)
+    );
+    peer.responder.flush();
+    assert_eq!(
+        peer.responder.commit(ticket, Outcome::Done),
+        Step::Dropped(DropReason::State)
+    );
+}
+
+#[test]
+fn communication_is_established_once() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    assert_eq!(peer.responder.take_event(), None);
+    peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(5), 1, 0, 1));
+    assert_eq!(peer.responder.take_event(), None);
+    for number in 0..2 {
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1));
+    }
+    assert_eq!(
+        peer.responder.take_event(),
+        Some(ResponderEvent::CommunicationEstablished)
+    );
+    assert_eq!(peer.responder.take_event(), None);
+}
+
+#[test]
+fn receive_in_the_middle_of_a_message_is_left_at_an_error() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    peer.post(600);
+    peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
+    peer.responder.flush();
+    assert!(peer.responder.has_receive());
+    peer.responder.reset();
+    assert!(!peer.responder.has_receive());
+}
+
+#[test]
+fn what_is_not_for_a_responder() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    for packet in [ack(psn), read_response(Opcode::RcReadResponseOnly, psn, 1)] {
+        assert_eq!(peer.deliver(&packet), Step::Dropped(DropReason::Opcode));
+    }
+    let mut packet = request(Opcode::RcSendOnly, psn, 1);
+    packet.pkey = 0x1234;
+    assert_eq!(peer.deliver(&packet), Step::Dropped(DropReason::Pkey));
+    assert_eq!(
+        peer.deliver(&request(Opcode::UcSendOnly, psn, 1)),
+        Step::Dropped(DropReason::Opcode)
+    );
+}
+
+fn datagram(qkey: u32, length: u32) -> Packet {
+    let mut packet = request(Opcode::UdSendOnlyImm, Psn::new(77), length);
+    packet.deth = Some(Deth { qkey, src_qpn: 9 });
+    packet
+}
+
+#[test]
+fn datagrams() {
+    for service in [Type::Ud, Type::Gsi] {
+        let config = ResponderConfig {
+            service,
+            ..responder_config(Psn::new(0))
+        };
+        let mut peer = Peer::new(config);
+        assert_eq!(
+            peer.deliver(&datagram(0x56, 1)),
+            Step::Dropped(DropReason::Qkey)
+        );
+        assert_eq!(
+            peer.deliver(&datagram(0x55, 1)),
+            Step::Dropped(DropReason::NoReceive)
+        );
+        assert_eq!(
+            peer.deliver(&datagram(0x55, 257)),
+            Step::Dropped(DropReason::TooLong)
+        );
+        peer.post(140);
+        // The receive is kept for one that fits.
+        assert_eq!(
+            peer.deliver(&datagram(0x55, 101)),
+            Step::Dropped(DropReason::TooLong)
+        );
+        assert_eq!(
+            peer.responder.take_event(),
+            Some(ResponderEvent::CommunicationEstablished)
+        );
+        assert_eq!(peer.responder.take_event(), None);
+        peer.deliver(&datagram(0x55, 100));
+        // Behind the place for the GRH.
+        assert!(matches!(
+            peer.steps[peer.steps.len() - 2],
+            Step::PlaceReceive {
+                offset: 40,
+                length: 100,
+                ..
+            }
+        ));
+        let completion = peer.completions[0];
+        assert_eq!(
+            (completion.length, completion.immediate),
+            (140, Some(0xabcd))
+        );
+        assert!(peer.responses().is_empty());
+    }
+}
+
+#[test]
+fn unreliable_connection_drops_broken_messages() {
+    use Opcode::*;
+    with_psns(|psn| {
+        let config = ResponderConfig {
+            service: Type::Uc,
+            ..responder_config(psn)
+        };
+        let mut peer = Peer::new(config);
+        peer.post(600);
+        // The first packet is missing.
+        assert_eq!(
+            peer.deliver(&request(UcSendMiddle, psn.add(1), MTU)),
+            Step::Dropped(DropReason::NoMessage)
+        );
+        // The second is.
+        peer.deliver(&request(UcSendFirst, psn.add(3), MTU));
+        assert_eq!(
+            peer.deliver(&request(UcSendLast, psn.add(5), 1)),
+            Step::Dropped(DropReason::NoMessage)
+        );
+        // The last is.
+        peer.deliver(&request(UcSendFirst, psn.add(6), MTU));
+        peer.deliver(&request(UcSendFirst, psn.add(8), MTU));
+        peer.deliver(&request(UcSendLast, psn.add(9), 1));
+        assert_eq!(peer.completions.len(), 1);
+        assert_eq!(peer.completions[0].length, 257);
+        // One receive has been enough.
+        peer.post(10);
+        assert_eq!(
+            peer.deliver(&request(UcSendOnly, psn.add(10), 11)),
+            Step::Dropped(DropReason::TooLong)
+        );
+        assert!(matches!(
+            peer.deliver(&request(UcSendOnly, psn.add(11), 10)),
+            Step::Complete(_)
+        ));
+        // Errors are nobody's business.
+        assert_eq!(
+            peer.deliver(&remote(UcWriteOnly, psn.add(12), 1, 0, 2)),
+            Step::Dropped(DropReason::Invalid)
+        );
+        peer.outcome = Outcome::Protection;
+        assert_eq!(
+            peer.deliver(&remote(UcWriteOnly, psn.add(13), 1, 0, 1)),
+            Step::Dropped(DropReason::Invalid)
+        );
+        assert!(peer.responses().is_empty());
+    });
+}
+
+#[test]
+fn unreliable_connection_parks_in_the_middle_of_a_message() {
+    let psn = Psn::new(0);
+    let config = ResponderConfig {
+        service: Type::Uc,
+        ..responder_config(psn)
+    };
+    let mut peer = Peer::new(config);
+    peer.post(600);
+    peer.deliver(&request(Opcode::UcSendFirst, psn, MTU));
+    peer.outcome = Outcome::Again;
+    let last = request(Opcode::UcSendLast, psn.add(1), 1);
+    assert_eq!(peer.deliver(&last), Step::Park);
+    peer.outcome = Outcome::Done;
+    assert!(matches!(peer.deliver(&last), Step::Complete(_)));
+}
