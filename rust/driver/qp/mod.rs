@@ -337,7 +337,7 @@ pub(crate) fn create(
     init: &mut Init<Ferroce>,
     udata: Option<&mut Udata<'_>>,
 ) -> Result<Arc<Qp>> {
-    let cap = init.cap;
+    let mut cap = init.cap;
     crate::device::check_qp_cap(&cap)?;
 
     let mut published = [None, None];
@@ -362,6 +362,9 @@ pub(crate) fn create(
             send: send.info(),
         })?;
         published = [Some(receive), Some(send)];
+        // The process can fill its rings, whatever it asked for.
+        cap.max_send_wr = send_ring.capacity();
+        cap.max_recv_wr = recv_ring.capacity();
         slots = send_ring.slots();
         send_source = SendSource::User {
             consumer: Consumer::new(),
@@ -389,6 +392,8 @@ pub(crate) fn create(
             cap.max_recv_sge,
         )?);
     }
+
+    init.cap = cap;
 
     let send = SendSide::new(slots, &cap, send_source)?;
     let receive = ReceiveSide::new(&cap, recv_source)?;
@@ -455,8 +460,9 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     for ring in qp.published.iter().flatten() {
         ring.withdraw();
     }
-    // Requests hold references to address handles, regions and routes: let go of them now, not
-    // when the last packet in flight lets go of the QP.
+    // Requests hold references to address handles, regions and routes, and the attributes one to
+    // the GID table: let go of them now, not when the last packet in flight lets go of the QP.
+    *qp.attributes.lock() = Attributes::default();
     qp.send.lock().reset(qp);
     qp.receive.lock().reset(qp);
 }
