@@ -11,16 +11,19 @@ use crate::{
 };
 use kernel::{
     mm::virt::VmaNew,
-    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
-    rbtree::RBTree,
-    sync::{
-        Arc,
-        Mutex, //
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
     },
+    sync::Arc,
 };
 use rdma::ring::RingMemory;
+use sync::{
+    new_spin_lock_irq,
+    SpinLockIrq, //
+};
 use zerocopy_derive::{
     Immutable,
     IntoBytes, //
@@ -46,7 +49,7 @@ pub(crate) struct Context {
     /// Open until the process has closed it.
     _device: Arc<Device>,
     #[pin]
-    rings: Mutex<Rings>,
+    rings: SpinLockIrq<Rings>,
     _live: Live,
 }
 
@@ -56,7 +59,7 @@ impl Context {
         Arc::pin_init(
             pin_init!(Self {
                 _device: device.clone(),
-                rings <- new_mutex!(Rings {
+                rings <- new_spin_lock_irq!(Rings {
                     by_offset: RBTree::new(),
                     next: 0,
                 }),
@@ -66,19 +69,20 @@ impl Context {
         )
     }
 
-    /// Lets the process map `ring`, until the result is dropped. Context: process, may sleep.
+    /// Lets the process map `ring`, until the result is withdrawn or dropped. Context: process, may
+    /// sleep.
     pub(crate) fn publish(self: &Arc<Self>, ring: &Arc<RingMemory>) -> Result<Published> {
         let size = u32::try_from(ring.size()).or(Err(EINVAL))?;
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut rings = self.rings.lock();
         let offset = rings.next;
-        let next = offset
+        rings.next = offset
             .checked_add(ring.size() as u64)
             .filter(|&next| next < 1 << 62)
             .ok_or(ENOSPC)?;
-        rings
-            .by_offset
-            .try_create_and_insert(offset, ring.clone(), GFP_KERNEL_ACCOUNT)?;
-        rings.next = next;
+        // Offsets are not used twice, so there is nothing to replace.
+        rings.by_offset.insert(node.into_node(offset, ring.clone()));
+        drop(rings);
         Ok(Published {
             context: self.clone(),
             info: MmapInfo {
@@ -103,6 +107,7 @@ impl Context {
 }
 
 /// A ring that its process may map; what it has mapped stays mapped when this is dropped.
+/// Drop: any context in which a [`RingMemory`] may be dropped.
 pub(crate) struct Published {
     context: Arc<Context>,
     info: MmapInfo,
@@ -114,15 +119,19 @@ impl Published {
         self.info
     }
 
-    /// Withdraws the ring. Context: process, may sleep.
+    /// Withdraws the ring. Context: as for dropping it.
     pub(crate) fn withdraw(&self) {
-        let removed = self
-            .context
-            .rings
-            .lock()
-            .by_offset
-            .remove(&self.info.offset);
+        let removed = {
+            let mut rings = self.context.rings.lock();
+            rings.by_offset.remove_node(&self.info.offset)
+        };
         drop(removed);
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }
 
