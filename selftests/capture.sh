@@ -80,15 +80,43 @@ icrc_notices()
 	python3 "$here/lib/icrc.py" "$turned" | grep -q '^bad 1$' || fail "not just one packet is wrong"
 }
 
+# malformed CAPTURE: tshark guesses what a payload is, and takes random bytes for IPv4
+# or RPC that is malformed then. What counts is its judgement of the packet itself.
+malformed()
+{
+	tshark -r "$1" -Y _ws.malformed -V 2>/dev/null |
+		grep -E '^(Frame|\[Malformed Packet: )' | grep -B 1 'Malformed Packet: IB\]'
+}
+
 dissected()
 {
 	local out packets
 	command -v tshark >/dev/null || skip "tshark is not installed"
-	out=$(tshark -r "$capture" -T fields -e frame.number -Y '_ws.malformed || _ws.unreassembled' 2>/dev/null)
-	[ -z "$out" ] || fail "malformed: frames $(head -n 10 <<<"$out" | tr '\n' ' ')"
 	packets=$(python3 "$here/lib/icrc.py" "$capture" | sed -n 's/^packets //p')
-	out=$(tshark -r "$capture" -T fields -e infiniband.bth.opcode -Y infiniband.bth 2>/dev/null | grep -c .)
+	tshark -r "$capture" -T fields -e infiniband.bth.opcode -Y infiniband.bth \
+		>"$ktap_dir/opcodes" 2>/dev/null || fail "tshark: status $?"
+	out=$(grep -c . "$ktap_dir/opcodes")
 	[ "$out" -eq "$packets" ] || fail "tshark finds $out RoCE packets of $packets"
+	out=$(malformed "$capture")
+	[ -z "$out" ] || fail "malformed: $(head -n 20 <<<"$out")"
+}
+
+# An acknowledgement that says it is an atomic operation is too short for one.
+malformed_noticed()
+{
+	local short=$ktap_dir/short.pcap
+	command -v tshark >/dev/null || skip "tshark is not installed"
+	python3 - "$capture" "$short" "$1" <<-'END' || fail "there is no acknowledgement"
+		import struct, sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		transport = 14 + (20 if sys.argv[3] == "4" else 40) + 8
+		at = 24
+		while data[at + 16 + transport] != 0x11:
+		    at += 16 + struct.unpack_from("<I", data, at + 8)[0]
+		data[at + 16 + transport] = 0x13
+		open(sys.argv[2], "wb").write(data)
+	END
+	[ -n "$(malformed "$short")" ] || fail "tshark does not notice it"
 }
 
 # counters NAMESPACE NETDEV COUNTER
@@ -114,7 +142,7 @@ payload_counted()
 	[ "$sent" -le $((payload * 3 / 2)) ] || fail "it counts far more than the payload"
 }
 
-ktap_start 9
+ktap_start 11
 # The packets of either side arrive at the other's.
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
@@ -125,6 +153,7 @@ for family in 4 6; do
 	row "IPv$family: invariant CRCs, lengths, all opcodes" icrc_right
 	row "IPv$family: a turned bit would be noticed" icrc_notices
 	row "IPv$family: nothing is malformed for tshark" dissected
+	row "IPv$family: a malformed packet would be noticed" malformed_noticed "$family"
 done
 row "the netdevs count the payload" payload_counted
 ktap_finish
