@@ -183,11 +183,13 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
 
 /// Puts the attributes where packets are made of them.
 fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<Path>>) -> Result {
+    // A datagram is one packet, as long as the port can send.
     let mtu = if qp.is_datagram() {
-        protocol::Mtu::M4096
+        qp.device().mtu_enum()
     } else {
-        protocol::Mtu::try_from(set.path_mtu).unwrap_or(protocol::Mtu::M256)
+        set.path_mtu
     };
+    let mtu = protocol::Mtu::try_from(mtu).unwrap_or(protocol::Mtu::M256);
     if from == State::Init && to == State::Rtr {
         qp.remote
             .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);

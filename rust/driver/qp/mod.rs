@@ -165,7 +165,9 @@ impl WorkItem for Qp {
         qp.run_receive();
         if qp.state() == State::Error {
             qp.flush_receives(FLUSH_BUDGET);
-            qp.rescan_later();
+            if qp.is_user {
+                qp.rescan_later();
+            }
         }
     }
 }
