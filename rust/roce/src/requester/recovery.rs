@@ -99,8 +99,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// The responder was not ready for the packet at `una`.
     pub(super) fn not_ready(&mut self, now: Instant, timer: u8) {
-        if self.rnr_deadline.is_some() || !self.in_flight() {
-            // A duplicate: the packet has not been sent again yet.
+        if self.rnr_deadline.is_some() {
+            // A duplicate.
+            return;
+        }
+        let deadline = now.add(rnr_delay(timer));
+        if !self.in_flight() {
+            // The packet has not been sent again yet, for another reason: that can wait, too.
+            self.rnr_deadline = Some(deadline);
             return;
         }
         self.counters.rnr_naks = self.counters.rnr_naks.wrapping_add(1);
@@ -115,7 +121,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.rnr_retries_left = left;
         }
         self.go_back();
-        self.rnr_deadline = Some(now.add(rnr_delay(timer)));
+        self.rnr_deadline = Some(deadline);
     }
 
     /// Goes back to the oldest packet that is not acknowledged. For a READ that is in the middle of
