@@ -11,6 +11,7 @@ pub mod host;
 pub mod memory;
 pub mod oracle;
 pub mod pcap;
+pub mod referee;
 pub mod rng;
 pub mod scenario;
 pub mod trace;

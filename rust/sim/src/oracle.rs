@@ -102,7 +102,7 @@ enum Cause {
 
 /// The trace of one requester, played again up to some moment.
 #[derive(Debug)]
-struct Replay {
+pub(crate) struct Replay {
     first: Psn,
     timeout: Option<Duration>,
     retry_count: u8,
@@ -121,13 +121,14 @@ struct Replay {
     rnr_naks: u32,
     /// Not before this time the packet may be sent again.
     not_before: Option<Instant>,
-    early: Option<Instant>,
+    /// When it was sent earlier than that.
+    pub(crate) early: Option<Instant>,
     /// The error that it was answered with.
     refused: Option<NakCode>,
 }
 
 impl Replay {
-    fn new(world: &World, host: usize, until: Instant) -> Self {
+    pub(crate) fn new(world: &World, host: usize, until: Instant) -> Self {
         let side = &world.scenario.sides[host];
         let mut replay = Self {
             first: side.psn,
@@ -224,6 +225,8 @@ impl Replay {
         match syndrome {
             Some(Syndrome::Nak(NakCode::SequenceError)) => self.causes.push(Cause::Gap),
             Some(Syndrome::Nak(code)) => self.refused = Some(code),
+            // A duplicate.
+            Some(Syndrome::Rnr { .. }) if self.not_before.is_some_and(|at| now < at) => {}
             Some(Syndrome::Rnr { timer }) => {
                 self.rnr_naks += 1;
                 self.causes.clear();

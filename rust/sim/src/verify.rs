@@ -20,6 +20,7 @@ use crate::{
     host::Host,
     memory::apply,
     oracle,
+    referee,
     scenario::{
         takes_receive,
         Scenario,
@@ -85,6 +86,7 @@ pub fn check_world(world: &World) -> Result<Tally, String> {
         let works: Vec<_> = work.iter().map(|work| work.wr).collect();
         match world.scenario.service {
             Type::Rc => {
+                referee::check(world, host)?;
                 check_receives(host, &works, delivered, this, peer)?;
                 check_memory(host, &works, delivered, this, peer, initial)?;
             }

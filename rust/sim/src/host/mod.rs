@@ -14,6 +14,7 @@ use roce::{
         Received,
         Requester,
         RequesterConfig,
+        RequesterCounters,
         SendAction,
         SendCompletion,
         SendOperation,
@@ -303,6 +304,11 @@ impl Host {
     /// Whether nothing is left to be done.
     pub fn is_finished(&self) -> bool {
         self.completions.len() == self.side.work.len()
+    }
+
+    /// What the requester has counted.
+    pub fn requester_counters(&self) -> &RequesterCounters {
+        self.requester.counters()
     }
 
     /// Whether the QP is in error.
