@@ -29,7 +29,7 @@ pub(crate) fn query(device: &Device) -> Attr {
         max_mtu: Mtu::Mtu4096,
         active_mtu: Mtu::of_netdev(netdev_mtu),
         netdev_mtu,
-        speed: None,
+        speed: netdev.as_ref().and_then(|netdev| netdev.link_speed()),
         max_message: MAX_MESSAGE,
     }
 }

@@ -139,6 +139,27 @@ impl NetDevice {
         unsafe { bindings::netdev_is_registered(self.as_ptr()) }
     }
 
+    /// Returns the speed of its link in Mb/s, [`None`] where it has none or does not know. Process, not
+    /// under RTNL.
+    pub fn link_speed(&self) -> Option<u32> {
+        let mut settings: kernel_bindings::ethtool_link_ksettings = pin_init::zeroed();
+        // SAFETY: The lock is free to be taken, by the context.
+        unsafe { bindings::rtnl_lock() };
+        let known = self.is_registered()
+            // SAFETY: RTNL is held and the device is registered, as the call wants it; `settings` is ours.
+            && unsafe {
+                kernel_bindings::__ethtool_get_link_ksettings(self.as_ptr(), &raw mut settings) == 0
+            };
+        // SAFETY: Taken above.
+        unsafe { bindings::rtnl_unlock() };
+        // CAST: The kernel keeps `SPEED_UNKNOWN`, -1, in the unsigned field.
+        const UNKNOWN: u32 = kernel_bindings::SPEED_UNKNOWN as u32;
+        match settings.base.speed {
+            0 | UNKNOWN => None,
+            speed => known.then_some(speed),
+        }
+    }
+
     /// Returns its number in its namespace. Any context.
     pub fn ifindex(&self) -> u32 {
         // SAFETY: By the type invariant.
