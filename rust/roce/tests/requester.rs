@@ -463,6 +463,47 @@ fn rnr_retry_7_is_for_ever() {
 }
 
 #[test]
+fn rnr_nak_is_an_answer() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            retry_count: 1,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(send(1)).unwrap();
+        let mut now = us(0);
+        // One transmission is lost, the next is answered: that can go on.
+        for _ in 0..10 {
+            transmit(&mut requester, now);
+            now = now.add(TIMEOUT);
+            requester.on_timeout(now);
+            transmit(&mut requester, now);
+            respond(&mut requester, now, &rnr(psn, 1));
+            now = now.add(rnr_delay(1));
+            requester.on_timeout(now);
+        }
+        assert_eq!(requester.take_error(), None);
+        assert_eq!(requester.counters().timeouts, 10);
+    });
+}
+
+#[test]
+fn rnr_nak_behind_a_sequence_nak() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        respond(&mut requester, us(1), &nak(psn, NakCode::SequenceError));
+        // The packet was late, not lost.
+        respond(&mut requester, us(2), &rnr(psn, 1));
+        assert!(transmit(&mut requester, us(2)).is_empty());
+        assert_eq!(requester.poll_timeout(), Some(us(12)));
+        requester.on_timeout(us(12));
+        assert_eq!(transmit(&mut requester, us(12)).len(), 1);
+    });
+}
+
+#[test]
 fn rnr_nak_before_the_packets_are_committed() {
     let mut requester = requester(Psn::new(0));
     requester.post(send(1)).unwrap();
