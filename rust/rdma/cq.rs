@@ -184,7 +184,9 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
                 events: Events(link.clone()),
             },
             udata.as_mut(),
-        )?;
+        )
+        // The driver may still have what it was given, somewhere, when it fails.
+        .inspect_err(|_| link.gate.close_and_wait())?;
         let entries = D::cq_entries(&core);
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes of queue pairs.
+
+use super::{
+    Cap,
+    State, //
+};
+use crate::ah::Address;
+use core::ops::BitOr;
+use kernel::prelude::*;
+use rdma_bindings as bindings;
+
+/// Which attributes a call means (`enum ib_qp_attr_mask`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttrMask(pub(super) u32);
+
+macro_rules! attr_masks {
+    ($($(#[$doc:meta])* $name:ident = $bit:ident;)*) => {
+        impl AttrMask {
+            $($(#[$doc])* pub const $name: Self = Self(bindings::$bit);)*
+        }
+    };
+}
+
+attr_masks! {
+    /// State.
+    STATE = ib_qp_attr_mask_IB_QP_STATE;
+    /// State that the consumer assumes.
+    CUR_STATE = ib_qp_attr_mask_IB_QP_CUR_STATE;
+    /// Event when the send queue is drained.
+    EN_SQD_ASYNC_NOTIFY = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
+    /// Rights of the peer.
+    ACCESS_FLAGS = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
+    /// P_Key.
+    PKEY_INDEX = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
+    /// Port.
+    PORT = ib_qp_attr_mask_IB_QP_PORT;
+    /// Q_Key.
+    QKEY = ib_qp_attr_mask_IB_QP_QKEY;
+    /// Address of the peer.
+    AV = ib_qp_attr_mask_IB_QP_AV;
+    /// Path MTU.
+    PATH_MTU = ib_qp_attr_mask_IB_QP_PATH_MTU;
+    /// Timeout for an ACK.
+    TIMEOUT = ib_qp_attr_mask_IB_QP_TIMEOUT;
+    /// Retries.
+    RETRY_CNT = ib_qp_attr_mask_IB_QP_RETRY_CNT;
+    /// Retries when the peer is not ready.
+    RNR_RETRY = ib_qp_attr_mask_IB_QP_RNR_RETRY;
+    /// First PSN to receive.
+    RQ_PSN = ib_qp_attr_mask_IB_QP_RQ_PSN;
+    /// Reads and atomics outstanding as a requester.
+    MAX_QP_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
+    /// Alternate path.
+    ALT_PATH = ib_qp_attr_mask_IB_QP_ALT_PATH;
+    /// Time that a sender waits when the QP is not ready to receive.
+    MIN_RNR_TIMER = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
+    /// First PSN to send.
+    SQ_PSN = ib_qp_attr_mask_IB_QP_SQ_PSN;
+    /// Reads and atomics outstanding as a responder.
+    MAX_DEST_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
+    /// Path migration.
+    PATH_MIG_STATE = ib_qp_attr_mask_IB_QP_PATH_MIG_STATE;
+    /// Sizes of the queues.
+    CAP = ib_qp_attr_mask_IB_QP_CAP;
+    /// QP of the peer.
+    DEST_QPN = ib_qp_attr_mask_IB_QP_DEST_QPN;
+    /// Rate limit.
+    RATE_LIMIT = ib_qp_attr_mask_IB_QP_RATE_LIMIT;
+}
+
+impl AttrMask {
+    /// Whether all of `other` is in `self`.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits.
+    #[inline]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl BitOr for AttrMask {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Attributes (`struct ib_qp_attr`). Of those passed to `modify_qp`, only the ones in the mask mean
+/// something; the others are zero.
+#[derive(Clone, Default)]
+#[expect(missing_docs)]
+pub struct Attr {
+    pub state: State,
+    pub cur_state: State,
+    /// As in `enum ib_mtu`, see [`crate::mtu::Mtu`].
+    pub path_mtu: u32,
+    pub path_mig_state: u32,
+    pub qkey: u32,
+    pub rq_psn: u32,
+    pub sq_psn: u32,
+    pub dest_qp_num: u32,
+    /// See [`crate::access::Access`].
+    pub access: u32,
+    pub cap: Cap,
+    /// Holds a reference to the GID table: must be dropped when the QP is destroyed.
+    pub address: Option<Address>,
+    pub pkey_index: u16,
+    pub en_sqd_async_notify: bool,
+    pub sq_draining: bool,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub min_rnr_timer: u8,
+    pub port: u32,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+}
+
+impl Attr {
+    /// Reads the attributes in `mask`; the C struct may be uninitialised otherwise.
+    ///
+    /// # Safety
+    ///
+    /// The fields of `raw` that `mask` names must be initialised, with a reference to the source
+    /// GID if that includes an address.
+    pub(super) unsafe fn from_raw(
+        raw: *const bindings::ib_qp_attr,
+        mask: AttrMask,
+    ) -> Result<Self> {
+        let mut attr = Self::default();
+        macro_rules! read {
+            ($bit:ident, $to:ident, $from:ident) => {
+                if mask.contains(AttrMask::$bit) {
+                    // SAFETY: The mask names the field, so it is initialised.
+                    attr.$to = unsafe { (*raw).$from };
+                }
+            };
+        }
+        read!(PATH_MTU, path_mtu, path_mtu);
+        read!(PATH_MIG_STATE, path_mig_state, path_mig_state);
+        read!(QKEY, qkey, qkey);
+        read!(RQ_PSN, rq_psn, rq_psn);
+        read!(SQ_PSN, sq_psn, sq_psn);
+        read!(DEST_QPN, dest_qp_num, dest_qp_num);
+        read!(PKEY_INDEX, pkey_index, pkey_index);
+        read!(MAX_QP_RD_ATOMIC, max_rd_atomic, max_rd_atomic);
+        read!(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic, max_dest_rd_atomic);
+        read!(MIN_RNR_TIMER, min_rnr_timer, min_rnr_timer);
+        read!(PORT, port, port_num);
+        read!(TIMEOUT, timeout, timeout);
+        read!(RETRY_CNT, retry_cnt, retry_cnt);
+        read!(RNR_RETRY, rnr_retry, rnr_retry);
+        // SAFETY: As above, for each field that the mask names.
+        unsafe {
+            if mask.contains(AttrMask::STATE) {
+                attr.state = State::from_raw((*raw).qp_state)?;
+            }
+            if mask.contains(AttrMask::CUR_STATE) {
+                attr.cur_state = State::from_raw((*raw).cur_qp_state)?;
+            }
+            if mask.contains(AttrMask::ACCESS_FLAGS) {
+                attr.access = (*raw).qp_access_flags as u32;
+            }
+            if mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {
+                attr.en_sqd_async_notify = (*raw).en_sqd_async_notify != 0;
+            }
+            if mask.contains(AttrMask::CAP) {
+                attr.cap = Cap::from_raw(&(*raw).cap);
+            }
+            if mask.contains(AttrMask::AV) {
+                attr.address = Some(Address::from_raw(&(*raw).ah_attr)?);
+            }
+        }
+        Ok(attr)
+    }
+
+    pub(super) fn to_raw(&self, raw: &mut bindings::ib_qp_attr) {
+        raw.qp_state = self.state as u32;
+        raw.cur_qp_state = self.cur_state as u32;
+        raw.path_mtu = self.path_mtu;
+        raw.path_mig_state = self.path_mig_state;
+        raw.qkey = self.qkey;
+        raw.rq_psn = self.rq_psn;
+        raw.sq_psn = self.sq_psn;
+        raw.dest_qp_num = self.dest_qp_num;
+        raw.qp_access_flags = self.access as c_int;
+        self.cap.to_raw(&mut raw.cap);
+        if let Some(address) = &self.address {
+            address.to_raw(&mut raw.ah_attr);
+        }
+        raw.pkey_index = self.pkey_index;
+        raw.en_sqd_async_notify = self.en_sqd_async_notify.into();
+        raw.sq_draining = self.sq_draining.into();
+        raw.max_rd_atomic = self.max_rd_atomic;
+        raw.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        raw.min_rnr_timer = self.min_rnr_timer;
+        raw.port_num = self.port;
+        raw.timeout = self.timeout;
+        raw.retry_cnt = self.retry_cnt;
+        raw.rnr_retry = self.rnr_retry;
+    }
+}
