@@ -136,7 +136,6 @@ perftest()
 	[ "$found" -eq "$rows" ] || fail "$found rows of figures, $rows expected"
 }
 
-# One row to a line: name | function and arguments
 # On-demand paging, where the device says that it has it.
 odp_pingpong()
 {
@@ -146,6 +145,7 @@ odp_pingpong()
 	pingpong ibv_rc_pingpong "$1" -o
 }
 
+# One row to a line: name | function and arguments
 table()
 {
 	local mtu program op events sizes=23 n q
@@ -173,14 +173,16 @@ table()
 		udaddy | cm_pair udaddy
 		rdma_server, rdma_client | rdma_pair
 	END
-	# All sizes from 2 B to 8 MiB in one run, so -n 20; with and without rdma_cm.
+	# All sizes from 2 B to 8 MiB in one run, with and without rdma_cm. perftest wants at
+	# least 5 of each.
+	n=$(count 5 20)
 	for program in ib_send_bw ib_send_lat ib_read_bw ib_read_lat ib_write_bw ib_write_lat; do
 		events=-e
 		case $program in
 		ib_write_*) events= ;;
 		esac
-		echo "$program${events:+ $events} -a | perftest $sizes $program -a -n 20 $events"
-		echo "$program${events:+ $events} -a -R | perftest $sizes $program -a -n 20 -R $events"
+		echo "$program${events:+ $events} -a | perftest $sizes $program -a -n $n $events"
+		echo "$program${events:+ $events} -a -R | perftest $sizes $program -a -n $n -R $events"
 	done
 	for program in ib_atomic_bw ib_atomic_lat; do
 		for op in FETCH_AND_ADD CMP_AND_SWAP; do
