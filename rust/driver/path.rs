@@ -21,6 +21,10 @@ pub(crate) const ROCE_PORT: u16 = 4791;
 const SOURCE_PORT_BASE: u16 = 0xc000;
 const SOURCE_PORT_MASK: u32 = 0x3fff;
 
+/// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
+/// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
+const QUEUE_LIMIT: usize = 768 << 10;
+
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {
     query: Query,
@@ -72,6 +76,12 @@ impl Path {
     /// Whether a packet from `source` to `destination` comes from the other end of this path.
     pub(crate) fn is_reverse(&self, source: &Address, destination: &Address) -> bool {
         self.query.destination == *source && self.query.source == *destination
+    }
+
+    /// Whether so much waits in this machine's queues that more would only be dropped there.
+    /// Context: any.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.route.queued_bytes() > QUEUE_LIMIT
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.

@@ -196,6 +196,12 @@ impl Path {
             Transmit::Dropped
         }
     }
+
+    /// Returns how many bytes of memory the packets take that left through the same port of the namespace and
+    /// have not left the machine yet. Any context.
+    pub fn queued_bytes(&self) -> usize {
+        self.sender.queued_bytes(self.query.source.is_v4())
+    }
 }
 
 impl Drop for Path {

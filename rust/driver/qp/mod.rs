@@ -108,6 +108,11 @@ const FLUSH_BUDGET: u32 = 256;
 const RESCAN_FIRST_NS: u64 = 4_000_000;
 const RESCAN_LAST_NS: u64 = 1_000_000_000;
 
+/// The number of [`Qp::pace`] among a QP's timers.
+const PACE: u64 = 1;
+/// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
+const PACE_NS: u64 = 100_000;
+
 /// The number of the general services QP.
 const GSI_NUMBER: u32 = 1;
 
@@ -145,6 +150,9 @@ pub(crate) struct Qp {
     published: [Option<Published>; 2],
     #[pin]
     timer: Timer<Qp>,
+    /// Looks again whether the machine's queues have drained.
+    #[pin]
+    pace: Timer<Qp, PACE>,
     #[pin]
     work: Work<Qp>,
     _live: Live,
@@ -173,6 +181,12 @@ impl WorkItem for Qp {
 }
 
 impl TimerCallback for Qp {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).kick();
+    }
+}
+
+impl TimerCallback<PACE> for Qp {
     fn expired(this: ArcBorrow<'_, Self>) {
         Arc::from(this).kick();
     }
@@ -261,6 +275,11 @@ impl Qp {
 
     fn arm_timer(self: &Arc<Self>, deadline: Instant) {
         self.timer.start_at(self.as_arc_borrow(), deadline.as_ns());
+    }
+
+    /// The machine's queues are full: goes on when they may have drained.
+    fn wait_for_queues(self: &Arc<Self>) {
+        self.pace.start_in(self.as_arc_borrow(), PACE_NS);
     }
 
     /// Receives posted to a QP in error make no system call: look again after a while.
@@ -430,6 +449,7 @@ pub(crate) fn create(
             kernel_receives <- new_spin_lock_irq!(staged_receives),
             published,
             timer <- Timer::new(),
+            pace <- Timer::new(),
             work <- new_work!("Qp::work"),
             _live: Live::new(Kind::Qp),
         }),
@@ -458,6 +478,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     }
     qp.gate.close_and_wait();
     qp.timer.shutdown();
+    qp.pace.shutdown();
     qp.set_state(State::Reset);
     for ring in qp.published.iter().flatten() {
         ring.withdraw();

@@ -429,10 +429,14 @@ impl ReceiveSide {
     }
 
     /// Builds responses until the batch is full.
-    fn respond(&mut self, qp: &Qp, batch: &mut Batch) {
+    fn respond(&mut self, qp: &Arc<Qp>, batch: &mut Batch) {
         let Some(path) = self.response_path(qp) else {
             return;
         };
+        if path.is_congested() {
+            qp.wait_for_queues();
+            return;
+        }
         while batch.room() >= Batch::BURST {
             let budget = u32::try_from(batch.room()).unwrap_or(0);
             match self.responder.poll_response(budget) {

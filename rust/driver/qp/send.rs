@@ -261,8 +261,18 @@ impl SendSide {
         }
     }
 
+    /// The route that is in use, if any.
+    fn current_path(&self) -> Option<&Arc<Path>> {
+        let datagram = self.datagram_path.as_ref().map(|(_, path)| path);
+        self.path.as_ref().or(datagram)
+    }
+
     /// Carries out what the requester asks for, until the batch is full.
-    fn act(&mut self, qp: &Qp, now: Instant, batch: &mut Batch) {
+    fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
+        if self.current_path().is_some_and(|path| path.is_congested()) {
+            qp.wait_for_queues();
+            return;
+        }
         while batch.room() >= Batch::BURST {
             let Some(action) = self.requester.poll_action() else {
                 break;
