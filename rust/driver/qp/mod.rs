@@ -11,26 +11,26 @@
 
 mod attributes;
 mod receive;
+mod receive_queue;
 mod send;
+mod send_queue;
 
-pub(crate) use self::{
-    attributes::{
-        modify,
-        query, //
-    },
-    receive::StagedReceives,
-    send::StagedSends, //
+pub(crate) use self::attributes::{
+    modify,
+    query, //
 };
 
 use self::{
     attributes::Attributes,
-    receive::{
-        ReceiveSide,
-        RecvSource, //
+    receive::ReceiveSide,
+    receive_queue::{
+        RecvSource,
+        StagedReceives, //
     },
-    send::{
-        SendSide,
-        SendSource, //
+    send::SendSide,
+    send_queue::{
+        SendSource,
+        StagedSends, //
     },
 };
 use crate::{

@@ -2,7 +2,10 @@
 
 //! The send side of a QP: from work requests to datagrams, and from responses to completions.
 
-use super::Qp;
+use super::{
+    send_queue::SendSource,
+    Qp, //
+};
 use crate::{
     ah::{
         self,
@@ -26,11 +29,6 @@ use crate::{
         Fault, //
     },
     path::Path,
-    queue::{
-        Consumer,
-        KernelRing,
-        SharedRing, //
-    },
     storage::filled, //
 };
 use kernel::{
@@ -60,70 +58,6 @@ use sync::BhGuard;
 
 /// Batches that one caller sends before it leaves the rest to BH work.
 const BATCHES_PER_CALL: u32 = 16;
-
-/// Where a QP's send requests come from.
-pub(crate) enum SendSource {
-    /// A ring shared with a process.
-    User {
-        ring: SharedRing,
-        consumer: Consumer,
-        /// Requests taken over and not complete: their ring slots are still the kernel's.
-        outstanding: u32,
-        /// One element of the ring, while it is taken over.
-        scratch: KVVec<u8>,
-    },
-    /// [`Qp::kernel_sends`].
-    Kernel,
-}
-
-/// Work requests of a kernel consumer that the send side has not taken over.
-pub(crate) struct StagedSends {
-    elements: SendElements,
-    queue: KernelRing<SendWr>,
-    first: u32,
-    next: u32,
-}
-
-impl StagedSends {
-    /// Allocates room for `slots` requests, a power of two. Context: process, may sleep.
-    pub(crate) fn new(slots: u32, cap: &rdma::qp::Cap) -> Result<Self> {
-        Ok(Self {
-            elements: SendElements::new(slots, cap)?,
-            queue: KernelRing::with_capacity(slots)?,
-            first: 0,
-            next: 0,
-        })
-    }
-
-    /// Copies a consumer's request. Errors: `ENOMEM` if the queue is full, `EINVAL` if the request
-    /// does not fit the QP. Context: any.
-    pub(crate) fn push(&mut self, wr: &rdma::wr::SendWr<'_, crate::verbs::Ferroce>) -> Result {
-        if self.queue.is_full() {
-            return Err(ENOMEM);
-        }
-        let wr = self.elements.take_kernel(self.next, wr)?;
-        self.queue.push(wr).or(Err(ENOMEM))?;
-        self.next = self.next.wrapping_add(1);
-        Ok(())
-    }
-
-    /// Moves the oldest request into `elements` as `sequence`.
-    fn pop(&mut self, elements: &mut SendElements, sequence: u32) -> Option<SendWr> {
-        let wr = self.queue.pop()?;
-        let from = self.first;
-        self.first = self.first.wrapping_add(1);
-        elements.take_from(&mut self.elements, from, sequence)?;
-        Some(wr)
-    }
-
-    /// Forgets every request.
-    pub(crate) fn clear(&mut self) {
-        while self.queue.pop().is_some() {
-            self.elements.release(self.first);
-            self.first = self.first.wrapping_add(1);
-        }
-    }
-}
 
 /// Everything under a QP's send lock.
 pub(crate) struct SendSide {
