@@ -21,7 +21,7 @@ pub(crate) enum RecvSource {
         /// One element of the ring, while it is taken over.
         scratch: KVVec<u8>,
     },
-    /// [`Qp::kernel_receives`].
+    /// [`super::Qp::kernel_receives`].
     Kernel,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum SendSource {
         /// One element of the ring, while it is taken over.
         scratch: KVVec<u8>,
     },
-    /// [`Qp::kernel_sends`].
+    /// [`super::Qp::kernel_sends`].
     Kernel,
 }
 
