@@ -13,6 +13,7 @@
 
 #include "ib.c"
 #include "ip.c"
+#include "mm.c"
 #include "netdev.c"
 #include "netns.c"
 #include "rcu.c"

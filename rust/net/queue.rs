@@ -49,6 +49,14 @@ impl RxQueue {
         unsafe { bindings::skb_queue_tail(self.list.get(), packet.into_raw().as_ptr()) };
     }
 
+    /// Puts a packet back to the front. Any context.
+    #[inline]
+    pub fn push_front(&self, packet: RxSkb) {
+        // SAFETY: The list is initialised; the packet is ours, so it is in no list.
+        // INVARIANT: It is from `into_raw`.
+        unsafe { bindings::skb_queue_head(self.list.get(), packet.into_raw().as_ptr()) };
+    }
+
     /// Takes the first packet. Any context.
     #[inline]
     pub fn pop(&self) -> Option<RxSkb> {
@@ -56,6 +64,11 @@ impl RxQueue {
         let skb = unsafe { bindings::skb_dequeue(self.list.get()) };
         // SAFETY: By the type invariant it is from `into_raw`, and the list had it.
         NonNull::new(skb).map(|skb| unsafe { RxSkb::from_raw(skb) })
+    }
+
+    /// Drops all packets. Any context.
+    pub fn clear(&self) {
+        while self.pop().is_some() {}
     }
 
     /// Returns the number of packets at some moment. Any context.

@@ -44,6 +44,27 @@ pub mod cap {
         bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
 }
 
+/// What may touch memory that is paged on demand (`ib_uverbs_odp_transport_cap_bits`).
+pub mod paging {
+    use rdma_bindings as bindings;
+
+    /// What a SEND sends.
+    pub const SEND: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SEND as u32;
+    /// Where a receive places it.
+    pub const RECEIVE: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_RECV as u32;
+    /// Both ends of an RDMA WRITE.
+    pub const WRITE: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_WRITE as u32;
+    /// Both ends of an RDMA READ.
+    pub const READ: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_READ as u32;
+    /// Both ends of an atomic operation.
+    pub const ATOMIC: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC as u32;
+}
+
 /// How far atomic operations are atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicScope {
@@ -81,6 +102,10 @@ pub struct Attr {
     pub max_rd_atomic: u32,
     pub atomics: AtomicScope,
     pub ack_delay: u8,
+    /// See [`paging`]; for RC.
+    pub paging_rc: u32,
+    /// See [`paging`]; for UD.
+    pub paging_ud: u32,
 }
 
 /// `IB_FW_VERSION_NAME_MAX`.
@@ -296,8 +321,13 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.device_cap_flags = attr.cap_flags;
     raw.kernel_cap_flags = u64::from(
         bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
-            | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY,
+            | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
+            | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING,
     );
+    raw.odp_caps.general_caps =
+        u64::from(bindings::ib_uverbs_odp_general_cap_bits_IB_UVERBS_ODP_SUPPORT);
+    raw.odp_caps.per_transport_caps.rc_odp_caps = attr.paging_rc;
+    raw.odp_caps.per_transport_caps.ud_odp_caps = attr.paging_ud;
     raw.max_qp = int(attr.max_qp);
     raw.max_qp_wr = int(attr.max_qp_wr);
     raw.max_send_sge = int(attr.max_sge);

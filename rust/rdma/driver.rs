@@ -6,10 +6,12 @@ use crate::{
     access::Access,
     ah::Address,
     cq, device, gid, memory,
-    mr::FastPages,
+    mr::{
+        FastPages,
+        UserMemory, //
+    },
     port, qp, stats,
     udata::Udata,
-    umem::Umem,
     wr::{
         RecvWrs,
         SendWrs, //
@@ -147,7 +149,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         pd: &Arc<Self::Pd>,
         iova: u64,
         access: Access,
-        umem: Arc<Umem>,
+        memory: UserMemory,
     ) -> Result<Arc<Self::Mr>>;
 
     /// Makes a region of all memory, for a kernel consumer.

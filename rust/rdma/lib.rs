@@ -30,6 +30,7 @@ pub mod memory;
 pub mod mr;
 pub mod mtu;
 mod object;
+pub mod on_demand;
 mod ops;
 mod pd;
 pub mod port;

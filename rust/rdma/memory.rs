@@ -6,6 +6,7 @@
 //! to a CPU or to another device while packets arrive for it. So no reference to it is ever made;
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
+use crate::on_demand::Absence;
 use kernel::{
     alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
@@ -20,9 +21,122 @@ use net::Piece;
 // Kernel memory is addressed through its direct mapping.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
-/// An access beyond the end.
+/// Why memory cannot be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfRange;
+pub enum Fault {
+    /// The access goes beyond the end, or a word is not aligned.
+    OutOfRange,
+    /// Pages of a process are not there at the moment, or not for writing. Nothing was accessed.
+    Absent(Absence),
+}
+
+/// What an access is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// To read.
+    Read,
+    /// To write.
+    Write,
+}
+
+/// Memory that is copied from and into.
+///
+/// # Safety
+///
+/// When [`Memory::pieces`] is asked for `len` bytes, it calls its argument only during the call, with an
+/// address, a length and the number of bytes before them. Each address is valid for reads of that length,
+/// and for writes too if that is the intent; no Rust reference to these bytes exists. The lengths add
+/// up to no more than `len`, and to `len` if the result is `Ok`.
+pub unsafe trait Memory {
+    /// Calls `f` with each contiguous piece of `offset .. offset + len`, in order.
+    fn pieces(
+        &self,
+        offset: u64,
+        len: usize,
+        intent: Intent,
+        f: &mut dyn FnMut(*mut u8, usize, usize),
+    ) -> Result<(), Fault>;
+}
+
+impl dyn Memory + '_ {
+    /// Copies from the memory.
+    #[inline]
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let len = out.len();
+        let base = out.as_mut_ptr();
+        // SAFETY: `pieces` calls back with pieces that are valid for reads, whose lengths add up to at most
+        // `len`, so that `done + len` never exceeds `out`; `out` is an exclusive reference and cannot
+        // overlap with memory that is nobody's reference.
+        self.pieces(offset, len, Intent::Read, &mut |src, len, done| unsafe {
+            copy(base.add(done), src, len)
+        })
+    }
+
+    /// Copies into the memory.
+    #[inline]
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        let base = data.as_ptr();
+        // SAFETY: As for `read`, with the directions exchanged.
+        self.pieces(
+            offset,
+            data.len(),
+            Intent::Write,
+            &mut |dst, len, done| unsafe { copy(dst, base.add(done), len) },
+        )
+    }
+
+    /// Copies a piece of a packet into the memory.
+    #[inline]
+    pub fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), Fault> {
+        let base = piece.as_ptr();
+        // SAFETY: As for `write`; the piece is valid for reads of its length. Page fragments of a packet are
+        // not part of the memory, or if they are (a packet that was sent to ourselves without a copy),
+        // `memmove` semantics do not matter to anybody: its owner sends from where it receives.
+        self.pieces(
+            offset,
+            piece.len(),
+            Intent::Write,
+            &mut |dst, len, done| unsafe { copy(dst, base.add(done), len) },
+        )
+    }
+
+    /// Calls `f` with the aligned word at `offset`.
+    fn with_word<R>(&self, offset: u64, f: impl FnOnce(&Atomic<u64>) -> R) -> Result<R, Fault> {
+        let mut f = Some(f);
+        let mut result = None;
+        self.pieces(
+            offset,
+            size_of::<u64>(),
+            Intent::Write,
+            &mut |ptr, len, _| {
+                let ptr = ptr.cast::<u64>();
+                if len != size_of::<u64>() || !ptr.is_aligned() {
+                    return;
+                }
+                if let Some(f) = f.take() {
+                    // SAFETY: `ptr` is aligned and points to 8 bytes that are valid for reads and
+                    // writes during this call. All other accesses of the kernel are the copies of this
+                    // module and the owner's own, which the memory model of `copy` covers.
+                    result = Some(f(unsafe { Atomic::from_ptr(ptr) }));
+                }
+            },
+        )?;
+        result.ok_or(Fault::OutOfRange)
+    }
+
+    /// Compares the word at `offset` with `compare` and, if they are equal, replaces it by `swap`;
+    /// returns the old value. An unaligned word is out of range.
+    pub fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
+        self.with_word(offset, |word| match word.cmpxchg(compare, swap, Full) {
+            Ok(old) | Err(old) => old,
+        })
+    }
+
+    /// Adds to the word at `offset`; returns the old value. An unaligned word is out of range.
+    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, Fault> {
+        self.with_word(offset, |word| word.fetch_add(add, Full))
+    }
+}
 
 /// Copies bytes that others may be changing meanwhile.
 ///
@@ -73,74 +187,26 @@ impl KernelBuffer {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-
-    #[inline]
-    fn at(&self, offset: usize, len: usize) -> Result<*mut u8, OutOfRange> {
-        let end = offset.checked_add(len).ok_or(OutOfRange)?;
-        if end > self.len {
-            return Err(OutOfRange);
-        }
-        Ok(core::ptr::with_exposed_provenance_mut::<u8>(
-            self.addr.wrapping_add(offset),
-        ))
-    }
-
-    /// Copies from the buffer.
-    #[inline]
-    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
-        let src = self.at(offset, out.len())?;
-        // SAFETY: `out` is an exclusive reference; the source range lies within the buffer, whose
-        // validity the creator of `self` promised.
-        unsafe { copy(out.as_mut_ptr(), src, out.len()) };
-        Ok(())
-    }
-
-    /// Copies into the buffer.
-    #[inline]
-    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), OutOfRange> {
-        let dst = self.at(offset, data.len())?;
-        // SAFETY: As for `read`, with the directions exchanged.
-        unsafe { copy(dst, data.as_ptr(), data.len()) };
-        Ok(())
-    }
-
-    /// Copies a piece of a packet into the buffer.
-    #[inline]
-    pub fn write_piece(&self, offset: usize, piece: &Piece<'_>) -> Result<(), OutOfRange> {
-        let dst = self.at(offset, piece.len())?;
-        // SAFETY: As for `write`; the piece is valid for reads of its length, and page fragments
-        // of a packet are not part of a consumer's buffer, or if they are (a packet that was sent
-        // to ourselves without a copy), `memmove` semantics do not matter to anybody: it is the
-        // consumer who sends from where it receives.
-        unsafe { copy(dst, piece.as_ptr(), piece.len()) };
-        Ok(())
-    }
 }
 
-impl KernelBuffer {
-    /// The aligned word at `offset`.
-    fn word(&self, offset: usize) -> Result<&Atomic<u64>, OutOfRange> {
-        let ptr = self.at(offset, size_of::<u64>())?.cast::<u64>();
-        if !ptr.is_aligned() {
-            return Err(OutOfRange);
+// SAFETY: There is one piece: a part of the buffer, whose validity the creator of `self` promised.
+unsafe impl Memory for KernelBuffer {
+    #[inline]
+    fn pieces(
+        &self,
+        offset: u64,
+        len: usize,
+        _intent: Intent,
+        f: &mut dyn FnMut(*mut u8, usize, usize),
+    ) -> Result<(), Fault> {
+        let end = offset.checked_add(len as u64).ok_or(Fault::OutOfRange)?;
+        if end > self.len as u64 {
+            return Err(Fault::OutOfRange);
         }
-        // SAFETY: `ptr` is aligned and points to 8 bytes of the buffer, which its creator promised to
-        // be valid. All other accesses of the kernel are the copies of this module and the
-        // consumer's own, which the memory model of `copy` covers.
-        Ok(unsafe { Atomic::from_ptr(ptr) })
-    }
-
-    /// Compares the word at `offset` with `compare` and, if they are equal, replaces it by `swap`;
-    /// returns the old value. An unaligned word is out of range.
-    pub fn compare_swap(&self, offset: usize, compare: u64, swap: u64) -> Result<u64, OutOfRange> {
-        Ok(match self.word(offset)?.cmpxchg(compare, swap, Full) {
-            Ok(old) | Err(old) => old,
-        })
-    }
-
-    /// Adds to the word at `offset`; returns the old value. An unaligned word is out of range.
-    pub fn fetch_add(&self, offset: usize, add: u64) -> Result<u64, OutOfRange> {
-        Ok(self.word(offset)?.fetch_add(add, Full))
+        // CAST: At most `self.len`.
+        let start = self.addr.wrapping_add(offset as usize);
+        f(core::ptr::with_exposed_provenance_mut::<u8>(start), len, 0);
+        Ok(())
     }
 }
 
@@ -232,19 +298,22 @@ impl Blocks {
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
+}
 
-    /// Calls `f` with the address and length of each contiguous piece of `offset .. offset + len`,
-    /// the third argument counting the bytes before it.
+// SAFETY: The pieces lie in blocks, valid by the type invariant. Each is as long as what is left to do at
+// the most, and the loop ends when that is nothing.
+unsafe impl Memory for Blocks {
     #[inline]
     fn pieces(
         &self,
         offset: u64,
         len: usize,
-        mut f: impl FnMut(*mut u8, usize, usize),
-    ) -> Result<(), OutOfRange> {
-        let end = offset.checked_add(len as u64).ok_or(OutOfRange)?;
+        _intent: Intent,
+        f: &mut dyn FnMut(*mut u8, usize, usize),
+    ) -> Result<(), Fault> {
+        let end = offset.checked_add(len as u64).ok_or(Fault::OutOfRange)?;
         if end > self.len {
-            return Err(OutOfRange);
+            return Err(Fault::OutOfRange);
         }
         let size = 1usize.wrapping_shl(self.shift);
         // No overflow: the invariant bounds the sum by the bytes in all blocks.
@@ -253,7 +322,7 @@ impl Blocks {
         let mut within = (position as usize) & size.wrapping_sub(1);
         let mut done = 0usize;
         while done < len {
-            let start = *self.blocks.get(index).ok_or(OutOfRange)?;
+            let start = *self.blocks.get(index).ok_or(Fault::OutOfRange)?;
             let mut run = size.wrapping_sub(within);
             let mut next = start.wrapping_add(size);
             index = index.wrapping_add(1);
@@ -279,137 +348,7 @@ impl Blocks {
         }
         Ok(())
     }
-
-    /// Copies from the range.
-    #[inline]
-    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), OutOfRange> {
-        let len = out.len();
-        let base = out.as_mut_ptr();
-        // SAFETY: `pieces` calls back with pieces of the range, valid by the type invariant, whose
-        // lengths add up to `len`, so that `done + len` never exceeds `out`; `out` is an exclusive
-        // reference and cannot overlap with memory that is nobody's reference.
-        self.pieces(offset, len, |src, len, done| unsafe {
-            copy(base.add(done), src, len)
-        })
-    }
-
-    /// Copies into the range.
-    #[inline]
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), OutOfRange> {
-        let base = data.as_ptr();
-        // SAFETY: As for `read`, with the directions exchanged.
-        self.pieces(offset, data.len(), |dst, len, done| unsafe {
-            copy(dst, base.add(done), len)
-        })
-    }
-
-    /// Copies a piece of a packet into the range.
-    #[inline]
-    pub(crate) fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), OutOfRange> {
-        let base = piece.as_ptr();
-        // SAFETY: As for `write`; the piece is valid for reads of its length.
-        self.pieces(offset, piece.len(), |dst, len, done| unsafe {
-            copy(dst, base.add(done), len)
-        })
-    }
-
-    /// The aligned word at `offset`.
-    fn word(&self, offset: u64) -> Result<&Atomic<u64>, OutOfRange> {
-        let mut word = None;
-        self.pieces(offset, size_of::<u64>(), |ptr, len, _| {
-            if len == size_of::<u64>() && ptr.cast::<u64>().is_aligned() {
-                word = Some(ptr.cast::<u64>());
-            }
-        })?;
-        let ptr = word.ok_or(OutOfRange)?;
-        // SAFETY: `ptr` is aligned and points to 8 bytes of the range, valid by the type invariant
-        // for as long as `self` is borrowed. All other accesses of the kernel are the copies of
-        // this module and the users' own, which the memory model of `copy` covers.
-        Ok(unsafe { Atomic::from_ptr(ptr) })
-    }
-
-    /// Compares the word at `offset` with `compare` and, if they are equal, replaces it by `swap`;
-    /// returns the old value. An unaligned word is out of range.
-    pub(crate) fn compare_swap(
-        &self,
-        offset: u64,
-        compare: u64,
-        swap: u64,
-    ) -> Result<u64, OutOfRange> {
-        Ok(match self.word(offset)?.cmpxchg(compare, swap, Full) {
-            Ok(old) | Err(old) => old,
-        })
-    }
-
-    /// Adds to the word at `offset`; returns the old value. An unaligned word is out of range.
-    pub(crate) fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, OutOfRange> {
-        Ok(self.word(offset)?.fetch_add(add, Full))
-    }
 }
-
-/// Gives a type that lends a [`Blocks`] its methods.
-macro_rules! forward_accesses {
-    ($ty:ty, |$this:ident| $blocks:expr) => {
-        impl $ty {
-            /// Copies from the memory.
-            #[inline]
-            pub fn read(
-                &self,
-                offset: u64,
-                out: &mut [u8],
-            ) -> Result<(), $crate::memory::OutOfRange> {
-                let $this = self;
-                $blocks.read(offset, out)
-            }
-
-            /// Copies into the memory.
-            #[inline]
-            pub fn write(
-                &self,
-                offset: u64,
-                data: &[u8],
-            ) -> Result<(), $crate::memory::OutOfRange> {
-                let $this = self;
-                $blocks.write(offset, data)
-            }
-
-            /// Copies a piece of a packet into the memory.
-            #[inline]
-            pub fn write_piece(
-                &self,
-                offset: u64,
-                piece: &net::Piece<'_>,
-            ) -> Result<(), $crate::memory::OutOfRange> {
-                let $this = self;
-                $blocks.write_piece(offset, piece)
-            }
-
-            /// Compares the word at `offset` with `compare` and, if they are equal, replaces it by
-            /// `swap`; returns the old value. An unaligned word is out of range.
-            pub fn compare_swap(
-                &self,
-                offset: u64,
-                compare: u64,
-                swap: u64,
-            ) -> Result<u64, $crate::memory::OutOfRange> {
-                let $this = self;
-                $blocks.compare_swap(offset, compare, swap)
-            }
-
-            /// Adds to the word at `offset`; returns the old value. An unaligned word is out of
-            /// range.
-            pub fn fetch_add(
-                &self,
-                offset: u64,
-                add: u64,
-            ) -> Result<u64, $crate::memory::OutOfRange> {
-                let $this = self;
-                $blocks.fetch_add(offset, add)
-            }
-        }
-    };
-}
-pub(crate) use forward_accesses;
 
 /// Reads and writes through the direct mapping of all kernel memory, for regions without
 /// translation (DMA regions). The consumers of such a region vouch for every address they use or

@@ -8,10 +8,12 @@ use crate::{
     error::not_supported,
     memory::{
         Blocks,
-        OutOfRange,
+        Fault,
+        Memory,
         Unchecked, //
     },
     object::Object,
+    on_demand::OnDemand,
     pd,
     umem::Umem, //
 };
@@ -26,7 +28,6 @@ use kernel::{
         Arc, //
     },
 };
-use net::Piece;
 use rdma_bindings as bindings;
 use sync::{
     new_spin_lock_bh,
@@ -112,69 +113,39 @@ impl FastPages {
 
     /// Calls `f` with the pages, if `activation` is the last one.
     #[inline]
-    fn with<R>(
+    pub fn with<R>(
         &self,
         activation: &Activation,
-        f: impl FnOnce(&Blocks) -> Result<R, OutOfRange>,
-    ) -> Result<R, OutOfRange> {
+        f: impl FnOnce(&dyn Memory) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
         let active = self.active.lock();
         if active.turn != activation.turn {
-            return Err(OutOfRange);
+            return Err(Fault::OutOfRange);
         }
         f(&active.blocks)
     }
+}
 
-    /// Copies from the pages of `activation`.
-    pub fn read(
-        &self,
-        activation: &Activation,
-        offset: u64,
-        out: &mut [u8],
-    ) -> Result<(), OutOfRange> {
-        self.with(activation, |blocks| blocks.read(offset, out))
+/// A process's memory, for a region.
+pub enum UserMemory {
+    /// Pinned until the region is destroyed.
+    Pinned(Arc<Umem>),
+    /// Paged on demand.
+    OnDemand(Arc<OnDemand>),
+}
+
+impl UserMemory {
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Pinned(umem) => umem.len(),
+            Self::OnDemand(memory) => memory.len(),
+        }
     }
 
-    /// Copies into the pages of `activation`.
-    pub fn write(
-        &self,
-        activation: &Activation,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), OutOfRange> {
-        self.with(activation, |blocks| blocks.write(offset, data))
-    }
-
-    /// Copies a piece of a packet into the pages of `activation`.
-    pub fn write_piece(
-        &self,
-        activation: &Activation,
-        offset: u64,
-        piece: &Piece<'_>,
-    ) -> Result<(), OutOfRange> {
-        self.with(activation, |blocks| blocks.write_piece(offset, piece))
-    }
-
-    /// Compares and swaps a word, see [`Pages::compare_swap`](crate::umem::Pages::compare_swap).
-    pub fn compare_swap(
-        &self,
-        activation: &Activation,
-        offset: u64,
-        compare: u64,
-        swap: u64,
-    ) -> Result<u64, OutOfRange> {
-        self.with(activation, |blocks| {
-            blocks.compare_swap(offset, compare, swap)
-        })
-    }
-
-    /// Adds to a word, see [`Pages::fetch_add`](crate::umem::Pages::fetch_add).
-    pub fn fetch_add(
-        &self,
-        activation: &Activation,
-        offset: u64,
-        add: u64,
-    ) -> Result<u64, OutOfRange> {
-        self.with(activation, |blocks| blocks.fetch_add(offset, add))
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -242,21 +213,27 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
 ) -> *mut bindings::ib_mr {
     into_ptr((|| {
         let access = Access::from_bits(access as u32).without(Access::OPTIONAL);
-        let known = Access::LOCAL_WRITE | Access::REMOTE | Access::MW_BIND | Access::HUGETLB;
+        let known = Access::LOCAL_WRITE
+            | Access::REMOTE
+            | Access::MW_BIND
+            | Access::ON_DEMAND
+            | Access::HUGETLB;
         if !dmah.is_null() || access.without(known) != Access::NONE {
             return Err(not_supported());
         }
         // The last address must exist.
         iova.checked_add(length).ok_or(EINVAL)?;
-        // SAFETY: `ib_core` passes a protection domain of a registered device of this driver,
-        // which has no DMA device.
-        let (core, umem) = unsafe {
-            (
-                pd::Obj::<D>::get(pd),
-                Umem::get((*pd).device, start, length, access)?,
-            )
+        let memory = if access.contains(Access::ON_DEMAND) {
+            UserMemory::OnDemand(Arc::pin_init(OnDemand::new(start, length)?, GFP_KERNEL)?)
+        } else {
+            // SAFETY: `ib_core` passes a protection domain of a registered device of this driver,
+            // which has no DMA device.
+            let umem = unsafe { Umem::get((*pd).device, start, length, access)? };
+            UserMemory::Pinned(Arc::pin_init(umem, GFP_KERNEL)?)
         };
-        let core = D::register_user_mr(core, iova, access, Arc::pin_init(umem, GFP_KERNEL)?)?;
+        // SAFETY: As above.
+        let pd = unsafe { pd::Obj::<D>::get(pd) };
+        let core = D::register_user_mr(pd, iova, access, memory)?;
         publish::<D>(core, None)
     })())
 }

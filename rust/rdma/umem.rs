@@ -4,7 +4,12 @@
 
 use crate::{
     access::Access,
-    memory::Blocks, //
+    memory::{
+        Blocks,
+        Fault,
+        Intent,
+        Memory, //
+    }, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -170,7 +175,19 @@ pub struct Pages<'a> {
     blocks: &'a Blocks,
 }
 
-crate::memory::forward_accesses!(Pages<'_>, |this| this.blocks);
+// SAFETY: The pieces are those of the blocks, which stay valid as long as the pass does.
+unsafe impl Memory for Pages<'_> {
+    #[inline]
+    fn pieces(
+        &self,
+        offset: u64,
+        len: usize,
+        intent: Intent,
+        f: &mut dyn FnMut(*mut u8, usize, usize),
+    ) -> Result<(), Fault> {
+        self.blocks.pieces(offset, len, intent, f)
+    }
+}
 
 impl Pages<'_> {
     /// Bytes.

@@ -5,7 +5,10 @@
 use crate::{
     ah,
     driver::Driver,
-    memory::KernelBuffer,
+    memory::{
+        KernelBuffer,
+        Memory, //
+    },
     mr,
     qp, //
 };
@@ -209,7 +212,8 @@ impl<'a, D: Driver> SendWr<'a, D> {
             // SAFETY: An inline request of a kernel consumer gives kernel addresses, valid at
             // least while it is posted, whatever its keys say.
             let buffer = unsafe { KernelBuffer::new(sge.addr as usize, sge.length as usize) };
-            buffer.read(0, part).map_err(|_| EINVAL)?;
+            let memory: &dyn Memory = &buffer;
+            memory.read(0, part).or(Err(EINVAL))?;
             done = end;
         }
         Ok(done)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+
+__rust_helper bool rust_helper_mmu_interval_read_retry(struct mmu_interval_notifier *interval_sub,
+						       unsigned long seq)
+{
+	return mmu_interval_read_retry(interval_sub, seq);
+}
+
+__rust_helper void rust_helper_mmu_interval_set_seq(struct mmu_interval_notifier *interval_sub,
+						    unsigned long cur_seq)
+{
+	mmu_interval_set_seq(interval_sub, cur_seq);
+}
+
+__rust_helper void *rust_helper_page_address(const struct page *page)
+{
+	return page_address(page);
+}
+
+__rust_helper void rust_helper_put_page(struct page *page)
+{
+	put_page(page);
+}
