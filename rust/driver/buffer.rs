@@ -17,7 +17,11 @@ use kernel::{
     sync::Arc, //
 };
 use net::RxSkb;
-use rdma::memory::KernelBuffer;
+use rdma::memory::{
+    self,
+    KernelBuffer,
+    Memory, //
+};
 
 /// One piece of a work request's memory.
 #[derive(Clone, Copy)]
@@ -105,52 +109,18 @@ impl<'a> Cursor<'a> {
 
     /// Fills `out` from the list, starting `offset` bytes into it.
     pub(crate) fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
-        let mut rest = out;
-        let mut offset = offset;
-        while !rest.is_empty() {
-            let (within, available) = self.seek(offset)?;
-            let n = rest
-                .len()
-                .min(usize::try_from(available).unwrap_or(usize::MAX));
-            let Some((now, later)) = rest.split_at_mut_checked(n) else {
-                return Err(Fault::Protection);
-            };
-            match &self.open {
-                Some(Open::Keyed(access)) => access.read(within, now)?,
-                Some(Open::Kernel(buffer)) => buffer
-                    .read(within as usize, now)
-                    .or(Err(Fault::Protection))?,
-                None => return Err(Fault::Protection),
-            }
-            offset = offset.wrapping_add(n as u64);
-            rest = later;
-        }
-        Ok(())
+        self.walk(offset, out.len(), |memory, at, done, n| {
+            let part = out.get_mut(done..done.wrapping_add(n));
+            memory.read(at, part.ok_or(memory::Fault::OutOfRange)?)
+        })
     }
 
     /// Writes `data` into the list, starting `offset` bytes into it.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        let mut rest = data;
-        let mut offset = offset;
-        while !rest.is_empty() {
-            let (within, available) = self.seek(offset)?;
-            let n = rest
-                .len()
-                .min(usize::try_from(available).unwrap_or(usize::MAX));
-            let Some((now, later)) = rest.split_at_checked(n) else {
-                return Err(Fault::Protection);
-            };
-            match &self.open {
-                Some(Open::Keyed(access)) => access.write(within, now)?,
-                Some(Open::Kernel(buffer)) => buffer
-                    .write(within as usize, now)
-                    .or(Err(Fault::Protection))?,
-                None => return Err(Fault::Protection),
-            }
-            offset = offset.wrapping_add(n as u64);
-            rest = later;
-        }
-        Ok(())
+        self.walk(offset, data.len(), |memory, at, done, n| {
+            let part = data.get(done..done.wrapping_add(n));
+            memory.write(at, part.ok_or(memory::Fault::OutOfRange)?)
+        })
     }
 
     /// Writes `len` bytes of a datagram, from `from` bytes into its UDP payload, into the list,
@@ -162,26 +132,39 @@ impl<'a> Cursor<'a> {
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        let mut offset = offset;
-        let mut from = from;
-        let mut rest = len;
-        while rest > 0 {
-            let (within, available) = self.seek(offset)?;
-            let n = rest.min(usize::try_from(available).unwrap_or(usize::MAX));
-            let mut at = within;
-            for piece in skb.pieces(from, n) {
-                match &self.open {
-                    Some(Open::Keyed(access)) => access.write_piece(at, &piece)?,
-                    Some(Open::Kernel(buffer)) => buffer
-                        .write_piece(at as usize, &piece)
-                        .or(Err(Fault::Protection))?,
-                    None => return Err(Fault::Protection),
-                }
+        self.walk(offset, len, |memory, at, done, n| {
+            let mut at = at;
+            for piece in skb.pieces(from.wrapping_add(done), n) {
+                memory.write_piece(at, &piece)?;
                 at = at.wrapping_add(piece.len() as u64);
             }
-            offset = offset.wrapping_add(n as u64);
-            from = from.wrapping_add(n);
-            rest = rest.saturating_sub(n);
+            Ok(())
+        })
+    }
+
+    /// Calls `f` for each part of `len` bytes at `offset` of the list that lies in one element: with its
+    /// memory, where the part is in that, the bytes before the part, and its length.
+    fn walk(
+        &mut self,
+        offset: u64,
+        len: usize,
+        mut f: impl FnMut(&dyn Memory, u64, usize, usize) -> Result<(), memory::Fault>,
+    ) -> Result<(), Fault> {
+        let mut done = 0usize;
+        while done < len {
+            let (within, available) = self.seek(offset.wrapping_add(done as u64))?;
+            let left = len.wrapping_sub(done);
+            let n = left.min(usize::try_from(available).unwrap_or(usize::MAX));
+            match &self.open {
+                Some(Open::Keyed(access)) => {
+                    access.with(within, n, |memory, at| f(memory, at, done, n))?
+                }
+                Some(Open::Kernel(buffer)) => {
+                    f(buffer, within, done, n).or(Err(Fault::Protection))?
+                }
+                None => return Err(Fault::Protection),
+            }
+            done = done.wrapping_add(n);
         }
         Ok(())
     }

@@ -75,6 +75,10 @@ counters! {
     SendDropped = c"send_err",
     /// Completions lost because the CQ was full.
     CompletionOverflow = c"cq_overflow",
+    /// Accesses to memory that is paged on demand that found pages absent.
+    PageFaults = c"page_faults",
+    /// Packets dropped because too many waited for pages.
+    PagingDropped = c"page_fault_dropped",
     /// How often the link went down.
     LinkDowned = c"link_downed",
 }

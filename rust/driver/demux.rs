@@ -30,7 +30,7 @@ const ICRC_LEN: usize = 4;
 /// Takes in a datagram that came to the RoCE port of the namespace `home`.
 ///
 /// Nothing in it is trusted; a bad one costs a counter. Context: softirq.
-pub(crate) fn receive(home: &net::Net, skb: &RxSkb) {
+pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     let mut headers = [0u8; MAX_HEADER_LEN];
     let copied = skb.header(&mut headers);
     let bytes = headers.get(..copied).unwrap_or(&[]);
@@ -50,7 +50,7 @@ pub(crate) fn receive(home: &net::Net, skb: &RxSkb) {
             return;
         }
     };
-    if !icrc_is_right(skb, bytes) {
+    if !icrc_is_right(&skb, bytes) {
         device.counters().add(Counter::BadIcrc, 1);
         return;
     }
@@ -68,7 +68,7 @@ pub(crate) fn receive(home: &net::Net, skb: &RxSkb) {
     if !qp.takes_packets() {
         return;
     }
-    if !addresses_match(&qp, skb) {
+    if !addresses_match(&qp, &skb) {
         device.counters().add(Counter::UnknownQp, 1);
         return;
     }
@@ -82,6 +82,13 @@ pub(crate) fn receive(home: &net::Net, skb: &RxSkb) {
     } else {
         qp.receive_response(&packet, skb);
     }
+}
+
+/// Parses a packet again that was parsed before, and has been kept since.
+pub(crate) fn reparse(skb: &RxSkb) -> Option<Packet> {
+    let mut headers = [0u8; MAX_HEADER_LEN];
+    let copied = skb.header(&mut headers);
+    Packet::parse(headers.get(..copied)?, skb.datagram_len()).ok()
 }
 
 /// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.

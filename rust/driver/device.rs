@@ -38,6 +38,7 @@ use kernel::{
 use rdma::{
     device::{
         cap,
+        paging,
         AtomicScope,
         Attr,
         Handle, //
@@ -296,6 +297,11 @@ impl Device {
         self.registry.process_queue()
     }
 
+    /// Pages are brought in here. Context: any.
+    pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
+        self.registry.paging_queue()
+    }
+
     /// The way to unregister it, if it is registered. Context: process.
     pub(crate) fn handle(&self) -> Option<Arc<Handle<Ferroce>>> {
         self.handle.lock().clone()
@@ -351,6 +357,12 @@ impl Device {
             // Words are exchanged by atomic instructions of the CPU.
             atomics: AtomicScope::Global,
             ack_delay: 15,
+            paging_rc: paging::SEND
+                | paging::RECEIVE
+                | paging::WRITE
+                | paging::READ
+                | paging::ATOMIC,
+            paging_ud: paging::SEND | paging::RECEIVE,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Port {
 
 impl net::Receive for Port {
     fn receive(&self, packet: RxSkb) {
-        demux::receive(&self.home, &packet);
+        demux::receive(&self.home, packet);
     }
 }
 

@@ -18,12 +18,18 @@ use kernel::{
 use net::Piece;
 use rdma::{
     memory::{
-        OutOfRange,
+        self,
+        Memory,
         Unchecked, //
     },
     mr::{
         Activation,
-        FastPages, //
+        FastPages,
+        UserMemory, //
+    },
+    on_demand::{
+        Absence,
+        OnDemand, //
     },
     umem::Umem, //
 };
@@ -39,22 +45,41 @@ const VARIANT_MASK: u32 = (1 << VARIANT_BITS) - 1;
 /// Random indices that are tried before the next free one is taken.
 const RANDOM_TRIES: u32 = 16;
 
-/// Why memory may not be touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why memory is not touched.
+#[derive(Clone)]
 pub(crate) enum Fault {
     /// Bad key, protection domain, state, right or range.
     Protection,
+    /// Pages are not there. Nothing was touched.
+    Absent(Absent),
 }
 
-impl From<OutOfRange> for Fault {
-    fn from(_: OutOfRange) -> Self {
-        Self::Protection
+/// Pages of a region that are not there.
+#[derive(Clone)]
+pub(crate) struct Absent {
+    memory: Arc<OnDemand>,
+    absence: Absence,
+}
+
+impl PartialEq for Absent {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory) && self.absence == other.absence
+    }
+}
+
+impl Absent {
+    /// Brings them in, or the first of them. Errors: the process could not access them either.
+    /// Context: process, may sleep for as long as whoever serves the process's page faults likes.
+    pub(crate) fn bring_in(&self) -> Result {
+        self.memory.bring_in(&self.absence)
     }
 }
 
 enum Backing {
     /// A process's pinned memory.
     User { umem: Arc<Umem>, range: Range },
+    /// A process's memory that is paged on demand.
+    OnDemand { memory: Arc<OnDemand>, range: Range },
     /// All memory, for a kernel consumer.
     Dma { memory: Unchecked, access: Access },
     /// Pages that a kernel consumer registers by work requests.
@@ -67,6 +92,14 @@ struct Range {
     start: u64,
     len: u64,
     access: Access,
+}
+
+impl Range {
+    /// Gives access to nothing any more.
+    fn end(&mut self) {
+        self.len = 0;
+        self.access = Access::NONE;
+    }
 }
 
 /// State of a fast-registration region.
@@ -123,14 +156,14 @@ fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
     Ok(mr)
 }
 
-/// Makes a region of a process's pinned memory. Context: process, may sleep.
+/// Makes a region of a process's memory. Context: process, may sleep.
 pub(crate) fn register_user(
     pd: &Arc<Pd>,
     iova: u64,
     access: Access,
-    umem: Arc<Umem>,
+    memory: UserMemory,
 ) -> Result<Arc<Mr>> {
-    let len = umem.len();
+    let len = memory.len();
     // The last byte must have an address.
     iova.checked_add(len.saturating_sub(1)).ok_or(EINVAL)?;
     let range = Range {
@@ -138,7 +171,11 @@ pub(crate) fn register_user(
         len,
         access,
     };
-    publish(pd, Backing::User { umem, range })
+    let backing = match memory {
+        UserMemory::Pinned(umem) => Backing::User { umem, range },
+        UserMemory::OnDemand(memory) => Backing::OnDemand { memory, range },
+    };
+    publish(pd, backing)
 }
 
 /// Makes a region of all memory. Context: process, may sleep.
@@ -159,11 +196,14 @@ pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
 /// Context: process, may sleep.
 pub(crate) fn deregister(mr: &Arc<Mr>) {
     mr.pd.device().memory_regions().remove(mr.index);
-    let umem = match &mut *mr.backing.lock() {
+    let memory = match &mut *mr.backing.lock() {
         Backing::User { umem, range } => {
-            range.len = 0;
-            range.access = Access::NONE;
-            Some(umem.clone())
+            range.end();
+            Some(UserMemory::Pinned(umem.clone()))
+        }
+        Backing::OnDemand { memory, range } => {
+            range.end();
+            Some(UserMemory::OnDemand(memory.clone()))
         }
         Backing::Dma { access, .. } => {
             *access = Access::NONE;
@@ -175,8 +215,10 @@ pub(crate) fn deregister(mr: &Arc<Mr>) {
             None
         }
     };
-    if let Some(umem) = umem {
-        umem.release();
+    match memory {
+        Some(UserMemory::Pinned(umem)) => umem.release(),
+        Some(UserMemory::OnDemand(memory)) => memory.release(),
+        None => {}
     }
 }
 
@@ -196,6 +238,7 @@ impl Mr {
         let backing = self.backing.lock();
         let (source, range, variant) = match &*backing {
             Backing::User { umem, range } => (Source::User(umem.clone()), *range, 0),
+            Backing::OnDemand { memory, range } => (Source::OnDemand(memory.clone()), *range, 0),
             Backing::Dma { memory, access } => {
                 if key & VARIANT_MASK != 0 || !access.contains(need) {
                     return Err(Fault::Protection);
@@ -228,7 +271,8 @@ impl Mr {
 /// Where the bytes are.
 enum Source {
     User(Arc<Umem>),
-    Dma(rdma::memory::KernelBuffer),
+    OnDemand(Arc<OnDemand>),
+    Dma(memory::KernelBuffer),
     Fast(Arc<FastPages>, Activation),
 }
 
@@ -278,64 +322,54 @@ impl MrAccess {
         self.start.checked_add(offset).ok_or(Fault::Protection)
     }
 
-    /// Copies from the range.
-    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
-        let at = self.locate(offset, out.len())?;
-        match &self.source {
-            Source::User(umem) => umem.enter().ok_or(Fault::Protection)?.read(at, out)?,
-            Source::Dma(buffer) => buffer.read(at as usize, out)?,
-            Source::Fast(pages, activation) => pages.read(activation, at, out)?,
-        }
-        Ok(())
+    /// Calls `f` with the memory of the range, and where `len` bytes at `offset` of the range are
+    /// within it.
+    pub(crate) fn with<R>(
+        &self,
+        offset: u64,
+        len: usize,
+        f: impl FnOnce(&dyn Memory, u64) -> Result<R, memory::Fault>,
+    ) -> Result<R, Fault> {
+        let at = self.locate(offset, len)?;
+        let result = match &self.source {
+            Source::User(umem) => f(&umem.enter().ok_or(Fault::Protection)?, at),
+            Source::OnDemand(memory) => f(&**memory, at),
+            Source::Dma(buffer) => f(buffer, at),
+            Source::Fast(pages, activation) => pages.with(activation, |memory| f(memory, at)),
+        };
+        result.map_err(|fault| match (fault, &self.source) {
+            (memory::Fault::Absent(absence), Source::OnDemand(memory)) => Fault::Absent(Absent {
+                memory: memory.clone(),
+                // What follows in this message will be wanted soon.
+                absence: absence.extended(memory, self.start.saturating_add(self.len)),
+            }),
+            _ => Fault::Protection,
+        })
     }
 
-    /// Copies into the range.
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        let at = self.locate(offset, data.len())?;
-        match &self.source {
-            Source::User(umem) => umem.enter().ok_or(Fault::Protection)?.write(at, data)?,
-            Source::Dma(buffer) => buffer.write(at as usize, data)?,
-            Source::Fast(pages, activation) => pages.write(activation, at, data)?,
-        }
-        Ok(())
+    /// Copies from the range.
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
+        self.with(offset, out.len(), |memory, at| memory.read(at, out))
     }
 
     /// Copies a piece of a packet into the range.
     pub(crate) fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), Fault> {
-        let at = self.locate(offset, piece.len())?;
-        match &self.source {
-            Source::User(umem) => umem
-                .enter()
-                .ok_or(Fault::Protection)?
-                .write_piece(at, piece)?,
-            Source::Dma(buffer) => buffer.write_piece(at as usize, piece)?,
-            Source::Fast(pages, activation) => pages.write_piece(activation, at, piece)?,
-        }
-        Ok(())
+        self.with(offset, piece.len(), |memory, at| {
+            memory.write_piece(at, piece)
+        })
     }
 
     /// Compares the range, eight aligned bytes, with `compare` and replaces it by `swap` if they are
     /// equal. Returns what was there.
     pub(crate) fn compare_swap(&self, compare: u64, swap: u64) -> Result<u64, Fault> {
-        let at = self.locate(0, size_of::<u64>())?;
-        Ok(match &self.source {
-            Source::User(umem) => umem
-                .enter()
-                .ok_or(Fault::Protection)?
-                .compare_swap(at, compare, swap)?,
-            Source::Dma(buffer) => buffer.compare_swap(at as usize, compare, swap)?,
-            Source::Fast(pages, activation) => pages.compare_swap(activation, at, compare, swap)?,
+        self.with(0, size_of::<u64>(), |memory, at| {
+            memory.compare_swap(at, compare, swap)
         })
     }
 
     /// Adds `add` to the range, eight aligned bytes. Returns what was there.
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64, Fault> {
-        let at = self.locate(0, size_of::<u64>())?;
-        Ok(match &self.source {
-            Source::User(umem) => umem.enter().ok_or(Fault::Protection)?.fetch_add(at, add)?,
-            Source::Dma(buffer) => buffer.fetch_add(at as usize, add)?,
-            Source::Fast(pages, activation) => pages.fetch_add(activation, at, add)?,
-        })
+        self.with(0, size_of::<u64>(), |memory, at| memory.fetch_add(at, add))
     }
 }
 

@@ -89,6 +89,9 @@ pub(crate) struct Registry {
     namespaces: net::Namespaces,
     bh: Arc<WorkQueue>,
     process: Arc<WorkQueue>,
+    /// For page faults: they take as long as whoever serves them likes, and nothing waits for them but
+    /// the end of the module.
+    paging: Arc<WorkQueue>,
 }
 
 impl Registry {
@@ -97,6 +100,7 @@ impl Registry {
     pub(crate) fn new() -> Result<(Arc<Self>, Guard<Self>)> {
         let bh = Arc::new(WorkQueue::new_bh(c"ferroce_bh")?, GFP_KERNEL)?;
         let process = Arc::new(WorkQueue::new_unbound(c"ferroce")?, GFP_KERNEL)?;
+        let paging = Arc::new(WorkQueue::new_unbound(c"ferroce_paging")?, GFP_KERNEL)?;
         let namespaces = net::Namespaces::register()?;
         let registry = Arc::pin_init(
             pin_init!(Self {
@@ -110,6 +114,7 @@ impl Registry {
                 namespaces,
                 bh,
                 process: process.clone(),
+                paging,
             }),
             GFP_KERNEL,
         )?;
@@ -135,6 +140,10 @@ impl Registry {
 
     pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
         &self.process
+    }
+
+    pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
+        &self.paging
     }
 
     /// Makes the core of a device on `netdev` and puts it on the list.
@@ -228,6 +237,7 @@ impl Registry {
 
     /// Waits for all that was put off. Context: process, may sleep.
     pub(crate) fn flush(&self) {
+        self.paging.flush();
         // What is freed after a grace period is freed by process work; which may put off more.
         for _ in 0..3 {
             self.bh.flush();

@@ -43,10 +43,12 @@ use rdma::{
         WcSlots, //
     },
     memory::Unchecked,
-    mr::FastPages,
+    mr::{
+        FastPages,
+        UserMemory, //
+    },
     stats::Descriptor,
     udata::Udata,
-    umem::Umem,
     wr::{
         RecvWrs,
         SendWrs, //
@@ -188,9 +190,9 @@ impl Driver for Ferroce {
         pd: &Arc<Pd>,
         iova: u64,
         access: Access,
-        umem: Arc<Umem>,
+        memory: UserMemory,
     ) -> Result<Arc<Mr>> {
-        mr::register_user(pd, iova, access, umem)
+        mr::register_user(pd, iova, access, memory)
     }
 
     fn get_dma_mr(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Mr>> {

@@ -10,6 +10,7 @@
 //! No lock is held while packets leave or consumers are called.
 
 mod attributes;
+mod paging;
 mod receive;
 mod receive_queue;
 mod send;
@@ -22,6 +23,7 @@ pub(crate) use self::attributes::{
 
 use self::{
     attributes::Attributes,
+    paging::PAGING,
     receive::ReceiveSide,
     receive_queue::{
         RecvSource,
@@ -69,6 +71,7 @@ use kernel::{
         WorkItem, //
     },
 };
+use net::RxQueue;
 use rdma::{
     qp::{
         Cap,
@@ -146,6 +149,11 @@ pub(crate) struct Qp {
     kernel_sends: SpinLockIrq<Option<StagedSends>>,
     #[pin]
     kernel_receives: SpinLockIrq<Option<StagedReceives>>,
+    /// Packets that wait for pages, under the send lock and the receive lock.
+    #[pin]
+    waiting_responses: RxQueue,
+    #[pin]
+    waiting_requests: RxQueue,
     /// Keeps the rings mappable.
     published: [Option<Published>; 2],
     #[pin]
@@ -155,11 +163,14 @@ pub(crate) struct Qp {
     pace: Timer<Qp, PACE>,
     #[pin]
     work: Work<Qp>,
+    #[pin]
+    paging: Work<Qp, PAGING>,
     _live: Live,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
+    impl HasWork<Self, PAGING> for Qp { self.paging }
 }
 
 impl WorkItem for Qp {
@@ -270,7 +281,11 @@ impl Qp {
 
     /// Has BH work look after both sides. Context: any.
     pub(crate) fn kick(self: &Arc<Self>) {
-        let _ = self.device().bh_queue().queue().enqueue(self.clone());
+        let _ = self
+            .device()
+            .bh_queue()
+            .queue()
+            .enqueue::<_, 0>(self.clone());
     }
 
     fn arm_timer(self: &Arc<Self>, deadline: Instant) {
@@ -318,7 +333,7 @@ impl Qp {
             return;
         }
         self.rescan_ns.store(0, Ordering::Relaxed);
-        self.send.lock().requester.flush();
+        self.send.lock().flush(self);
         self.run_send();
         self.flush_receives(FLUSH_BUDGET);
         self.kick();
@@ -447,10 +462,13 @@ pub(crate) fn create(
             receive <- new_spin_lock_bh!(receive),
             kernel_sends <- new_spin_lock_irq!(staged_sends),
             kernel_receives <- new_spin_lock_irq!(staged_receives),
+            waiting_responses <- RxQueue::new(),
+            waiting_requests <- RxQueue::new(),
             published,
             timer <- Timer::new(),
             pace <- Timer::new(),
             work <- new_work!("Qp::work"),
+            paging <- new_work!("Qp::paging"),
             _live: Live::new(Kind::Qp),
         }),
         GFP_KERNEL,

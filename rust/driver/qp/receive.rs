@@ -3,6 +3,11 @@
 //! The receive side of a QP: from requests to memory, completions and responses.
 
 use super::{
+    paging::{
+        self,
+        Paging,
+        REPLAY_BUDGET, //
+    },
     receive_queue::RecvSource,
     Qp, //
 };
@@ -15,9 +20,11 @@ use crate::{
         Batch,
         BuildError, //
     },
+    demux,
     element::RecvElement,
     mr::{
         self,
+        Absent,
         Access,
         Fault, //
     },
@@ -56,7 +63,10 @@ use roce::{
         Response,
         Step, //
     },
-    ticket::Outcome, //
+    ticket::{
+        Outcome,
+        Ticket, //
+    }, //
 };
 use sync::BhGuard;
 
@@ -79,9 +89,13 @@ pub(crate) struct ReceiveSide {
     busy: bool,
     again: bool,
     batch: Batch,
+    pub(super) paging: Paging,
     /// What the device's counters have been told of.
     reported: ResponderCounters,
 }
+
+/// A request cannot be executed before pages are brought in.
+struct WaitsForPages;
 
 /// What is left to be done once the receive lock is released.
 #[derive(Default)]
@@ -103,6 +117,7 @@ impl ReceiveSide {
             busy: false,
             again: false,
             batch: Batch::new()?,
+            paging: Paging::default(),
             reported: ResponderCounters::default(),
         })
     }
@@ -110,6 +125,8 @@ impl ReceiveSide {
     /// Forgets all requests without completing them (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.responder.reset();
+        self.paging = Paging::default();
+        qp.waiting_requests.clear();
         self.path = None;
         self.holding = false;
         match &mut self.source {
@@ -173,21 +190,55 @@ impl ReceiveSide {
         }
     }
 
-    /// Takes in a request packet: walks the responder's steps to the end.
-    fn request(&mut self, qp: &Qp, packet: &Packet, skb: &RxSkb, after: &mut Aftermath) {
+    /// Takes in a request, unless it has to wait for others.
+    fn request(&mut self, qp: &Arc<Qp>, packet: &Packet, skb: RxSkb, after: &mut Aftermath) {
+        if !qp.waiting_requests.is_empty() {
+            paging::keep(qp, &qp.waiting_requests, skb);
+        } else if self.execute(qp, packet, &skb, after).is_err() {
+            qp.waiting_requests.push_front(skb);
+        }
+    }
+
+    /// Takes in some of the requests that waited. Returns whether there are more.
+    fn replay(&mut self, qp: &Arc<Qp>, after: &mut Aftermath) -> bool {
+        for _ in 0..REPLAY_BUDGET {
+            if self.paging.is_waiting() {
+                return false;
+            }
+            let Some(skb) = qp.waiting_requests.pop() else {
+                return false;
+            };
+            let Some(packet) = demux::reparse(&skb) else {
+                continue;
+            };
+            if self.execute(qp, &packet, &skb, after).is_err() {
+                qp.waiting_requests.push_front(skb);
+            }
+        }
+        true
+    }
+
+    /// Takes in a request: walks the responder's steps to the end. `Err` if that has to wait for pages.
+    fn execute(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: &RxSkb,
+        after: &mut Aftermath,
+    ) -> Result<(), WaitsForPages> {
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
         loop {
             step = match step {
-                // A packet that cannot be placed now is as good as lost: the peer sends it again.
-                Step::Done | Step::Park => break,
+                Step::Done => return Ok(()),
+                Step::Park => return Err(WaitsForPages),
                 Step::Complete(completion) => {
                     self.complete(qp, packet, skb, &completion, after);
-                    break;
+                    return Ok(());
                 }
                 Step::Dropped(reason) => {
                     qp.count_drop(reason);
-                    break;
+                    return Ok(());
                 }
                 Step::TakeReceive { ticket } => {
                     let receive = self.take(qp);
@@ -200,7 +251,7 @@ impl ReceiveSide {
                 } => {
                     let placed =
                         self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
-                    self.responder.commit(ticket, outcome_of(placed))
+                    self.commit(qp, ticket, placed)
                 }
                 Step::PlaceRemote {
                     ticket,
@@ -219,7 +270,7 @@ impl ReceiveSide {
                         payload,
                         length as usize,
                     );
-                    self.responder.commit(ticket, outcome_of(placed))
+                    self.commit(qp, ticket, placed)
                 }
                 Step::CheckRead {
                     ticket,
@@ -229,7 +280,7 @@ impl ReceiveSide {
                 } => {
                     let need = Access::REMOTE_READ;
                     let checked = mr::access(&qp.pd, rkey, va, u64::from(length), need).map(|_| ());
-                    self.responder.commit(ticket, outcome_of(checked))
+                    self.commit(qp, ticket, checked)
                 }
                 Step::Atomic {
                     ticket,
@@ -237,15 +288,30 @@ impl ReceiveSide {
                     va,
                     operation,
                 } => {
-                    let answer = atomic(qp, rkey, va, operation);
+                    let answer = match atomic(qp, rkey, va, operation) {
+                        Ok(original) => Atomic::Done { original },
+                        Err(fault) => match self.paging.outcome(qp, fault) {
+                            Outcome::Again => Atomic::Again,
+                            _ => Atomic::Protection,
+                        },
+                    };
                     self.responder.commit_atomic(ticket, answer)
                 }
                 Step::Invalidate { ticket, rkey } => {
                     let invalidated = mr::invalidate(&qp.pd, rkey);
-                    self.responder.commit(ticket, outcome_of(invalidated))
+                    self.commit(qp, ticket, invalidated)
                 }
             };
         }
+    }
+
+    fn commit(&mut self, qp: &Arc<Qp>, ticket: Ticket, done: Result<(), Fault>) -> Step {
+        let outcome = self.outcome(qp, done);
+        self.responder.commit(ticket, outcome)
+    }
+
+    fn outcome(&mut self, qp: &Arc<Qp>, done: Result<(), Fault>) -> Outcome {
+        done.map_or_else(|fault| self.paging.outcome(qp, fault), |()| Outcome::Done)
     }
 
     /// Places payload into the current receive request; a datagram's is preceded by the GRH.
@@ -291,15 +357,6 @@ impl ReceiveSide {
         };
         completion.src_qp = qp.remote_number();
         if qp.is_datagram() {
-            // An empty datagram has no payload to be placed behind the network header.
-            if packet.payload_len == 0 && completion.is_success() {
-                let buffers = self.current.buffers();
-                let mut cursor = Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE);
-                if cursor.write(0, &skb.network_header_40()).is_err() {
-                    completion.status = wc::Status::LocProt;
-                    after.error = Some(ResponderEvent::ReceiveError);
-                }
-            }
             completion.src_qp = packet.deth.map_or(0, |deth| deth.src_qpn);
             completion.grh = true;
             completion.network = Some(match skb.source() {
@@ -317,6 +374,8 @@ impl ReceiveSide {
     /// Completes every receive request with a flush error, in order.
     fn flush(&mut self, qp: &Qp, budget: u32) -> bool {
         self.responder.flush();
+        self.paging = Paging::default();
+        qp.waiting_requests.clear();
         let mut notify = false;
         for _ in 0..budget {
             match self.take(qp) {
@@ -379,28 +438,33 @@ impl ReceiveSide {
                     }
                 }
                 Some(Response::Read(burst)) => {
-                    let outcome = self.read(qp, &path, &burst, batch);
+                    let sent = self.read(qp, &path, &burst, batch);
+                    let outcome = self.outcome(qp, sent);
                     self.responder.commit_read(burst.ticket, outcome);
                 }
             }
         }
     }
 
-    fn read(&self, qp: &Qp, path: &Arc<Path>, burst: &ReadBurst, batch: &mut Batch) -> Outcome {
+    /// Builds READ responses, all or none.
+    fn read(
+        &self,
+        qp: &Qp,
+        path: &Arc<Path>,
+        burst: &ReadBurst,
+        batch: &mut Batch,
+    ) -> Result<(), Fault> {
         // The key is checked again for each burst: it may have been invalidated since.
         let access = if burst.length == 0 {
             None
         } else {
-            match mr::access(
+            Some(mr::access(
                 &qp.pd,
                 burst.rkey,
                 burst.va,
                 u64::from(burst.length),
                 Access::REMOTE_READ,
-            ) {
-                Ok(access) => Some(access),
-                Err(fault) => return outcome_of(Err(fault)),
-            }
+            )?)
         };
         let built = batch.len();
         for index in 0..burst.packets {
@@ -418,11 +482,11 @@ impl ReceiveSide {
                 }
                 Err(BuildError::Payload(fault)) => {
                     batch.truncate(built);
-                    return outcome_of(Err(fault));
+                    return Err(fault);
                 }
             }
         }
-        Outcome::Done
+        Ok(())
     }
 
     fn response_path(&mut self, qp: &Qp) -> Option<Arc<Path>> {
@@ -460,36 +524,33 @@ fn place_remote(
     Ok(())
 }
 
-/// Carries out an atomic operation of the peer.
-fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Atomic {
-    let access = mr::access(
-        &qp.pd,
-        rkey,
-        va,
-        size_of::<u64>() as u64,
-        Access::REMOTE_ATOMIC,
-    );
-    let result = access.and_then(|access| match operation {
+/// Carries out an atomic operation of the peer. Returns what was there before.
+fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Result<u64, Fault> {
+    let len = size_of::<u64>() as u64;
+    let access = mr::access(&qp.pd, rkey, va, len, Access::REMOTE_ATOMIC)?;
+    match operation {
         AtomicOperation::CompareSwap { compare, swap } => access.compare_swap(compare, swap),
         AtomicOperation::FetchAdd { add } => access.fetch_add(add),
-    });
-    match result {
-        Ok(original) => Atomic::Done { original },
-        Err(Fault::Protection) => Atomic::Protection,
-    }
-}
-
-fn outcome_of(result: Result<(), Fault>) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Done,
-        Err(Fault::Protection) => Outcome::Protection,
     }
 }
 
 impl Qp {
     /// Takes in a request packet. Context: softirq, no lock held.
-    pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: &RxSkb) {
+    pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         self.drive_receive(|receive, after| receive.request(self, packet, skb, after));
+    }
+
+    /// Goes on after waiting for pages; `hopeless` could not be brought in.
+    /// Context: process, no lock held.
+    pub(super) fn resume_receive(self: &Arc<Self>, hopeless: Option<Absent>) {
+        self.drive_receive(|receive, _| {
+            receive.paging.resume(hopeless);
+            receive.responder.resume();
+        });
+        let mut more = true;
+        while more {
+            self.drive_receive(|receive, after| more = receive.replay(self, after));
+        }
     }
 
     /// Goes on with responses that are not finished. Context: softirq, no lock held.

@@ -3,6 +3,11 @@
 //! The send side of a QP: from work requests to datagrams, and from responses to completions.
 
 use super::{
+    paging::{
+        self,
+        Paging,
+        REPLAY_BUDGET, //
+    },
     send_queue::SendSource,
     Qp, //
 };
@@ -19,12 +24,14 @@ use crate::{
         Batch,
         BuildError, //
     },
+    demux,
     element::{
         Local,
         SendElements, //
     },
     mr::{
         self,
+        Absent,
         Access,
         Fault, //
     },
@@ -77,11 +84,15 @@ pub(crate) struct SendSide {
     /// Something happened that the owner has not looked at.
     again: bool,
     batch: Batch,
+    pub(super) paging: Paging,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
     /// What the device's counters have been told of.
     reported: RequesterCounters,
 }
+
+/// A response cannot be placed before pages are brought in.
+struct WaitsForPages;
 
 /// What is left to be done once the send lock is released.
 struct Turn {
@@ -106,6 +117,7 @@ impl SendSide {
             busy: false,
             again: false,
             batch: Batch::new()?,
+            paging: Paging::default(),
             armed: None,
             reported: RequesterCounters::default(),
         })
@@ -114,6 +126,8 @@ impl SendSide {
     /// Forgets all requests without completing them, posted ones included (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.requester.reset();
+        self.paging = Paging::default();
+        qp.waiting_responses.clear();
         self.next = 0;
         self.elements.clear();
         self.path = None;
@@ -122,6 +136,13 @@ impl SendSide {
             *outstanding = 0;
         }
         self.discard(qp);
+    }
+
+    /// Flushes all requests (ERR).
+    pub(super) fn flush(&mut self, qp: &Qp) {
+        self.requester.flush();
+        self.paging = Paging::default();
+        qp.waiting_responses.clear();
     }
 
     /// Drops what was posted and not taken over: a refused doorbell consumes its requests.
@@ -213,7 +234,9 @@ impl SendSide {
             };
             match action {
                 SendAction::Transmit(burst) => {
-                    let outcome = self.transmit(qp, &burst, batch);
+                    let outcome = self
+                        .transmit(qp, &burst, batch)
+                        .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
                     self.requester.commit(now, burst.ticket, outcome);
                 }
                 SendAction::Local { ticket, sequence } => {
@@ -224,13 +247,13 @@ impl SendSide {
         }
     }
 
-    /// Builds the datagrams of `burst`.
-    fn transmit(&mut self, qp: &Qp, burst: &Burst, batch: &mut Batch) -> Outcome {
+    /// Builds the datagrams of `burst`, all or none.
+    fn transmit(&mut self, qp: &Qp, burst: &Burst, batch: &mut Batch) -> Result<Outcome, Fault> {
         let Some(head) = self.elements.head(burst.sequence) else {
-            return Outcome::Operational;
+            return Ok(Outcome::Operational);
         };
         if head.refused {
-            return Outcome::Operational;
+            return Ok(Outcome::Operational);
         }
         let path = match &head.ah {
             Some(ah) => datagram_path(&mut self.datagram_path, qp, ah),
@@ -239,7 +262,7 @@ impl SendSide {
         let Some(path) = path else {
             // No route is a loss in the network, as far as the protocol is concerned.
             qp.device().counters().add(Counter::SendDropped, 1);
-            return Outcome::Done;
+            return Ok(Outcome::Done);
         };
 
         let inline = self.elements.inline(burst.sequence);
@@ -269,11 +292,11 @@ impl SendSide {
                 }
                 Err(BuildError::Payload(fault)) => {
                     batch.truncate(built);
-                    return outcome_of(fault);
+                    return Err(fault);
                 }
             }
         }
-        Outcome::Done
+        Ok(Outcome::Done)
     }
 
     /// Carries out a request that stays on this side.
@@ -332,39 +355,77 @@ impl SendSide {
         notify
     }
 
-    /// Takes in a response. Its payload goes straight to where the request wants it.
-    fn respond(&mut self, qp: &Qp, now: Instant, packet: &Packet, skb: &RxSkb) {
-        match self.requester.receive(now, packet) {
-            Received::Nothing => {}
-            Received::Dropped(reason) => qp.count_drop(reason),
+    /// Takes in a response, unless it has to wait for others.
+    fn respond(&mut self, qp: &Arc<Qp>, now: Instant, packet: &Packet, skb: RxSkb) {
+        if !qp.waiting_responses.is_empty() {
+            paging::keep(qp, &qp.waiting_responses, skb);
+        } else if self.place(qp, now, packet, &skb).is_err() {
+            qp.waiting_responses.push_front(skb);
+        }
+    }
+
+    /// Takes in some of the responses that waited. Returns whether there are more.
+    fn replay(&mut self, qp: &Arc<Qp>, now: Instant) -> bool {
+        for _ in 0..REPLAY_BUDGET {
+            if self.paging.is_waiting() {
+                return false;
+            }
+            let Some(skb) = qp.waiting_responses.pop() else {
+                return false;
+            };
+            let Some(packet) = demux::reparse(&skb) else {
+                continue;
+            };
+            if self.place(qp, now, &packet, &skb).is_err() {
+                qp.waiting_responses.push_front(skb);
+            }
+        }
+        true
+    }
+
+    /// Takes in a response. Its payload goes straight to where the request wants it; `Err` if that has
+    /// to wait for pages.
+    fn place(
+        &mut self,
+        qp: &Arc<Qp>,
+        now: Instant,
+        packet: &Packet,
+        skb: &RxSkb,
+    ) -> Result<(), WaitsForPages> {
+        let (ticket, placed) = match self.requester.receive(now, packet) {
+            Received::Nothing => return Ok(()),
+            Received::Dropped(reason) => {
+                qp.count_drop(reason);
+                return Ok(());
+            }
             Received::Place {
                 ticket,
                 sequence,
                 offset,
                 length,
             } => {
-                let mut cursor =
-                    Cursor::new(&qp.pd, self.elements.buffers(sequence), Access::LOCAL_WRITE);
-                let placed = cursor.write_datagram(
-                    u64::from(offset),
-                    skb,
-                    packet.header_len(),
-                    length as usize,
-                );
-                let outcome = placed.map_or_else(outcome_of, |()| Outcome::Done);
-                self.requester.commit_place(now, ticket, outcome);
+                let buffers = self.elements.buffers(sequence);
+                let mut cursor = Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE);
+                let (offset, length) = (u64::from(offset), length as usize);
+                let placed = cursor.write_datagram(offset, skb, packet.header_len(), length);
+                (ticket, placed)
             }
             Received::PlaceAtomic {
                 ticket,
                 sequence,
                 value,
             } => {
-                let mut cursor =
-                    Cursor::new(&qp.pd, self.elements.buffers(sequence), Access::LOCAL_WRITE);
-                let placed = cursor.write(0, &value.to_ne_bytes());
-                let outcome = placed.map_or_else(outcome_of, |()| Outcome::Done);
-                self.requester.commit_place(now, ticket, outcome);
+                let buffers = self.elements.buffers(sequence);
+                let mut cursor = Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE);
+                (ticket, cursor.write(0, &value.to_ne_bytes()))
             }
+        };
+        let outcome =
+            placed.map_or_else(|fault| self.paging.outcome(qp, fault), |()| Outcome::Done);
+        self.requester.commit_place(now, ticket, outcome);
+        match outcome {
+            Outcome::Again => Err(WaitsForPages),
+            _ => Ok(()),
         }
     }
 
@@ -421,12 +482,6 @@ fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
     }
 }
 
-fn outcome_of(fault: Fault) -> Outcome {
-    match fault {
-        Fault::Protection => Outcome::Protection,
-    }
-}
-
 /// The route of a connected QP, looked up again when it has gone stale.
 fn connected_path(cached: &mut Option<Arc<Path>>, qp: &Qp) -> Option<Arc<Path>> {
     let path = cached.as_ref()?;
@@ -460,8 +515,21 @@ impl Qp {
     }
 
     /// Takes in a response packet. Context: softirq, no lock held.
-    pub(crate) fn receive_response(self: &Arc<Self>, packet: &Packet, skb: &RxSkb) {
+    pub(crate) fn receive_response(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         self.drive_send(|send, now| send.respond(self, now, packet, skb));
+    }
+
+    /// Goes on after waiting for pages; `hopeless` could not be brought in.
+    /// Context: process, no lock held.
+    pub(super) fn resume_send(self: &Arc<Self>, hopeless: Option<Absent>) {
+        self.drive_send(|send, _| {
+            send.paging.resume(hopeless);
+            send.requester.resume();
+        });
+        let mut more = true;
+        while more {
+            self.drive_send(|send, now| more = send.replay(self, now));
+        }
     }
 
     /// The timer has expired. Context: softirq, no lock held.

@@ -142,7 +142,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 if offset.saturating_add(length) > capacity {
                     return self.too_long(packet);
                 }
-                if length == 0 {
+                // In front of an empty datagram there still is a GRH.
+                let is_datagram = matches!(self.config.service, Type::Ud | Type::Gsi);
+                if length == 0 && !is_datagram {
                     return self.invalidate(packet);
                 }
                 let ticket = self.expect(Stage::Access, packet);

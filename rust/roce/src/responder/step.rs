@@ -30,7 +30,8 @@ pub enum Step {
         /// To be returned with the answer.
         ticket: Ticket,
     },
-    /// Place the packet's payload into the current receive; answer with `commit`.
+    /// Place the packet's payload into the current receive; answer with `commit`. For UD the payload may
+    /// be empty: there is the GRH in front of it.
     PlaceReceive {
         /// To be returned with the outcome.
         ticket: Ticket,

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting for pages of memory that is paged on demand.
+//!
+//! A side of a QP that finds pages absent stops, and says so to its protocol engine. Work that may sleep
+//! brings the pages in, without a lock and without holding off the QP's end, and lets the side go on.
+//! Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages
+//! absent; what does not fit is a packet lost.
+
+use super::Qp;
+use crate::{
+    counters::Counter,
+    mr::{
+        Absent,
+        Fault, //
+    }, //
+};
+use kernel::{
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use net::{
+    RxQueue,
+    RxSkb, //
+};
+use roce::ticket::Outcome;
+
+/// The number of the work that brings in pages, among a QP's.
+pub(super) const PAGING: u64 = 1;
+
+/// Packets of either side that wait, at the most.
+const MAX_WAITING: u32 = 512;
+
+/// Waiting packets that are handled under one hold of a lock.
+pub(super) const REPLAY_BUDGET: u32 = 16;
+
+/// What one side of a QP waits for.
+#[derive(Default)]
+pub(super) struct Paging {
+    /// To be brought in.
+    wanted: Option<Absent>,
+    /// Could not be brought in: the next access that finds these pages absent fails.
+    hopeless: Option<Absent>,
+    /// From an access that found pages absent until it is tried again.
+    waiting: bool,
+}
+
+impl Paging {
+    /// The outcome of an access that failed.
+    pub(super) fn outcome(&mut self, qp: &Arc<Qp>, fault: Fault) -> Outcome {
+        let absent = match fault {
+            Fault::Protection => return Outcome::Protection,
+            Fault::Absent(absent) => absent,
+        };
+        if self
+            .hopeless
+            .take()
+            .is_some_and(|hopeless| hopeless == absent)
+        {
+            return Outcome::Protection;
+        }
+        self.wanted = Some(absent);
+        self.waiting = true;
+        qp.bring_in_pages();
+        Outcome::Again
+    }
+
+    /// Whether an access waits for pages.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    /// The access is about to be tried again. `hopeless`: what could not be brought in.
+    pub(super) fn resume(&mut self, hopeless: Option<Absent>) {
+        self.waiting = false;
+        self.hopeless = hopeless;
+    }
+}
+
+/// Keeps a packet for later, behind the others; or drops it if there are too many.
+pub(super) fn keep(qp: &Qp, queue: &RxQueue, skb: RxSkb) {
+    if queue.len() < MAX_WAITING {
+        queue.push(skb);
+    } else {
+        qp.count(Counter::PagingDropped);
+    }
+}
+
+impl WorkItem<PAGING> for Qp {
+    type Pointer = Arc<Qp>;
+
+    fn run(qp: Arc<Qp>) {
+        // No pass while pages are brought in: a process could make that last for ever.
+        let wanted = qp.send.lock().paging.wanted.take();
+        if let Some(wanted) = wanted {
+            let hopeless = wanted.bring_in().is_err().then_some(wanted);
+            if let Some(_pass) = qp.gate.enter() {
+                qp.resume_send(hopeless);
+            }
+        }
+        let wanted = qp.receive.lock().paging.wanted.take();
+        if let Some(wanted) = wanted {
+            let hopeless = wanted.bring_in().is_err().then_some(wanted);
+            if let Some(_pass) = qp.gate.enter() {
+                qp.resume_receive(hopeless);
+            }
+        }
+    }
+}
+
+impl Qp {
+    /// Has work bring in the pages that a side wants. Context: any.
+    fn bring_in_pages(self: &Arc<Self>) {
+        self.count(Counter::PageFaults);
+        let queue = self.device().paging_queue().queue();
+        let _ = queue.enqueue::<_, PAGING>(self.clone());
+    }
+}
