@@ -136,15 +136,6 @@ perftest()
 	[ "$found" -eq "$rows" ] || fail "$found rows of figures, $rows expected"
 }
 
-# On-demand paging, where the device says that it has it.
-odp_pingpong()
-{
-	if ! ibv_devinfo -v -d "$dev1" | grep -A 12 general_odp_caps | grep -q ODP_SUPPORT; then
-		skip "$dev1 has no on-demand paging yet"
-	fi
-	pingpong ibv_rc_pingpong "$1" -o
-}
-
 # One row to a line: name | function and arguments
 table()
 {
@@ -154,7 +145,7 @@ table()
 		ibv_rc_pingpong | pingpong ibv_rc_pingpong 1000
 		ibv_rc_pingpong -e | pingpong ibv_rc_pingpong 1000 -e
 		ibv_rc_pingpong -N | pingpong ibv_rc_pingpong 1000 -N
-		ibv_rc_pingpong -o | odp_pingpong 1000
+		ibv_rc_pingpong -o | pingpong ibv_rc_pingpong 1000 -o
 		ibv_rc_pingpong -s 1000000 | pingpong ibv_rc_pingpong 50 -s 1000000
 		ibv_rc_pingpong -c | pingpong ibv_rc_pingpong 500 -c
 	END
