@@ -8,7 +8,10 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
-    packet::NakCode,
+    packet::{
+        NakCode,
+        Packet, //
+    },
     psn::Psn,
     qp::{
         Mtu,
@@ -740,34 +743,149 @@ fn read_of_no_bytes() {
     assert_eq!(completions(&mut requester), [(0, Status::Success)]);
 }
 
+/// The packets of a READ's answer: what the requests in `packets` ask for.
+fn read_responses(packets: &[Packet]) -> Vec<Packet> {
+    let mut responses = Vec::new();
+    for request in packets {
+        let length = request.reth.unwrap().length;
+        let count = length.div_ceil(MTU).max(1);
+        for number in 0..count {
+            let opcode = match (number == 0, number + 1 == count) {
+                (true, true) => Opcode::RcReadResponseOnly,
+                (true, false) => Opcode::RcReadResponseFirst,
+                (false, false) => Opcode::RcReadResponseMiddle,
+                (false, true) => Opcode::RcReadResponseLast,
+            };
+            let left = length - number * MTU;
+            responses.push(read_response(
+                opcode,
+                request.psn.add(number),
+                left.min(MTU),
+            ));
+        }
+    }
+    responses
+}
+
 #[test]
-fn read_of_two_gib_leaves_psns_to_tell_old_from_new() {
+fn long_read_is_asked_for_in_parts() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            max_rd_atomic: 16,
+            window_responses: 300,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(300 * MTU + 1)).unwrap();
+        requester.post(read(50 * MTU)).unwrap();
+        requester.post(send(1)).unwrap();
+        // The first two parts are 256 responses; the third, of 45, would be one too many.
+        let packets = transmit(&mut requester, us(0));
+        let asked: Vec<_> = packets
+            .iter()
+            .map(|packet| {
+                let reth = packet.reth.unwrap();
+                (packet.psn.diff(psn), reth.va, reth.length)
+            })
+            .collect();
+        let part = 128 * MTU;
+        assert_eq!(
+            asked,
+            [(0, 0x1000, part), (128, 0x1000 + u64::from(part), part)]
+        );
+        let mut responses = read_responses(&packets).into_iter();
+        respond(&mut requester, us(1), &responses.next().unwrap());
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 256)]);
+        assert_eq!(packets[0].reth.unwrap().length, 44 * MTU + 1);
+        let responses = responses.chain(read_responses(&packets));
+        for response in responses {
+            let received = respond(&mut requester, us(2), &response);
+            assert!(matches!(received, Received::Place { sequence: 0, .. }));
+        }
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        let packets = transmit(&mut requester, us(2));
+        assert_eq!(
+            outline(&packets, psn),
+            [(Opcode::RcReadRequest, 301), (Opcode::RcSendOnly, 351)]
+        );
+    });
+}
+
+#[test]
+fn one_part_after_the_other_with_one_resource() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            max_rd_atomic: 1,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(300 * MTU)).unwrap();
+        for (first, count) in [(0, 128), (128, 128), (256, 44)] {
+            let packets = transmit(&mut requester, us(0));
+            assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, first)]);
+            assert_eq!(packets[0].reth.unwrap().length, count * MTU);
+            for response in read_responses(&packets) {
+                assert!(transmit(&mut requester, us(1)).is_empty());
+                respond(&mut requester, us(1), &response);
+            }
+        }
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    });
+}
+
+#[test]
+fn read_resumes_in_the_middle_of_a_part() {
     with_psns(|psn| {
         let mut requester = requester(psn);
-        requester.post(read(1 << 31)).unwrap();
-        requester.post(send(1)).unwrap();
-        // Half of it: 2^22 PSNs. The other half would make 2^23.
-        let packets = transmit(&mut requester, us(0));
-        assert_eq!(packets.len(), 1);
-        assert_eq!(packets[0].reth.unwrap().length, 1 << 30);
-        respond(
-            &mut requester,
-            us(1),
-            &read_response(Opcode::RcReadResponseFirst, psn, MTU),
-        );
-        let packets = transmit(&mut requester, us(1));
-        assert_eq!(packets.len(), 1);
-        assert_eq!(packets[0].psn, psn.add(1 << 22));
-        let reth = packets[0].reth.unwrap();
-        assert_eq!((reth.va, reth.length), (0x1000 + (1 << 30), 1 << 30));
-        // The SEND is number 2^23: two more responses, and it fits.
-        respond(
-            &mut requester,
-            us(1),
-            &read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU),
-        );
-        assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+        requester.post(read(300 * MTU)).unwrap();
+        let responses = read_responses(&transmit(&mut requester, us(0)));
+        for response in &responses[..150] {
+            respond(&mut requester, us(1), response);
+        }
+        requester.on_timeout(us(1_001));
+        // What is left of the second part, which is within what was asked for before; then the
+        // third, which has not been asked for before.
+        let packets = transmit(&mut requester, us(1_001));
+        let asked: Vec<_> = packets
+            .iter()
+            .map(|packet| (packet.psn.diff(psn), packet.reth.unwrap().length / MTU))
+            .collect();
+        assert_eq!(asked, [(150, 106), (256, 44)]);
+        assert_eq!(requester.counters().retransmitted_packets, 1);
+        // What was sent in answer to the request before is as good.
+        for response in &responses[150..200] {
+            let received = respond(&mut requester, us(1_002), response);
+            assert!(matches!(received, Received::Place { .. }));
+        }
+        for response in read_responses(&packets) {
+            respond(&mut requester, us(1_003), &response);
+        }
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        assert_eq!(requester.counters().stale_responses, 50);
     });
+}
+
+#[test]
+fn one_read_may_be_outstanding_in_any_window() {
+    let config = RequesterConfig {
+        window_responses: 0,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(2 * MTU)).unwrap();
+    requester.post(fetch_add()).unwrap();
+    requester.post(read(MTU)).unwrap();
+    let packets = transmit(&mut requester, us(0));
+    assert_eq!(
+        outline(&packets, Psn::new(0)),
+        [(Opcode::RcReadRequest, 0), (Opcode::RcFetchAdd, 2)]
+    );
+    for response in read_responses(&packets[..1]) {
+        respond(&mut requester, us(1), &response);
+    }
+    let packets = transmit(&mut requester, us(1));
+    assert_eq!(outline(&packets, Psn::new(0)), [(Opcode::RcReadRequest, 3)]);
 }
 
 #[test]
@@ -779,10 +897,10 @@ fn read_of_two_gib_completes() {
     let total = 1u32 << 23;
     for number in 0..total {
         transmit(&mut requester, us(0));
-        let within = number % (1 << 22);
+        let within = number % 128;
         let opcode = match within {
             0 => Opcode::RcReadResponseFirst,
-            0x3f_ffff => Opcode::RcReadResponseLast,
+            127 => Opcode::RcReadResponseLast,
             _ => Opcode::RcReadResponseMiddle,
         };
         let response = read_response(opcode, psn.add(number), MTU);

@@ -62,12 +62,21 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// The longest burst in bytes.
 pub const MAX_BURST_LEN: u32 = 64 * 1024;
 
-/// PSNs that one READ request may ask for. A longer READ is several requests on the wire: 2 GiB at
-/// an MTU of 256 are 2^23 PSNs, and fewer than that may be outstanding, or the responder could not
-/// tell new requests from duplicates (IBTA 9.7.1).
-const MAX_READ_PSNS: u32 = 1 << 22;
+/// What [`RequesterConfig::window_responses`] should be unless there is a reason: two parts of a long
+/// READ, so that one is asked for while the other comes in, and few enough packets for some QPs to
+/// fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).
+pub const DEFAULT_WINDOW_RESPONSES: u32 = 256;
 
-/// Number of outstanding PSNs that is never reached.
+/// PSNs that one READ request may ask for. A longer READ is several requests on the wire, its parts.
+///
+/// A responder may send all of the answer that it has begun, wanted or not, before it looks at what
+/// is asked for again: with the window of responses, which only whole parts fill, the part bounds
+/// what one lost response costs. 128 responses keep a link busy for longer than the request for the
+/// next part is on its way. A power of two.
+const MAX_READ_PSNS: u32 = 128;
+
+/// Number of outstanding PSNs that is never reached, or the responder could not tell new requests
+/// from duplicates (IBTA 9.7.1).
 const MAX_OUTSTANDING: u64 = 1 << 23;
 
 /// The attributes of the QP that the requester goes by.
@@ -91,10 +100,14 @@ pub struct RequesterConfig {
     pub retry_count: u8,
     /// How often to send again after an RNR NAK. 7 means: for ever.
     pub rnr_retry: u8,
-    /// READs and ATOMICs that may be outstanding. With 0, a READ or ATOMIC fails.
+    /// READ requests and ATOMICs that may be outstanding: each part of a long READ is a request, and
+    /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
     /// Request packets that may be outstanding. READ responses do not count.
     pub window_packets: u32,
+    /// READ responses, in packets, that may be outstanding. One request may always be, however many
+    /// it asks for. See [`DEFAULT_WINDOW_RESPONSES`].
+    pub window_responses: u32,
 }
 
 /// What has happened so far. The numbers wrap around.
@@ -246,6 +259,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 rnr_retry: 0,
                 max_rd_atomic: 0,
                 window_packets: 1,
+                window_responses: 1,
             },
             phase: Phase::Idle,
             tickets: Tickets::default(),

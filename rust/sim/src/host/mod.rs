@@ -144,6 +144,7 @@ impl Host {
             rnr_retry: side.rnr_retry,
             max_rd_atomic: side.max_rd_atomic,
             window_packets: side.window,
+            window_responses: side.window_responses,
         });
         requester.start();
         let resources = vec![Resource::default(); usize::from(peer.max_rd_atomic)];
