@@ -28,6 +28,12 @@ pub fn check(world: &World, host: usize) -> Result<(), String> {
             early.as_ns()
         ));
     }
+    if let Some(at) = replay.greedy {
+        return Err(format!(
+            "host {host}: asked for more at {} ns than may be outstanding",
+            at.as_ns()
+        ));
+    }
     check_naks(world, host)?;
     check_clean(world, host)
 }
