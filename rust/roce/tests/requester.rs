@@ -507,6 +507,29 @@ fn rnr_nak_behind_a_sequence_nak() {
 }
 
 #[test]
+fn rnr_nak_behind_a_sequence_nak_is_an_answer() {
+    let config = RequesterConfig {
+        retry_count: 1,
+        rnr_retry: 1,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    let gap = nak(Psn::new(0), NakCode::SequenceError);
+    respond(&mut requester, us(1), &gap);
+    respond(&mut requester, us(2), &rnr(Psn::new(0), 1));
+    requester.on_timeout(us(12));
+    // The retry counter is full again,
+    transmit(&mut requester, us(12));
+    respond(&mut requester, us(13), &gap);
+    assert_eq!(requester.take_error(), None);
+    // and the one for RNR NAKs has counted the first, or the two could go on for ever.
+    respond(&mut requester, us(14), &rnr(Psn::new(0), 1));
+    assert_eq!(requester.take_error(), Some(Status::RnrRetryExceeded));
+}
+
+#[test]
 fn rnr_nak_before_the_packets_are_committed() {
     let mut requester = requester(Psn::new(0));
     requester.post(send(1)).unwrap();

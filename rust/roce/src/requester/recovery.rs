@@ -103,14 +103,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             // A duplicate.
             return;
         }
-        let deadline = now.add(rnr_delay(timer));
-        if !self.in_flight() {
-            // The packet has not been sent again yet, for another reason: that can wait, too.
-            self.rnr_deadline = Some(deadline);
-            return;
-        }
         self.counters.rnr_naks = self.counters.rnr_naks.wrapping_add(1);
-        // It is an answer.
+        // It is an answer, also if the packet is to be sent again for another reason and has not
+        // been yet.
         self.retries_left = self.config.retry_count;
         self.recovering = false;
         if self.config.rnr_retry != RNR_RETRY_FOREVER {
@@ -121,7 +116,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.rnr_retries_left = left;
         }
         self.go_back();
-        self.rnr_deadline = Some(deadline);
+        self.rnr_deadline = Some(now.add(rnr_delay(timer)));
     }
 
     /// Goes back to the oldest packet that is not acknowledged. For a READ that is in the middle of
