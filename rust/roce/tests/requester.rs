@@ -20,9 +20,11 @@ use roce::{
     requester::{
         Full,
         Received,
+        Requester,
         RequesterConfig,
         SendAction,
         SendOperation,
+        SendSlot,
         SendWr, //
     },
     status::Status,
@@ -672,6 +674,114 @@ fn retry_is_counted_once_per_transmission() {
     );
     requester.on_timeout(us(1_000_000));
     assert_eq!(requester.take_error(), None);
+}
+
+/// A requester that has asked for five responses, has missed the first, and has asked again.
+fn requester_with_a_gap(psn: Psn, retry_count: u8) -> Requester<Vec<SendSlot>> {
+    let config = RequesterConfig {
+        retry_count,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(5 * MTU)).unwrap();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 1);
+    let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU);
+    respond(&mut requester, us(1), &behind);
+    assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+    requester
+}
+
+#[test]
+fn signs_of_life_are_waited_for_to_stop() {
+    with_psns(|psn| {
+        let mut requester = requester_with_a_gap(psn, 1);
+        assert_eq!(requester.poll_timeout(), Some(us(1_001)));
+        // The rest of the first answer: an eighth of the timeout after it, nothing more will come.
+        for (now, number) in [(200, 2), (300, 3)] {
+            let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(number), MTU);
+            assert_eq!(
+                respond(&mut requester, us(now), &behind),
+                Received::Dropped(DropReason::OutOfOrder)
+            );
+            assert!(transmit(&mut requester, us(now)).is_empty());
+            assert_eq!(requester.poll_timeout(), Some(us(now + 125)));
+        }
+        requester.on_timeout(us(425));
+        let packets = transmit(&mut requester, us(425));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 0)]);
+        assert_eq!(requester.poll_timeout(), Some(us(1_425)));
+        // What comes in now answers what was sent now: the first is missing again.
+        let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU);
+        respond(&mut requester, us(500), &behind);
+        assert_eq!(transmit(&mut requester, us(500)).len(), 1);
+        assert_eq!(requester.counters().implied_naks, 3);
+        assert_eq!(requester.counters().timeouts, 0);
+        // Progress ends it.
+        let first = read_response(Opcode::RcReadResponseFirst, psn, MTU);
+        respond(&mut requester, us(600), &first);
+        assert_eq!(requester.poll_timeout(), Some(us(1_600)));
+        assert_eq!(requester.take_error(), None);
+    });
+}
+
+#[test]
+fn silence_behind_a_gap_is_as_long_as_any() {
+    with_psns(|psn| {
+        for retries in [1u8, 3, 7] {
+            let mut requester = requester_with_a_gap(psn, retries);
+            for number in 0..=u64::from(retries) {
+                assert_eq!(requester.take_error(), None);
+                let now = us(1 + 1_000 * (number + 1));
+                assert_eq!(requester.poll_timeout(), Some(now));
+                requester.on_timeout(now);
+                transmit(&mut requester, now);
+            }
+            assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+            assert_eq!(requester.counters().timeouts, u64::from(retries) + 1);
+        }
+    });
+}
+
+#[test]
+fn no_retries_means_none_for_a_gap_either() {
+    let config = RequesterConfig {
+        retry_count: 0,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(2 * MTU)).unwrap();
+    transmit(&mut requester, us(0));
+    let behind = read_response(Opcode::RcReadResponseLast, Psn::new(1), MTU);
+    respond(&mut requester, us(1), &behind);
+    assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+}
+
+#[test]
+fn signs_of_life_do_not_hold_a_request_for_ever() {
+    with_psns(|psn| {
+        // Faster than the quiet time, slower, and at its edge.
+        for interval in [10, 100, 125, 130, 900] {
+            let mut requester = requester_with_a_gap(psn, 7);
+            let mut now = 1;
+            let mut sent_at = now;
+            while requester.take_error().is_none() {
+                now += interval;
+                requester.on_timeout(us(now));
+                if !transmit(&mut requester, us(now)).is_empty() {
+                    sent_at = now;
+                }
+                let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU);
+                respond(&mut requester, us(now), &behind);
+                if !transmit(&mut requester, us(now)).is_empty() {
+                    sent_at = now;
+                }
+                assert!(now - sent_at <= 4_000 + interval, "{interval}");
+            }
+            // Eight times seven attempts, and the first.
+            assert!(now <= 57 * 4_000 + interval, "{interval}: {now}");
+            assert_eq!(requester.poll_timeout(), None);
+        }
+    });
 }
 
 #[test]

@@ -42,6 +42,8 @@ use crate::{
     }, //
 };
 
+use self::recovery::retry_units;
+
 pub use self::{
     receive::Received,
     slot::{
@@ -96,7 +98,8 @@ pub struct RequesterConfig {
     pub initial_psn: Psn,
     /// How long to wait for an answer; see [`crate::time::ack_timeout`].
     pub timeout: Option<Duration>,
-    /// How often to send again without progress.
+    /// How often to send again without progress, if the peer is not heard. If it is, that is no
+    /// reason to give up so soon: then eight times as often.
     pub retry_count: u8,
     /// How often to send again after an RNR NAK. 7 means: for ever.
     pub rnr_retry: u8,
@@ -223,12 +226,18 @@ pub struct Requester<S> {
     /// The work request that could not be executed here, and why. It fails when it is the oldest.
     stop: Option<(u32, Status)>,
 
-    retries_left: u8,
+    /// In units, of which an attempt that nothing answers takes several.
+    retries_left: u16,
     rnr_retries_left: u8,
     /// A gap has been answered by going back, and nothing has come of it yet.
     recovering: bool,
+    /// Since it went back, there have been answers to what lies behind the gap.
+    alive: bool,
     /// The transport timer.
     deadline: Option<Instant>,
+    /// No sign of life moves the deadline further than to this time. Means something only with a
+    /// deadline.
+    latest: Instant,
     /// The RNR timer.
     rnr_deadline: Option<Instant>,
 
@@ -282,7 +291,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             retries_left: 0,
             rnr_retries_left: 0,
             recovering: false,
+            alive: false,
             deadline: None,
+            latest: Instant::from_ns(0),
             rnr_deadline: None,
             error: None,
             counters: RequesterCounters::default(),
@@ -342,7 +353,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Changes the number of retries, from the next progress on.
     pub fn set_retry_count(&mut self, count: u8) {
         self.config.retry_count = count;
-        self.retries_left = self.retries_left.min(count);
+        self.retries_left = self.retries_left.min(retry_units(count));
     }
 
     /// Changes the number of retries after an RNR NAK, from the next progress on.
@@ -484,9 +495,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Fills the retry counters up.
     fn refill(&mut self) {
-        self.retries_left = self.config.retry_count;
+        self.retries_left = retry_units(self.config.retry_count);
         self.rnr_retries_left = self.config.rnr_retry;
         self.recovering = false;
+        self.alive = false;
     }
 
     /// Gives up what is under way.
@@ -501,5 +513,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.deadline = None;
         self.rnr_deadline = None;
         self.recovering = false;
+        self.alive = false;
     }
 }
