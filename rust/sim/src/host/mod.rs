@@ -164,7 +164,7 @@ impl Host {
             },
         });
 
-        let memory = Memory::new(&mut rng);
+        let memory = Memory::new(&mut rng, scenario.region_len);
         let buffers = side
             .work
             .iter()
