@@ -567,6 +567,26 @@ fn timer_runs_while_something_is_outstanding() {
 }
 
 #[test]
+fn timer_starts_again_with_each_response() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(read(300 * MTU)).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        assert_eq!(requester.poll_timeout(), Some(us(1_000)));
+        let mut now = 0;
+        for response in read_responses(&packets) {
+            now += 900;
+            respond(&mut requester, us(now), &response);
+            assert_eq!(requester.poll_timeout(), Some(us(now + 1_000)));
+            // Asking for the next part does not put it off.
+            transmit(&mut requester, us(now + 5));
+            assert_eq!(requester.poll_timeout(), Some(us(now + 1_000)));
+        }
+        assert_eq!(requester.counters().timeouts, 0);
+    });
+}
+
+#[test]
 fn timeout_sends_again() {
     with_psns(|psn| {
         let mut requester = requester(psn);
