@@ -745,6 +745,23 @@ fn signs_of_life_are_waited_for_to_stop() {
 }
 
 #[test]
+fn quiet_time_is_short_with_any_timeout() {
+    let config = RequesterConfig {
+        timeout: Some(Duration::from_ms(4_000)),
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(5 * MTU)).unwrap();
+    transmit(&mut requester, us(0));
+    for number in 1..3 {
+        let behind = read_response(Opcode::RcReadResponseMiddle, Psn::new(number), MTU);
+        respond(&mut requester, us(1), &behind);
+        transmit(&mut requester, us(1));
+    }
+    assert_eq!(requester.poll_timeout(), Some(us(64_001)));
+}
+
+#[test]
 fn silence_behind_a_gap_is_as_long_as_any() {
     with_psns(|psn| {
         for retries in [1u8, 3, 7] {

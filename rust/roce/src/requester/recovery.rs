@@ -54,6 +54,10 @@ const SILENCE: u16 = 8;
 /// an eighth. That is many round trips, where the timeout is what it should be.
 const QUIET: u32 = 3;
 
+/// But no more than this: many timeouts are seconds, for the sake of a peer that is busy; and to ask
+/// once too often costs little.
+const MAX_QUIET: Duration = Duration::from_ms(64);
+
 /// So many timeouts after the timer was started it expires, even if there are signs of life.
 const PATIENCE: u64 = 4;
 
@@ -140,7 +144,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.alive = true;
         if let (Some(_), Some(timeout)) = (self.deadline, self.config.timeout) {
             let quiet = Duration::from_ns(timeout.as_ns().wrapping_shr(QUIET));
-            self.deadline = Some(now.add(quiet).min(self.latest));
+            self.deadline = Some(now.add(quiet.min(MAX_QUIET)).min(self.latest));
         }
     }
 
