@@ -228,6 +228,7 @@ fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<
         rnr_retry: set.rnr_retry,
         max_rd_atomic: set.max_rd_atomic,
         window_packets: WINDOW_PACKETS,
+        window_responses: roce::requester::DEFAULT_WINDOW_RESPONSES,
     };
     let mut send = qp.send.lock();
     send.qkey = set.qkey;

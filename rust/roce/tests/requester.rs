@@ -8,7 +8,10 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
-    packet::NakCode,
+    packet::{
+        NakCode,
+        Packet, //
+    },
     psn::Psn,
     qp::{
         Mtu,
@@ -17,9 +20,11 @@ use roce::{
     requester::{
         Full,
         Received,
+        Requester,
         RequesterConfig,
         SendAction,
         SendOperation,
+        SendSlot,
         SendWr, //
     },
     status::Status,
@@ -504,6 +509,29 @@ fn rnr_nak_behind_a_sequence_nak() {
 }
 
 #[test]
+fn rnr_nak_behind_a_sequence_nak_is_an_answer() {
+    let config = RequesterConfig {
+        retry_count: 1,
+        rnr_retry: 1,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    let gap = nak(Psn::new(0), NakCode::SequenceError);
+    respond(&mut requester, us(1), &gap);
+    respond(&mut requester, us(2), &rnr(Psn::new(0), 1));
+    requester.on_timeout(us(12));
+    // The retry counter is full again,
+    transmit(&mut requester, us(12));
+    respond(&mut requester, us(13), &gap);
+    assert_eq!(requester.take_error(), None);
+    // and the one for RNR NAKs has counted the first, or the two could go on for ever.
+    respond(&mut requester, us(14), &rnr(Psn::new(0), 1));
+    assert_eq!(requester.take_error(), Some(Status::RnrRetryExceeded));
+}
+
+#[test]
 fn rnr_nak_before_the_packets_are_committed() {
     let mut requester = requester(Psn::new(0));
     requester.post(send(1)).unwrap();
@@ -535,6 +563,26 @@ fn timer_runs_while_something_is_outstanding() {
         assert_eq!(requester.poll_timeout(), Some(us(1_400)));
         respond(&mut requester, us(600), &ack(psn.add(2)));
         assert_eq!(requester.poll_timeout(), None);
+    });
+}
+
+#[test]
+fn timer_starts_again_with_each_response() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(read(300 * MTU)).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        assert_eq!(requester.poll_timeout(), Some(us(1_000)));
+        let mut now = 0;
+        for response in read_responses(&packets) {
+            now += 900;
+            respond(&mut requester, us(now), &response);
+            assert_eq!(requester.poll_timeout(), Some(us(now + 1_000)));
+            // Asking for the next part does not put it off.
+            transmit(&mut requester, us(now + 5));
+            assert_eq!(requester.poll_timeout(), Some(us(now + 1_000)));
+        }
+        assert_eq!(requester.counters().timeouts, 0);
     });
 }
 
@@ -648,6 +696,131 @@ fn retry_is_counted_once_per_transmission() {
     assert_eq!(requester.take_error(), None);
 }
 
+/// A requester that has asked for five responses, has missed the first, and has asked again.
+fn requester_with_a_gap(psn: Psn, retry_count: u8) -> Requester<Vec<SendSlot>> {
+    let config = RequesterConfig {
+        retry_count,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(5 * MTU)).unwrap();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 1);
+    let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU);
+    respond(&mut requester, us(1), &behind);
+    assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+    requester
+}
+
+#[test]
+fn signs_of_life_are_waited_for_to_stop() {
+    with_psns(|psn| {
+        let mut requester = requester_with_a_gap(psn, 1);
+        assert_eq!(requester.poll_timeout(), Some(us(1_001)));
+        // The rest of the first answer: an eighth of the timeout after it, nothing more will come.
+        for (now, number) in [(200, 2), (300, 3)] {
+            let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(number), MTU);
+            assert_eq!(
+                respond(&mut requester, us(now), &behind),
+                Received::Dropped(DropReason::OutOfOrder)
+            );
+            assert!(transmit(&mut requester, us(now)).is_empty());
+            assert_eq!(requester.poll_timeout(), Some(us(now + 125)));
+        }
+        requester.on_timeout(us(425));
+        let packets = transmit(&mut requester, us(425));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 0)]);
+        assert_eq!(requester.poll_timeout(), Some(us(1_425)));
+        // What comes in now answers what was sent now: the first is missing again.
+        let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU);
+        respond(&mut requester, us(500), &behind);
+        assert_eq!(transmit(&mut requester, us(500)).len(), 1);
+        assert_eq!(requester.counters().implied_naks, 3);
+        assert_eq!(requester.counters().timeouts, 0);
+        // Progress ends it.
+        let first = read_response(Opcode::RcReadResponseFirst, psn, MTU);
+        respond(&mut requester, us(600), &first);
+        assert_eq!(requester.poll_timeout(), Some(us(1_600)));
+        assert_eq!(requester.take_error(), None);
+    });
+}
+
+#[test]
+fn quiet_time_is_short_with_any_timeout() {
+    let config = RequesterConfig {
+        timeout: Some(Duration::from_ms(4_000)),
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(5 * MTU)).unwrap();
+    transmit(&mut requester, us(0));
+    for number in 1..3 {
+        let behind = read_response(Opcode::RcReadResponseMiddle, Psn::new(number), MTU);
+        respond(&mut requester, us(1), &behind);
+        transmit(&mut requester, us(1));
+    }
+    assert_eq!(requester.poll_timeout(), Some(us(64_001)));
+}
+
+#[test]
+fn silence_behind_a_gap_is_as_long_as_any() {
+    with_psns(|psn| {
+        for retries in [1u8, 3, 7] {
+            let mut requester = requester_with_a_gap(psn, retries);
+            for number in 0..=u64::from(retries) {
+                assert_eq!(requester.take_error(), None);
+                let now = us(1 + 1_000 * (number + 1));
+                assert_eq!(requester.poll_timeout(), Some(now));
+                requester.on_timeout(now);
+                transmit(&mut requester, now);
+            }
+            assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+            assert_eq!(requester.counters().timeouts, u64::from(retries) + 1);
+        }
+    });
+}
+
+#[test]
+fn no_retries_means_none_for_a_gap_either() {
+    let config = RequesterConfig {
+        retry_count: 0,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(2 * MTU)).unwrap();
+    transmit(&mut requester, us(0));
+    let behind = read_response(Opcode::RcReadResponseLast, Psn::new(1), MTU);
+    respond(&mut requester, us(1), &behind);
+    assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+}
+
+#[test]
+fn signs_of_life_do_not_hold_a_request_for_ever() {
+    with_psns(|psn| {
+        // Faster than the quiet time, slower, and at its edge.
+        for interval in [10, 100, 125, 130, 900] {
+            let mut requester = requester_with_a_gap(psn, 7);
+            let mut now = 1;
+            let mut sent_at = now;
+            while requester.take_error().is_none() {
+                now += interval;
+                requester.on_timeout(us(now));
+                if !transmit(&mut requester, us(now)).is_empty() {
+                    sent_at = now;
+                }
+                let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU);
+                respond(&mut requester, us(now), &behind);
+                if !transmit(&mut requester, us(now)).is_empty() {
+                    sent_at = now;
+                }
+                assert!(now - sent_at <= 4_000 + interval, "{interval}");
+            }
+            // Eight times seven attempts, and the first.
+            assert!(now <= 57 * 4_000 + interval, "{interval}: {now}");
+            assert_eq!(requester.poll_timeout(), None);
+        }
+    });
+}
+
 #[test]
 fn nak_codes_become_statuses() {
     with_psns(|psn| {
@@ -740,34 +913,149 @@ fn read_of_no_bytes() {
     assert_eq!(completions(&mut requester), [(0, Status::Success)]);
 }
 
+/// The packets of a READ's answer: what the requests in `packets` ask for.
+fn read_responses(packets: &[Packet]) -> Vec<Packet> {
+    let mut responses = Vec::new();
+    for request in packets {
+        let length = request.reth.unwrap().length;
+        let count = length.div_ceil(MTU).max(1);
+        for number in 0..count {
+            let opcode = match (number == 0, number + 1 == count) {
+                (true, true) => Opcode::RcReadResponseOnly,
+                (true, false) => Opcode::RcReadResponseFirst,
+                (false, false) => Opcode::RcReadResponseMiddle,
+                (false, true) => Opcode::RcReadResponseLast,
+            };
+            let left = length - number * MTU;
+            responses.push(read_response(
+                opcode,
+                request.psn.add(number),
+                left.min(MTU),
+            ));
+        }
+    }
+    responses
+}
+
 #[test]
-fn read_of_two_gib_leaves_psns_to_tell_old_from_new() {
+fn long_read_is_asked_for_in_parts() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            max_rd_atomic: 16,
+            window_responses: 300,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(300 * MTU + 1)).unwrap();
+        requester.post(read(50 * MTU)).unwrap();
+        requester.post(send(1)).unwrap();
+        // The first two parts are 256 responses; the third, of 45, would be one too many.
+        let packets = transmit(&mut requester, us(0));
+        let asked: Vec<_> = packets
+            .iter()
+            .map(|packet| {
+                let reth = packet.reth.unwrap();
+                (packet.psn.diff(psn), reth.va, reth.length)
+            })
+            .collect();
+        let part = 128 * MTU;
+        assert_eq!(
+            asked,
+            [(0, 0x1000, part), (128, 0x1000 + u64::from(part), part)]
+        );
+        let mut responses = read_responses(&packets).into_iter();
+        respond(&mut requester, us(1), &responses.next().unwrap());
+        let packets = transmit(&mut requester, us(1));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 256)]);
+        assert_eq!(packets[0].reth.unwrap().length, 44 * MTU + 1);
+        let responses = responses.chain(read_responses(&packets));
+        for response in responses {
+            let received = respond(&mut requester, us(2), &response);
+            assert!(matches!(received, Received::Place { sequence: 0, .. }));
+        }
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        let packets = transmit(&mut requester, us(2));
+        assert_eq!(
+            outline(&packets, psn),
+            [(Opcode::RcReadRequest, 301), (Opcode::RcSendOnly, 351)]
+        );
+    });
+}
+
+#[test]
+fn one_part_after_the_other_with_one_resource() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            max_rd_atomic: 1,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(300 * MTU)).unwrap();
+        for (first, count) in [(0, 128), (128, 128), (256, 44)] {
+            let packets = transmit(&mut requester, us(0));
+            assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, first)]);
+            assert_eq!(packets[0].reth.unwrap().length, count * MTU);
+            for response in read_responses(&packets) {
+                assert!(transmit(&mut requester, us(1)).is_empty());
+                respond(&mut requester, us(1), &response);
+            }
+        }
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    });
+}
+
+#[test]
+fn read_resumes_in_the_middle_of_a_part() {
     with_psns(|psn| {
         let mut requester = requester(psn);
-        requester.post(read(1 << 31)).unwrap();
-        requester.post(send(1)).unwrap();
-        // Half of it: 2^22 PSNs. The other half would make 2^23.
-        let packets = transmit(&mut requester, us(0));
-        assert_eq!(packets.len(), 1);
-        assert_eq!(packets[0].reth.unwrap().length, 1 << 30);
-        respond(
-            &mut requester,
-            us(1),
-            &read_response(Opcode::RcReadResponseFirst, psn, MTU),
-        );
-        let packets = transmit(&mut requester, us(1));
-        assert_eq!(packets.len(), 1);
-        assert_eq!(packets[0].psn, psn.add(1 << 22));
-        let reth = packets[0].reth.unwrap();
-        assert_eq!((reth.va, reth.length), (0x1000 + (1 << 30), 1 << 30));
-        // The SEND is number 2^23: two more responses, and it fits.
-        respond(
-            &mut requester,
-            us(1),
-            &read_response(Opcode::RcReadResponseMiddle, psn.add(1), MTU),
-        );
-        assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+        requester.post(read(300 * MTU)).unwrap();
+        let responses = read_responses(&transmit(&mut requester, us(0)));
+        for response in &responses[..150] {
+            respond(&mut requester, us(1), response);
+        }
+        requester.on_timeout(us(1_001));
+        // What is left of the second part, which is within what was asked for before; then the
+        // third, which has not been asked for before.
+        let packets = transmit(&mut requester, us(1_001));
+        let asked: Vec<_> = packets
+            .iter()
+            .map(|packet| (packet.psn.diff(psn), packet.reth.unwrap().length / MTU))
+            .collect();
+        assert_eq!(asked, [(150, 106), (256, 44)]);
+        assert_eq!(requester.counters().retransmitted_packets, 1);
+        // What was sent in answer to the request before is as good.
+        for response in &responses[150..200] {
+            let received = respond(&mut requester, us(1_002), response);
+            assert!(matches!(received, Received::Place { .. }));
+        }
+        for response in read_responses(&packets) {
+            respond(&mut requester, us(1_003), &response);
+        }
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        assert_eq!(requester.counters().stale_responses, 50);
     });
+}
+
+#[test]
+fn one_read_may_be_outstanding_in_any_window() {
+    let config = RequesterConfig {
+        window_responses: 0,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(read(2 * MTU)).unwrap();
+    requester.post(fetch_add()).unwrap();
+    requester.post(read(MTU)).unwrap();
+    let packets = transmit(&mut requester, us(0));
+    assert_eq!(
+        outline(&packets, Psn::new(0)),
+        [(Opcode::RcReadRequest, 0), (Opcode::RcFetchAdd, 2)]
+    );
+    for response in read_responses(&packets[..1]) {
+        respond(&mut requester, us(1), &response);
+    }
+    let packets = transmit(&mut requester, us(1));
+    assert_eq!(outline(&packets, Psn::new(0)), [(Opcode::RcReadRequest, 3)]);
 }
 
 #[test]
@@ -779,10 +1067,10 @@ fn read_of_two_gib_completes() {
     let total = 1u32 << 23;
     for number in 0..total {
         transmit(&mut requester, us(0));
-        let within = number % (1 << 22);
+        let within = number % 128;
         let opcode = match within {
             0 => Opcode::RcReadResponseFirst,
-            0x3f_ffff => Opcode::RcReadResponseLast,
+            127 => Opcode::RcReadResponseLast,
             _ => Opcode::RcReadResponseMiddle,
         };
         let response = read_response(opcode, psn.add(number), MTU);

@@ -345,6 +345,44 @@ fn duplicate_read_restarts_the_one_under_way() {
 }
 
 #[test]
+fn duplicate_read_leaves_later_ones_due() {
+    with_psns(|psn| {
+        use Opcode::*;
+        let mut peer = peer(psn);
+        let first = read_request(psn, 0x1000, 2 * MTU);
+        let second = read_request(psn.add(2), 0x2000, 3 * MTU);
+        peer.deliver(&first);
+        peer.deliver(&second);
+        for packets in [2, 1] {
+            let Some(Response::Read(burst)) = peer.responder.poll_response(packets) else {
+                panic!("no response");
+            };
+            peer.responder.commit_read(burst.ticket, Outcome::Done);
+        }
+        // A duplicate of the network's: what has not been sent of the second is still sent.
+        peer.deliver(&first);
+        let answers = [(RcReadResponseFirst, 0), (RcReadResponseLast, 1)];
+        let rest = [(RcReadResponseMiddle, 3), (RcReadResponseLast, 4)];
+        assert_eq!(
+            outline(&peer.responses(), psn),
+            [&answers[..], &rest[..]].concat()
+        );
+        // A peer that has gone back: each is answered once.
+        peer.deliver(&first);
+        peer.deliver(&second);
+        let second = [
+            (RcReadResponseFirst, 2),
+            (RcReadResponseMiddle, 3),
+            (RcReadResponseLast, 4),
+        ];
+        assert_eq!(
+            outline(&peer.responses(), psn),
+            [&answers[..], &second[..]].concat()
+        );
+    });
+}
+
+#[test]
 fn duplicate_read_checks_the_key_again() {
     with_psns(|psn| {
         let mut peer = peer(psn);

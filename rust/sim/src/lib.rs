@@ -14,6 +14,7 @@ pub mod pcap;
 pub mod referee;
 pub mod rng;
 pub mod scenario;
+pub mod storm;
 pub mod trace;
 pub mod verify;
 pub mod world;

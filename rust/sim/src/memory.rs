@@ -9,7 +9,6 @@ use crate::{
     scenario::{
         ATOMIC_KEY,
         READ_KEY,
-        REGION_LEN,
         REGION_VA,
         WRITE_KEY, //
     }, //
@@ -34,10 +33,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory full of random bytes.
-    pub fn new(rng: &mut Rng) -> Self {
+    /// Memory full of random bytes: regions of `len` bytes.
+    pub fn new(rng: &mut Rng, len: usize) -> Self {
         let regions = [WRITE_KEY, READ_KEY, ATOMIC_KEY].map(|rkey| {
-            let mut bytes = vec![0; REGION_LEN];
+            let mut bytes = vec![0; len];
             rng.fill(&mut bytes);
             if rkey == ATOMIC_KEY {
                 // So that they compare equal now and then.

@@ -125,6 +125,14 @@ pub(crate) struct Replay {
     pub(crate) early: Option<Instant>,
     /// The error that it was answered with.
     refused: Option<NakCode>,
+    /// READs and ATOMICs that may be outstanding.
+    max_rd_atomic: u8,
+    /// READ responses that may be outstanding.
+    window_responses: u32,
+    /// Where each READ and ATOMIC ends that is outstanding.
+    open: Vec<u64>,
+    /// When more were asked for than may be outstanding.
+    pub(crate) greedy: Option<Instant>,
 }
 
 impl Replay {
@@ -144,6 +152,10 @@ impl Replay {
             not_before: None,
             early: None,
             refused: None,
+            max_rd_atomic: side.max_rd_atomic,
+            window_responses: side.window_responses,
+            open: Vec::new(),
+            greedy: None,
         };
         let shift = world.scenario.mtu.shift();
         let mine = world
@@ -182,6 +194,9 @@ impl Replay {
             Operation::CompareSwap | Operation::FetchAdd => (Wanted::AtomicResponse, 1),
             _ => (Wanted::Acknowledgement, 1),
         };
+        if wanted != Wanted::Acknowledgement {
+            self.ask(now, wanted, position, position + psns);
+        }
         for position in position..position + psns {
             self.wanted.entry(position).or_insert(wanted);
             self.last_sent.insert(position, now);
@@ -191,6 +206,24 @@ impl Replay {
                 self.early = Some(now);
             }
             self.causes.push(Cause::Sent(now));
+        }
+    }
+
+    /// A READ or ATOMIC is sent. What has been sent of the requests behind it will be sent again.
+    fn ask(&mut self, now: Instant, wanted: Wanted, begin: u64, end: u64) {
+        let una = self.una;
+        self.open.retain(|end| (una + 1..=begin).contains(end));
+        let before = self
+            .wanted
+            .range(una..begin)
+            .filter(|(_, wanted)| **wanted == Wanted::ReadResponse)
+            .count() as u64;
+        let is_too_long = wanted == Wanted::ReadResponse
+            && before > 0
+            && before + end - begin > u64::from(self.window_responses);
+        self.open.push(end);
+        if is_too_long || self.open.len() > usize::from(self.max_rd_atomic) {
+            self.greedy = Some(now);
         }
     }
 

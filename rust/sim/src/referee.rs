@@ -28,6 +28,12 @@ pub fn check(world: &World, host: usize) -> Result<(), String> {
             early.as_ns()
         ));
     }
+    if let Some(at) = replay.greedy {
+        return Err(format!(
+            "host {host}: asked for more at {} ns than may be outstanding",
+            at.as_ns()
+        ));
+    }
     check_naks(world, host)?;
     check_clean(world, host)
 }
@@ -65,7 +71,9 @@ fn check_clean(world: &World, host: usize) -> Result<(), String> {
         loss,
         duplication,
         reordering,
+        overtaking,
         corruption,
+        limit,
         ..
     } = world.scenario.wire;
     let is_crowded = world
@@ -74,8 +82,8 @@ fn check_clean(world: &World, host: usize) -> Result<(), String> {
         .any(|record| record.what == What::Crowded);
     let counters = world.hosts[host].requester_counters();
     // A timeout that was too short makes duplicates, whose answers are out of order.
-    let is_clean =
-        loss + duplication + reordering + corruption == 0 && !is_crowded && counters.timeouts == 0;
+    let troubles = loss + duplication + reordering + overtaking + corruption + limit;
+    let is_clean = troubles == 0 && !is_crowded && counters.timeouts == 0;
     if is_clean && counters.implied_naks + counters.sequence_naks > 0 {
         return Err(format!("host {host}: gaps on a clean wire: {counters:?}"));
     }

@@ -34,7 +34,7 @@ pub const INVALIDATE_KEY: u32 = 0x1000;
 
 /// Address of every region. Near the end of the address space, where sums wrap around.
 pub const REGION_VA: u64 = 0xffff_ffff_fff0_0000;
-/// Length of every region in bytes.
+/// Length of every region in bytes, where messages are short.
 pub const REGION_LEN: usize = 96 * 1024;
 
 /// What goes wrong on purpose with a work request.
@@ -98,6 +98,8 @@ pub struct Side {
     pub min_rnr_timer: u8,
     /// Request packets that it may have outstanding.
     pub window: u32,
+    /// READ responses that it may have outstanding.
+    pub window_responses: u32,
     /// Length of its send queue.
     pub queue: u32,
     /// What it sends.
@@ -121,6 +123,8 @@ pub struct Wire {
     pub duplication: u32,
     /// Delivered late, behind others.
     pub reordering: u32,
+    /// Delivered without the time on the way, ahead of others: what `netem` calls reordering.
+    pub overtaking: u32,
     /// Damaged.
     pub corruption: u32,
     /// Time on the way.
@@ -129,6 +133,8 @@ pub struct Wire {
     pub late: Duration,
     /// Time on the wire per byte, in picoseconds.
     pub ps_per_byte: u64,
+    /// How many packets may be on the way in each direction; more are lost. 0: any number.
+    pub limit: u32,
 }
 
 /// A run.
@@ -142,6 +148,8 @@ pub struct Scenario {
     pub mtu: Mtu,
     /// The two ends.
     pub sides: [Side; 2],
+    /// Length of every region in bytes.
+    pub region_len: usize,
     /// What is between them.
     pub wire: Wire,
     /// Whether nothing but loss that recovery is made for can go wrong: then everything must
@@ -171,6 +179,7 @@ impl Scenario {
             service,
             mtu,
             sides,
+            region_len: REGION_LEN,
             wire,
             benign,
         }
@@ -194,6 +203,9 @@ fn wire(rng: &mut Rng) -> Wire {
     if rng.below(2) == 0 {
         wire.reordering = rng.pick(&[1_000, 20_000, 250_000]);
     }
+    if rng.below(8) == 0 {
+        wire.overtaking = rng.pick(&[20_000, 250_000]);
+    }
     if wire.loss < 100_000 && rng.below(3) == 0 {
         wire.corruption = rng.pick(&[1_000, 10_000]);
     }
@@ -216,6 +228,7 @@ fn side(rng: &mut Rng, service: Type, mtu: Mtu, benign: bool) -> Side {
         max_rd_atomic,
         min_rnr_timer: rng.between(1, 12) as u8,
         window: rng.pick(&[1, 4, 16, 64, 128, 1024]),
+        window_responses: rng.pick(&[1, 16, 256, 1024]),
         queue: rng.pick(&[1, 2, 16, 64]),
         work: Vec::new(),
         receives: Vec::new(),

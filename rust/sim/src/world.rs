@@ -87,6 +87,8 @@ pub struct World {
     order: u64,
     /// Until when each end's link is busy with what it has sent.
     busy: [Instant; 2],
+    /// How many packets of each end are on the way.
+    flying: [u32; 2],
     capture: Option<pcap::Writer>,
 }
 
@@ -103,6 +105,7 @@ impl World {
             heap: BinaryHeap::new(),
             order: 0,
             busy: [Instant::from_ns(0); 2],
+            flying: [0; 2],
             capture,
         }
     }
@@ -130,14 +133,17 @@ impl World {
             let mut out = Output::default();
             match event {
                 Event::Wake(wake) => self.hosts[host].wake(at, wake, &mut out),
-                Event::Deliver(bytes, sent) => match frame::parse(&bytes) {
-                    Some((packet, payload)) => {
-                        let kept = self.hosts[host].deliver(at, packet, payload, &mut out);
-                        let what = if kept { What::Received } else { What::Crowded };
-                        self.record(host, what, packet);
+                Event::Deliver(bytes, sent) => {
+                    self.flying[1 - host] -= 1;
+                    match frame::parse(&bytes) {
+                        Some((packet, payload)) => {
+                            let kept = self.hosts[host].deliver(at, packet, payload, &mut out);
+                            let what = if kept { What::Received } else { What::Crowded };
+                            self.record(host, what, packet);
+                        }
+                        None => self.record(host, What::Damaged, sent),
                     }
-                    None => self.record(host, What::Damaged, sent),
-                },
+                }
             }
             self.take(host, out);
         }
@@ -166,6 +172,10 @@ impl World {
         }
 
         let wire = self.scenario.wire;
+        if wire.limit != 0 && self.flying[host] >= wire.limit {
+            self.record(host, What::Lost, packet);
+            return;
+        }
         let time = bytes.len() as u64 * wire.ps_per_byte / 1_000;
         let left = self.busy[host].max(self.now).add(Duration::from_ns(time));
         self.busy[host] = left;
@@ -179,7 +189,10 @@ impl World {
             1
         };
         for _ in 0..copies {
-            let mut at = left.add(wire.delay);
+            let mut at = left;
+            if wire.overtaking == 0 || !self.rng.chance(wire.overtaking) {
+                at = at.add(wire.delay);
+            }
             if self.rng.chance(wire.reordering) {
                 at = at.add(Duration::from_ns(self.rng.below(wire.late.as_ns())));
             }
@@ -189,6 +202,7 @@ impl World {
                 let place = frame::OUTER_LEN + self.rng.below(len as u64) as usize;
                 bytes[place] ^= 1 << self.rng.below(8);
             }
+            self.flying[host] += 1;
             self.schedule(at, 1 - host, Event::Deliver(bytes, packet));
         }
     }

@@ -3,11 +3,12 @@
 //! Which attributes a change of a QP's state needs, and which it takes (IBTA 10.3.1, 11.2.5.2,
 //! table 96), as data.
 //!
-//! A QP may go to [`State::Reset`] and to [`State::Err`] from every state, with no attribute at all.
-//! Nothing leads to [`State::Sqe`]: only an error does.
+//! A QP may go to [`State::Reset`] from every state, and to [`State::Err`] from every state but
+//! Reset, with no attribute at all. Nothing leads to [`State::Sqe`]: only an error does.
 //!
-//! `ib_modify_qp_is_ok()` of the Linux RDMA core has the same rules but for two cells: it refuses
-//! Reset to Err, which the specification allows, and it lets an RC QP leave Sqe, where none can be.
+//! These are the rules of `ib_modify_qp_is_ok()` in the Linux RDMA core, which consumers know. The
+//! specification differs in two cells, neither of which matters to a QP: it allows Reset to Err, and
+//! it does not let an RC QP leave Sqe for Rts, where none can be.
 
 use super::{
     AttrMask,
@@ -118,6 +119,7 @@ static TABLE: &[Row] = table! {
     Sqd -> Sqd, Ud:  [] [PKEY_INDEX QKEY];
     Sqd -> Sqd, Gsi: [] [PKEY_INDEX QKEY];
 
+    Sqe -> Rts, Rc:  [] [];
     Sqe -> Rts, Uc:  [] [CUR_STATE ACCESS_FLAGS];
     Sqe -> Rts, Ud:  [] [CUR_STATE QKEY];
     Sqe -> Rts, Gsi: [] [CUR_STATE QKEY];
@@ -131,8 +133,10 @@ static UNCONDITIONAL: Transition = Transition {
 
 /// What the transition of a QP of type `ty` asks for, or `None` if there is no such transition.
 pub fn transition(from: State, to: State, ty: Type) -> Option<&'static Transition> {
-    if matches!(to, State::Reset | State::Err) {
-        return Some(&UNCONDITIONAL);
+    match (from, to) {
+        (State::Reset, State::Err) => return None,
+        (_, State::Reset | State::Err) => return Some(&UNCONDITIONAL),
+        _ => {}
     }
     TABLE
         .iter()

@@ -42,6 +42,8 @@ use crate::{
     }, //
 };
 
+use self::recovery::retry_units;
+
 pub use self::{
     receive::Received,
     slot::{
@@ -62,12 +64,21 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// The longest burst in bytes.
 pub const MAX_BURST_LEN: u32 = 64 * 1024;
 
-/// PSNs that one READ request may ask for. A longer READ is several requests on the wire: 2 GiB at
-/// an MTU of 256 are 2^23 PSNs, and fewer than that may be outstanding, or the responder could not
-/// tell new requests from duplicates (IBTA 9.7.1).
-const MAX_READ_PSNS: u32 = 1 << 22;
+/// What [`RequesterConfig::window_responses`] should be unless there is a reason: two parts of a long
+/// READ, so that one is asked for while the other comes in, and few enough packets for some QPs to
+/// fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).
+pub const DEFAULT_WINDOW_RESPONSES: u32 = 256;
 
-/// Number of outstanding PSNs that is never reached.
+/// PSNs that one READ request may ask for. A longer READ is several requests on the wire, its parts.
+///
+/// A responder may send all of the answer that it has begun, wanted or not, before it looks at what
+/// is asked for again: with the window of responses, which only whole parts fill, the part bounds
+/// what one lost response costs. 128 responses keep a link busy for longer than the request for the
+/// next part is on its way. A power of two.
+const MAX_READ_PSNS: u32 = 128;
+
+/// Number of outstanding PSNs that is never reached, or the responder could not tell new requests
+/// from duplicates (IBTA 9.7.1).
 const MAX_OUTSTANDING: u64 = 1 << 23;
 
 /// The attributes of the QP that the requester goes by.
@@ -87,14 +98,19 @@ pub struct RequesterConfig {
     pub initial_psn: Psn,
     /// How long to wait for an answer; see [`crate::time::ack_timeout`].
     pub timeout: Option<Duration>,
-    /// How often to send again without progress.
+    /// How often to send again without progress, if the peer is not heard. If it is, that is no
+    /// reason to give up so soon: then eight times as often.
     pub retry_count: u8,
     /// How often to send again after an RNR NAK. 7 means: for ever.
     pub rnr_retry: u8,
-    /// READs and ATOMICs that may be outstanding. With 0, a READ or ATOMIC fails.
+    /// READ requests and ATOMICs that may be outstanding: each part of a long READ is a request, and
+    /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
     /// Request packets that may be outstanding. READ responses do not count.
     pub window_packets: u32,
+    /// READ responses, in packets, that may be outstanding. One request may always be, however many
+    /// it asks for. See [`DEFAULT_WINDOW_RESPONSES`].
+    pub window_responses: u32,
 }
 
 /// What has happened so far. The numbers wrap around.
@@ -210,12 +226,18 @@ pub struct Requester<S> {
     /// The work request that could not be executed here, and why. It fails when it is the oldest.
     stop: Option<(u32, Status)>,
 
-    retries_left: u8,
+    /// In units, of which an attempt that nothing answers takes several.
+    retries_left: u16,
     rnr_retries_left: u8,
     /// A gap has been answered by going back, and nothing has come of it yet.
     recovering: bool,
+    /// Since it went back, there have been answers to what lies behind the gap.
+    alive: bool,
     /// The transport timer.
     deadline: Option<Instant>,
+    /// No sign of life moves the deadline further than to this time. Means something only with a
+    /// deadline.
+    latest: Instant,
     /// The RNR timer.
     rnr_deadline: Option<Instant>,
 
@@ -246,6 +268,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 rnr_retry: 0,
                 max_rd_atomic: 0,
                 window_packets: 1,
+                window_responses: 1,
             },
             phase: Phase::Idle,
             tickets: Tickets::default(),
@@ -268,7 +291,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             retries_left: 0,
             rnr_retries_left: 0,
             recovering: false,
+            alive: false,
             deadline: None,
+            latest: Instant::from_ns(0),
             rnr_deadline: None,
             error: None,
             counters: RequesterCounters::default(),
@@ -328,7 +353,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Changes the number of retries, from the next progress on.
     pub fn set_retry_count(&mut self, count: u8) {
         self.config.retry_count = count;
-        self.retries_left = self.retries_left.min(count);
+        self.retries_left = self.retries_left.min(retry_units(count));
     }
 
     /// Changes the number of retries after an RNR NAK, from the next progress on.
@@ -470,9 +495,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Fills the retry counters up.
     fn refill(&mut self) {
-        self.retries_left = self.config.retry_count;
+        self.retries_left = retry_units(self.config.retry_count);
         self.rnr_retries_left = self.config.rnr_retry;
         self.recovering = false;
+        self.alive = false;
     }
 
     /// Gives up what is under way.
@@ -487,5 +513,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.deadline = None;
         self.rnr_deadline = None;
         self.recovering = false;
+        self.alive = false;
     }
 }

@@ -216,14 +216,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
             Ok(())
         } else {
-            self.implied_nak();
+            self.implied_nak(now);
             Err(DropReason::OutOfOrder)
         }
     }
 
     /// The response to a READ or ATOMIC is missing.
-    fn implied_nak(&mut self) {
-        if self.recover() {
+    fn implied_nak(&mut self, now: Instant) {
+        if self.recover(now) {
             self.counters.implied_naks = self.counters.implied_naks.wrapping_add(1);
         }
     }
@@ -238,7 +238,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .slot(self.oldest)
             .is_some_and(|slot| position >= slot.end());
         if is_behind {
-            self.implied_nak();
+            self.implied_nak(now);
         }
         Received::Dropped(DropReason::OutOfOrder)
     }
@@ -249,7 +249,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         match Status::from_nak(code) {
             None => {
-                if self.recover() {
+                if self.recover(now) {
                     self.counters.sequence_naks = self.counters.sequence_naks.wrapping_add(1);
                 }
             }

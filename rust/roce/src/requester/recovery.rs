@@ -1,6 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
 //! Loss: timers, retry counters, going back (IBTA 9.7.5.1.1, 9.7.5.2.8, 9.7.6.1.3, 9.9.2).
+//!
+//! # When it goes back, and what that costs
+//!
+//! The retry counter is there to notice that nobody answers any more. It is full again with every
+//! progress, so it counts attempts in a row that came to nothing; how much one costs depends on
+//! whether the peer was heard.
+//!
+//! - A NAK, or a response to something behind what is missing (an implied NAK), says that the peer
+//!   and the path are alive. We go back at once, once per gap, for one unit of the counter.
+//! - While that is being answered, answers to what was sent before keep coming in. They are signs of
+//!   life, not new gaps. When they have been coming in and then stop for a while ([`QUIET`]), what
+//!   was sent again was lost, too: we go back again, for one unit.
+//! - When nothing at all is heard for the whole timeout, we go back, for [`SILENCE`] units: of these
+//!   attempts there are as many as the QP's attribute says.
+//!
+//! # Why it ends
+//!
+//! Without progress each time of going back takes at least one unit, and there are finitely many.
+//! Between two of them lies at most [`PATIENCE`] times the timeout, whatever comes in: signs of life
+//! only move the deadline within that, which is the span that IBTA 9.7.6.1.3 leaves to a requester
+//! for noticing that its timer has expired.
 
 use core::ops::DerefMut;
 
@@ -8,6 +29,7 @@ use crate::{
     status::Status,
     time::{
         rnr_delay,
+        Duration,
         Instant, //
     }, //
 };
@@ -19,6 +41,25 @@ use super::{
 
 /// The number of RNR retries that means: for ever (IBTA 9.7.5.2.8).
 const RNR_RETRY_FOREVER: u8 = 7;
+
+/// What an attempt costs, in units of the retry counter, after which nothing was heard. One after
+/// which something was heard costs one unit.
+///
+/// READ needs the difference: at a loss of 10 %, an attempt fails with a probability of 0.19, as the
+/// request or the response may be lost. Were each to cost the same, one gap in 10^5 would take the
+/// last of 7 retries, and a READ of 1 MiB has a hundred gaps.
+const SILENCE: u16 = 8;
+
+/// After signs of life, so much of the timeout without one (as a shift) means that no more will come:
+/// an eighth. That is many round trips, where the timeout is what it should be.
+const QUIET: u32 = 3;
+
+/// But no more than this: many timeouts are seconds, for the sake of a peer that is busy; and to ask
+/// once too often costs little.
+const MAX_QUIET: Duration = Duration::from_ms(64);
+
+/// So many timeouts after the timer was started it expires, even if there are signs of life.
+const PATIENCE: u64 = 4;
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// When [`on_timeout`](Self::on_timeout) is to be called. To be asked again after each other
@@ -44,13 +85,21 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.restart_timer(now);
             return;
         }
-        self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
         if self.held {
             // As above; but the driver may have lost it. It does not count as a retry.
+            self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
             self.go_back();
             return;
         }
-        if self.retry() {
+        let cost = if self.alive {
+            self.counters.implied_naks = self.counters.implied_naks.wrapping_add(1);
+            1
+        } else {
+            self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
+            SILENCE
+        };
+        // What comes in from now on answers what is sent from now on.
+        if self.retry(cost) {
             self.recovering = false;
         }
     }
@@ -65,36 +114,50 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// The transport timer runs as long as an answer is waited for.
     pub(super) fn restart_timer(&mut self, now: Instant) {
         self.deadline = match self.config.timeout {
-            Some(timeout) if self.in_flight() => Some(now.add(timeout)),
+            Some(timeout) if self.in_flight() => {
+                let patience = timeout.as_ns().saturating_mul(PATIENCE);
+                self.latest = now.add(Duration::from_ns(patience));
+                Some(now.add(timeout))
+            }
             _ => None,
         };
     }
 
     /// Answers the loss of the packet at `una` or of its response. Once: the responses to what is
     /// behind the gap keep coming in for a while. Returns whether it did.
-    pub(super) fn recover(&mut self) -> bool {
-        if self.recovering || !self.in_flight() {
+    pub(super) fn recover(&mut self, now: Instant) -> bool {
+        if !self.in_flight() {
             return false;
         }
-        if self.retry() {
+        if self.recovering {
+            self.sign_of_life(now);
+            return false;
+        }
+        if self.retry(1) {
             self.recovering = true;
         }
         true
     }
 
-    /// Goes back, if that is still allowed.
-    fn retry(&mut self) -> bool {
-        match self.retries_left.checked_sub(1) {
-            Some(left) => {
-                self.retries_left = left;
-                self.go_back();
-                true
-            }
-            None => {
-                self.fail(Status::RetryExceeded);
-                false
-            }
+    /// The peer was heard, but not with what is missing.
+    fn sign_of_life(&mut self, now: Instant) {
+        self.alive = true;
+        if let (Some(_), Some(timeout)) = (self.deadline, self.config.timeout) {
+            let quiet = Duration::from_ns(timeout.as_ns().wrapping_shr(QUIET));
+            self.deadline = Some(now.add(quiet.min(MAX_QUIET)).min(self.latest));
         }
+    }
+
+    /// Goes back, if that is still allowed.
+    fn retry(&mut self, cost: u16) -> bool {
+        if self.retries_left == 0 {
+            self.fail(Status::RetryExceeded);
+            return false;
+        }
+        // What is left may be less than the price: then this is the last time.
+        self.retries_left = self.retries_left.saturating_sub(cost);
+        self.go_back();
+        true
     }
 
     /// The responder was not ready for the packet at `una`.
@@ -103,15 +166,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             // A duplicate.
             return;
         }
-        let deadline = now.add(rnr_delay(timer));
-        if !self.in_flight() {
-            // The packet has not been sent again yet, for another reason: that can wait, too.
-            self.rnr_deadline = Some(deadline);
-            return;
-        }
         self.counters.rnr_naks = self.counters.rnr_naks.wrapping_add(1);
-        // It is an answer.
-        self.retries_left = self.config.retry_count;
+        // It is an answer, also if the packet is to be sent again for another reason and has not
+        // been yet.
+        self.retries_left = retry_units(self.config.retry_count);
         self.recovering = false;
         if self.config.rnr_retry != RNR_RETRY_FOREVER {
             let Some(left) = self.rnr_retries_left.checked_sub(1) else {
@@ -121,7 +179,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.rnr_retries_left = left;
         }
         self.go_back();
-        self.rnr_deadline = Some(deadline);
+        self.rnr_deadline = Some(now.add(rnr_delay(timer)));
     }
 
     /// Goes back to the oldest packet that is not acknowledged. For a READ that is in the middle of
@@ -131,10 +189,17 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.cursor = self.oldest;
         self.reads = 0;
         self.read_psns = 0;
+        self.alive = false;
         // It runs again once the packet is sent again.
         self.deadline = None;
         if let Some(pending) = &mut self.pending {
             pending.overtaken = true;
         }
     }
+}
+
+/// A full retry counter, in units.
+#[inline]
+pub(super) fn retry_units(retry_count: u8) -> u16 {
+    u16::from(retry_count).wrapping_mul(SILENCE)
 }

@@ -112,7 +112,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
             SendOperation::Read => {
                 let psns = left.min(part_left(done));
-                let room = self.has_read_room() && self.has_room(psns);
+                let room =
+                    self.has_read_room() && self.has_room(psns) && self.has_response_room(psns);
                 room.then(|| self.transmit(sequence, &slot, psns, 1, 0))
             }
             SendOperation::CompareSwap | SendOperation::FetchAdd => {
@@ -221,6 +222,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     #[inline]
     fn has_read_room(&self) -> bool {
         self.reads < u32::from(self.config.max_rd_atomic)
+    }
+
+    /// Whether `psns` more READ responses may be outstanding.
+    #[inline]
+    fn has_response_room(&self, psns: u32) -> bool {
+        let outstanding = self.read_psns.saturating_add(u64::from(psns));
+        self.read_psns == 0 || outstanding <= u64::from(self.config.window_responses)
     }
 
     /// Whether `psns` more PSNs may be outstanding.

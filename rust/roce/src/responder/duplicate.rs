@@ -29,6 +29,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     ///
     /// A READ that comes again need not be the one that came before: the peer asks for what it has
     /// not got.
+    ///
+    /// Answers that are due to later requests stay due. A peer that has gone back asks for them
+    /// again, which takes the place of what is left of them; but the network may have made the
+    /// duplicate, and then the peer would wait for them in vain, for the whole of its timeout.
     pub(super) fn duplicate(&mut self, packet: &Packet) -> Step {
         self.counters.duplicates = self.counters.duplicates.wrapping_add(1);
         let run = match (packet.opcode.operation(), packet.reth) {

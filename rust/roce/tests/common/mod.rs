@@ -26,7 +26,8 @@ use roce::{
         SendAction,
         SendOperation,
         SendSlot,
-        SendWr, //
+        SendWr,
+        DEFAULT_WINDOW_RESPONSES, //
     },
     responder::{
         Atomic,
@@ -79,6 +80,7 @@ pub fn requester_config(psn: Psn) -> RequesterConfig {
         rnr_retry: 7,
         max_rd_atomic: 4,
         window_packets: 128,
+        window_responses: DEFAULT_WINDOW_RESPONSES,
     }
 }
 

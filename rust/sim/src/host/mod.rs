@@ -144,6 +144,7 @@ impl Host {
             rnr_retry: side.rnr_retry,
             max_rd_atomic: side.max_rd_atomic,
             window_packets: side.window,
+            window_responses: side.window_responses,
         });
         requester.start();
         let resources = vec![Resource::default(); usize::from(peer.max_rd_atomic)];
@@ -163,7 +164,7 @@ impl Host {
             },
         });
 
-        let memory = Memory::new(&mut rng);
+        let memory = Memory::new(&mut rng, scenario.region_len);
         let buffers = side
             .work
             .iter()
