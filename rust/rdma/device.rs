@@ -49,20 +49,15 @@ pub mod paging {
     use rdma_bindings as bindings;
 
     /// What a SEND sends.
-    pub const SEND: u32 =
-        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SEND as u32;
+    pub const SEND: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SEND;
     /// Where a receive places it.
-    pub const RECEIVE: u32 =
-        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_RECV as u32;
+    pub const RECEIVE: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_RECV;
     /// Both ends of an RDMA WRITE.
-    pub const WRITE: u32 =
-        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_WRITE as u32;
+    pub const WRITE: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_WRITE;
     /// Both ends of an RDMA READ.
-    pub const READ: u32 =
-        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_READ as u32;
+    pub const READ: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_READ;
     /// Both ends of an atomic operation.
-    pub const ATOMIC: u32 =
-        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC as u32;
+    pub const ATOMIC: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC;
 }
 
 /// How far atomic operations are atomic.

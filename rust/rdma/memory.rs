@@ -76,28 +76,25 @@ impl dyn Memory + '_ {
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let base = data.as_ptr();
-        // SAFETY: As for `read`, with the directions exchanged.
-        self.pieces(
-            offset,
-            data.len(),
-            Intent::Write,
-            &mut |dst, len, done| unsafe { copy(dst, base.add(done), len) },
-        )
+        let f = &mut |dst, len, done| {
+            // SAFETY: As for `read`, with the directions exchanged.
+            unsafe { copy(dst, base.add(done), len) }
+        };
+        self.pieces(offset, data.len(), Intent::Write, f)
     }
 
     /// Copies a piece of a packet into the memory.
     #[inline]
     pub fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), Fault> {
         let base = piece.as_ptr();
-        // SAFETY: As for `write`; the piece is valid for reads of its length. Page fragments of a packet are
-        // not part of the memory, or if they are (a packet that was sent to ourselves without a copy),
-        // `memmove` semantics do not matter to anybody: its owner sends from where it receives.
-        self.pieces(
-            offset,
-            piece.len(),
-            Intent::Write,
-            &mut |dst, len, done| unsafe { copy(dst, base.add(done), len) },
-        )
+        let f = &mut |dst, len, done| {
+            // SAFETY: As for `write`; the piece is valid for reads of its length. Page fragments of a
+            // packet are not part of the memory, or if they are (a packet that was sent to ourselves
+            // without a copy), `memmove` semantics do not matter to anybody: its owner sends from
+            // where it receives.
+            unsafe { copy(dst, base.add(done), len) }
+        };
+        self.pieces(offset, piece.len(), Intent::Write, f)
     }
 
     /// Calls `f` with the aligned word at `offset`.

@@ -189,7 +189,7 @@ impl OnDemand {
         // waits for this function; the range is valid.
         let (this, start, end) = unsafe {
             let this = &*container_of!(Opaque::cast_from(notifier), Self, notifier);
-            (this, (*range).start as usize, (*range).end as usize)
+            (this, (*range).start, (*range).end)
         };
         let first = start.saturating_sub(this.start) >> PAGE_SHIFT;
         let end = end.saturating_sub(this.start).div_ceil(PAGE_SIZE);
