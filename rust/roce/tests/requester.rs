@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use proptest::prelude::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
@@ -221,18 +222,20 @@ fn implied_nak_by_a_response() {
         requester.post(read(1)).unwrap();
         transmit(&mut requester, us(0));
         let response = read_response(Opcode::RcReadResponseOnly, psn.add(1), 1);
-        assert_eq!(
-            respond(&mut requester, us(1), &response),
-            Received::Dropped(DropReason::OutOfOrder)
-        );
+        let received = respond(&mut requester, us(1), &response);
+        // Its data are good all the same.
+        assert!(matches!(received, Received::Place { sequence: 1, .. }));
         let packets = transmit(&mut requester, us(1));
         assert_eq!(
             outline(&packets, psn),
             [(Opcode::RcFetchAdd, 0), (Opcode::RcReadRequest, 1)]
         );
         respond(&mut requester, us(2), &atomic_ack(psn, 7));
-        respond(&mut requester, us(2), &response);
         assert_eq!(completions(&mut requester).len(), 2);
+        assert_eq!(
+            respond(&mut requester, us(2), &response),
+            Received::Dropped(DropReason::Stale)
+        );
     });
 }
 
@@ -719,10 +722,7 @@ fn signs_of_life_are_waited_for_to_stop() {
         // The rest of the first answer: an eighth of the timeout after it, nothing more will come.
         for (now, number) in [(200, 2), (300, 3)] {
             let behind = read_response(Opcode::RcReadResponseMiddle, psn.add(number), MTU);
-            assert_eq!(
-                respond(&mut requester, us(now), &behind),
-                Received::Dropped(DropReason::OutOfOrder)
-            );
+            respond(&mut requester, us(now), &behind);
             assert!(transmit(&mut requester, us(now)).is_empty());
             assert_eq!(requester.poll_timeout(), Some(us(now + 125)));
         }
@@ -740,7 +740,9 @@ fn signs_of_life_are_waited_for_to_stop() {
         let first = read_response(Opcode::RcReadResponseFirst, psn, MTU);
         respond(&mut requester, us(600), &first);
         assert_eq!(requester.poll_timeout(), Some(us(1_600)));
-        assert_eq!(requester.take_error(), None);
+        let last = read_response(Opcode::RcReadResponseLast, psn.add(4), MTU);
+        respond(&mut requester, us(700), &last);
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
     });
 }
 
@@ -819,6 +821,154 @@ fn signs_of_life_do_not_hold_a_request_for_ever() {
             assert_eq!(requester.poll_timeout(), None);
         }
     });
+}
+
+#[test]
+fn early_responses_are_kept() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(read(5 * MTU)).unwrap();
+        requester.post(send(1)).unwrap();
+        requester.post(read(2 * MTU)).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        let responses = [read_responses(&packets[..1]), read_responses(&packets[2..])].concat();
+        for (number, place) in [(0, (0, 0)), (3, (0, 3)), (6, (2, 1)), (5, (2, 0))] {
+            let received = respond(&mut requester, us(1), &responses[number]);
+            let Received::Place {
+                sequence, offset, ..
+            } = received
+            else {
+                panic!("{received:?}");
+            };
+            assert_eq!((sequence, offset / MTU), place);
+        }
+        // One gap, which is asked for once.
+        let packets = transmit(&mut requester, us(1));
+        use Opcode::*;
+        assert_eq!(
+            outline(&packets, psn),
+            [(RcReadRequest, 1), (RcSendOnly, 5), (RcReadRequest, 6)]
+        );
+        assert_eq!(requester.counters().implied_naks, 1);
+        respond(&mut requester, us(2), &responses[2]);
+        respond(&mut requester, us(2), &responses[1]);
+        assert_eq!(requester.poll_timeout(), Some(us(1_002)));
+        assert!(completions(&mut requester).is_empty());
+        // The last that is missing. What was read behind the SEND says that it was executed.
+        respond(&mut requester, us(3), &responses[4]);
+        assert_eq!(
+            completions(&mut requester),
+            [0, 1, 2].map(|sequence| (sequence, Status::Success))
+        );
+        assert_eq!(requester.poll_timeout(), None);
+        assert!(transmit(&mut requester, us(3)).is_empty());
+        for response in &responses {
+            let received = respond(&mut requester, us(4), response);
+            assert_eq!(received, Received::Dropped(DropReason::Stale));
+        }
+    });
+}
+
+#[test]
+fn acknowledgement_goes_on_past_early_responses() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        for wr in [fetch_add(), send(1), read(MTU), send(1)] {
+            requester.post(wr).unwrap();
+        }
+        transmit(&mut requester, us(0));
+        let early = read_response(Opcode::RcReadResponseOnly, psn.add(2), MTU);
+        respond(&mut requester, us(1), &early);
+        transmit(&mut requester, us(1));
+        respond(&mut requester, us(2), &atomic_ack(psn, 0));
+        assert_eq!(completions(&mut requester).len(), 3);
+        respond(&mut requester, us(3), &ack(psn.add(3)));
+        assert_eq!(completions(&mut requester), [(3, Status::Success)]);
+    });
+}
+
+#[test]
+fn early_responses_that_are_not_kept() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            window_responses: 1000,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(300 * MTU)).unwrap();
+        let responses = read_responses(&transmit(&mut requester, us(0)));
+        let dropped = Received::Dropped(DropReason::OutOfOrder);
+        // Too far away; the wrong kind; the wrong length; and one that is there already.
+        let wrong = [
+            responses[256],
+            read_response(Opcode::RcReadResponseLast, psn.add(7), MTU),
+            read_response(Opcode::RcReadResponseMiddle, psn.add(7), MTU - 1),
+            atomic_ack(psn.add(7), 0),
+        ];
+        for response in wrong {
+            assert_eq!(respond(&mut requester, us(1), &response), dropped);
+            assert_eq!(requester.take_error(), None);
+        }
+        let received = respond(&mut requester, us(1), &responses[255]);
+        assert!(matches!(received, Received::Place { .. }));
+        assert_eq!(respond(&mut requester, us(1), &responses[255]), dropped);
+    });
+}
+
+#[test]
+fn early_response_that_cannot_be_placed_fails_in_its_turn() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(read(MTU)).unwrap();
+    requester.post(read(MTU)).unwrap();
+    let responses = read_responses(&transmit(&mut requester, us(0)));
+    let mut place = |now, response: &Packet, outcome| {
+        transmit(&mut requester, now);
+        let Received::Place { ticket, .. } = requester.receive(now, response) else {
+            panic!("not wanted");
+        };
+        requester.commit_place(now, ticket, outcome);
+        requester.take_error()
+    };
+    assert_eq!(place(us(1), &responses[1], Outcome::Protection), None);
+    assert_eq!(place(us(2), &responses[0], Outcome::Done), None);
+    assert_eq!(
+        place(us(3), &responses[1], Outcome::Protection),
+        Some(Status::LocalProtection)
+    );
+    requester.flush();
+    assert_eq!(
+        completions(&mut requester),
+        [(0, Status::Success), (1, Status::LocalProtection)]
+    );
+}
+
+proptest! {
+    #[test]
+    fn responses_in_any_order(
+        lengths in proptest::collection::vec(1u32..60 * MTU, 1..5),
+        order in proptest::collection::vec(any::<u32>(), 256),
+    ) {
+        let mut requester = requester(Psn::new(0xff_fff0));
+        let count = lengths.len();
+        for length in &lengths {
+            requester.post(read(*length)).unwrap();
+        }
+        let packets = transmit(&mut requester, us(0));
+        prop_assert_eq!(packets.len(), count);
+        let mut responses: Vec<_> = read_responses(&packets).into_iter().zip(order).collect();
+        responses.sort_by_key(|(_, key)| *key);
+        let mut bytes = 0;
+        for (response, _) in &responses {
+            match respond(&mut requester, us(1), response) {
+                Received::Place { length, .. } => bytes += length,
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+        prop_assert_eq!(bytes, lengths.iter().sum::<u32>());
+        prop_assert_eq!(completions(&mut requester).len(), count);
+        prop_assert!(transmit(&mut requester, us(1)).is_empty());
+        prop_assert_eq!(requester.poll_timeout(), None);
+    }
 }
 
 #[test]

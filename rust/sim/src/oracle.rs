@@ -5,7 +5,10 @@
 //! The oracle knows the attributes of the queue pairs, what was planted to go wrong, and the trace
 //! of packets; nothing of what the protocol core thought.
 
-use std::collections::BTreeMap;
+use std::collections::{
+    BTreeMap,
+    BTreeSet, //
+};
 
 use roce::{
     opcode::Operation,
@@ -83,6 +86,9 @@ pub fn confirm(world: &World, host: usize, index: usize) -> Result<(), String> {
     }
 }
 
+/// So far ahead of what is missing, READ responses are taken.
+const MAX_AHEAD: u64 = 256;
+
 /// What is asked for with one PSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
@@ -125,6 +131,8 @@ pub(crate) struct Replay {
     pub(crate) early: Option<Instant>,
     /// The error that it was answered with.
     refused: Option<NakCode>,
+    /// READ responses that have come before their turn.
+    ahead: BTreeSet<u64>,
     /// READs and ATOMICs that may be outstanding.
     max_rd_atomic: u8,
     /// READ responses that may be outstanding.
@@ -152,6 +160,7 @@ impl Replay {
             not_before: None,
             early: None,
             refused: None,
+            ahead: BTreeSet::new(),
             max_rd_atomic: side.max_rd_atomic,
             window_responses: side.window_responses,
             open: Vec::new(),
@@ -166,9 +175,8 @@ impl Replay {
             let packet = &record.packet;
             match record.what {
                 What::Sent if packet.opcode.is_request() => replay.sent(record.now, packet, shift),
-                What::Noted => {
-                    replay.received(record.now, packet);
-                }
+                What::Noted => replay.received(record.now, packet, true),
+                What::Unplaced => replay.received(record.now, packet, false),
                 _ => {}
             }
         }
@@ -227,7 +235,7 @@ impl Replay {
         }
     }
 
-    fn received(&mut self, now: Instant, packet: &Packet) {
+    fn received(&mut self, now: Instant, packet: &Packet, placed: bool) {
         let Some(position) = self.position(packet.psn) else {
             return;
         };
@@ -245,10 +253,15 @@ impl Replay {
             _ => None,
         };
         let end = if positive { position + 1 } else { position };
-        while self.una < end && self.wanted.get(&self.una) == Some(&Wanted::Acknowledgement) {
-            self.advance(now);
-        }
+        self.acknowledge(now, end);
         if self.una < end {
+            if placed
+                && answered == Some(Wanted::ReadResponse)
+                && self.wanted.get(&position) == answered.as_ref()
+                && position - self.una < MAX_AHEAD
+            {
+                self.ahead.insert(position);
+            }
             // Something before was answered, and the answer has not come.
             if position > self.una {
                 self.causes.push(Cause::Gap);
@@ -274,14 +287,28 @@ impl Replay {
         }
     }
 
+    /// Everything before `end` was answered, but for READs and ATOMICs.
+    fn acknowledge(&mut self, now: Instant, end: u64) {
+        while self.una < end && self.wanted.get(&self.una) == Some(&Wanted::Acknowledgement) {
+            self.advance(now);
+        }
+    }
+
     fn advance(&mut self, now: Instant) {
         self.una += 1;
+        self.ahead = self.ahead.split_off(&self.una);
         self.progress = now;
         self.causes.clear();
         let sent = self.last_sent.get(&self.una).copied();
         self.causes.extend(sent.map(Cause::Sent));
         self.rnr_naks = 0;
         self.not_before = None;
+        if let Some(next) = self.ahead.first().copied() {
+            self.acknowledge(now, next);
+            if self.ahead.contains(&self.una) {
+                self.advance(now);
+            }
+        }
     }
 
     /// As many transmissions as the retry counter allows for, and after each, the whole timeout

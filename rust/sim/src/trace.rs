@@ -23,6 +23,8 @@ pub enum What {
     Received,
     /// The host has taken note of a response that it had received.
     Noted,
+    /// As `Noted`, but the payload could not be placed.
+    Unplaced,
     /// The host has received it damaged: for the protocol, a loss.
     Damaged,
     /// The host has no room for it: a loss, too.

@@ -155,6 +155,9 @@ impl World {
         for packet in out.noted {
             self.record(host, What::Noted, packet);
         }
+        for packet in out.unplaced {
+            self.record(host, What::Unplaced, packet);
+        }
         for (packet, payload) in out.packets {
             self.send(host, packet, &payload);
         }

@@ -17,6 +17,7 @@
 //! - after any of these takes completions from [`Requester::poll_completion`] until there are no
 //!   more, and asks [`Requester::take_error`] whether the QP is in error now.
 
+mod ahead;
 mod completion;
 mod receive;
 mod recovery;
@@ -42,7 +43,10 @@ use crate::{
     }, //
 };
 
-use self::recovery::retry_units;
+use self::{
+    ahead::Ahead,
+    recovery::retry_units, //
+};
 
 pub use self::{
     receive::Received,
@@ -219,8 +223,10 @@ pub struct Requester<S> {
     pending: Option<Pending>,
     /// The driver said `Again` to an action.
     parked: bool,
-    /// The ticket of a response that is being placed.
-    place: Option<Ticket>,
+    /// The ticket and position of a response that is being placed.
+    place: Option<(Ticket, u64)>,
+    /// READ responses that are placed and wait for those before them.
+    ahead: Ahead,
     /// The driver said `Again` to a response.
     held: bool,
     /// The work request that could not be executed here, and why. It fails when it is the oldest.
@@ -231,6 +237,8 @@ pub struct Requester<S> {
     rnr_retries_left: u8,
     /// A gap has been answered by going back, and nothing has come of it yet.
     recovering: bool,
+    /// What lies before this is being asked for again, all of it.
+    recovery_end: u64,
     /// Since it went back, there have been answers to what lies behind the gap.
     alive: bool,
     /// The transport timer.
@@ -286,11 +294,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             pending: None,
             parked: false,
             place: None,
+            ahead: Ahead::default(),
             held: false,
             stop: None,
             retries_left: 0,
             rnr_retries_left: 0,
             recovering: false,
+            recovery_end: 0,
             alive: false,
             deadline: None,
             latest: Instant::from_ns(0),
@@ -505,6 +515,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     fn abandon(&mut self) {
         self.pending = None;
         self.place = None;
+        self.ahead = Ahead::default();
         self.parked = false;
         self.held = false;
         self.stop = None;
@@ -513,6 +524,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.deadline = None;
         self.rnr_deadline = None;
         self.recovering = false;
+        self.recovery_end = 0;
         self.alive = false;
     }
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
 //! Responses (IBTA 9.7.5.1, 9.9.2).
+//!
+//! READ responses may be placed in any order, as each names its place with its PSN; they count only
+//! in order. So what has come before its turn is neither acknowledged nor complete, and what is
+//! missing before it is asked for again as ever: on the wire nothing differs. But once the gap is
+//! filled, what lies behind need not come again.
 
 use core::ops::DerefMut;
 
@@ -26,6 +31,7 @@ use crate::{
 };
 
 use super::{
+    ahead::MAX_AHEAD,
     transmit::part_left,
     Phase,
     Requester,
@@ -44,7 +50,7 @@ pub enum Received {
     Place {
         /// To be returned with the outcome.
         ticket: Ticket,
-        /// The READ.
+        /// The READ. Not always the oldest, nor its payload in order.
         sequence: u32,
         /// Where in the work request's buffers, in bytes.
         offset: u32,
@@ -123,10 +129,21 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// With [`Outcome::Again`] the packet has not been processed: the driver keeps it and those
     /// behind it, and hands it in again before any other.
     pub fn commit_place(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
-        if self.place.take_if(|place| *place == ticket).is_none() {
+        let Some((_, position)) = self.place.take_if(|(place, _)| *place == ticket) else {
             return;
-        }
+        };
+        let distance = position.wrapping_sub(self.una);
         match outcome {
+            Outcome::Done if distance > 0 => {
+                self.ahead.insert(distance);
+                self.implied_nak(now, position);
+            }
+            // Its turn has not come: it is asked for again, and fails then.
+            Outcome::Protection | Outcome::Operational | Outcome::MemoryWindowBind
+                if distance > 0 =>
+            {
+                self.implied_nak(now, position)
+            }
             Outcome::Done => self.placed(now),
             Outcome::Again => {
                 self.held = true;
@@ -139,6 +156,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// The response at `una` is placed.
     fn placed(&mut self, now: Instant) {
+        self.step(now);
+        self.go_on(now);
+    }
+
+    /// The READ or ATOMIC position `una` is done with.
+    fn step(&mut self, now: Instant) {
         let Some(slot) = self.slot(self.oldest) else {
             return;
         };
@@ -155,9 +178,27 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
         }
         self.una = self.una.wrapping_add(1);
+        self.ahead.advance(1);
         self.catch_up();
         self.progress(now);
         self.settle();
+    }
+
+    /// Goes on past what has come before its turn.
+    fn go_on(&mut self, now: Instant) {
+        // Each time it goes on by a position at least, of at most `MAX_AHEAD`.
+        while let Some(distance) = self.ahead.first() {
+            let is_running = matches!(self.phase, Phase::Running | Phase::Paused);
+            // It was answered, so the SENDs and WRITEs before it were executed.
+            let end = self.una.wrapping_add(distance);
+            if !is_running || !self.acknowledge_messages(now, end) {
+                return;
+            }
+            if matches!(self.phase, Phase::Failed) {
+                return;
+            }
+            self.step(now);
+        }
     }
 
     /// What has been acknowledged need not be sent any more.
@@ -185,6 +226,18 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Everything before `end` is acknowledged, except for READs and ATOMICs: they are complete only
     /// with their data. Returns whether everything is.
     fn acknowledge(&mut self, now: Instant, end: u64) -> bool {
+        while !self.acknowledge_messages(now, end) {
+            if !self.ahead.contains(0) {
+                return false;
+            }
+            self.go_on(now);
+        }
+        self.go_on(now);
+        true
+    }
+
+    /// As [`acknowledge`](Self::acknowledge), but stops at what has come before its turn.
+    fn acknowledge_messages(&mut self, now: Instant, end: u64) -> bool {
         let mut una = self.una;
         let mut sequence = self.oldest;
         while una < end && sequence != self.started {
@@ -198,6 +251,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             sequence = sequence.wrapping_add(1);
         }
         if una != self.una {
+            self.ahead.advance(una.wrapping_sub(self.una));
             self.una = una;
             self.catch_up();
             self.progress(now);
@@ -214,16 +268,27 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             if matches!(self.phase, Phase::Failed) {
                 return Err(DropReason::State);
             }
+            // It may have been answered before its turn.
+            if self.una > position {
+                return Err(DropReason::Stale);
+            }
             Ok(())
         } else {
-            self.implied_nak(now);
+            self.implied_nak(now, position);
             Err(DropReason::OutOfOrder)
         }
     }
 
-    /// The response to a READ or ATOMIC is missing.
-    fn implied_nak(&mut self, now: Instant) {
+    /// The response to a READ or ATOMIC is missing, and something at `position` behind it was
+    /// answered.
+    fn implied_nak(&mut self, now: Instant, position: u64) {
+        if self.una < self.recovery_end && position < self.recovery_end {
+            // All of that is on its way again: it need not be missing for the second time.
+            self.sign_of_life(now);
+            return;
+        }
         if self.recover(now) {
+            self.recovery_end = self.max_sent;
             self.counters.implied_naks = self.counters.implied_naks.wrapping_add(1);
         }
     }
@@ -238,7 +303,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .slot(self.oldest)
             .is_some_and(|slot| position >= slot.end());
         if is_behind {
-            self.implied_nak(now);
+            self.implied_nak(now, position);
         }
         Received::Dropped(DropReason::OutOfOrder)
     }
@@ -259,15 +324,76 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     fn on_read_response(&mut self, now: Instant, position: u64, packet: &Packet) -> Received {
+        if !self.acknowledge(now, position) {
+            return self.on_early_response(now, position, packet);
+        }
         if let Err(reason) = self.acknowledge_before(now, position) {
             return Received::Dropped(reason);
         }
         let sequence = self.oldest;
         let slot = match self.slot(sequence) {
-            Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => slot,
+            Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => *slot,
             _ => return self.on_bad_response(Status::BadResponse),
         };
+        match self.expected_response(&slot, position, packet) {
+            Ok((offset, length)) => {
+                let ticket = self.tickets.issue();
+                self.place = Some((ticket, position));
+                Received::Place {
+                    ticket,
+                    sequence,
+                    offset,
+                    length,
+                }
+            }
+            Err(status) => self.on_bad_response(status),
+        }
+    }
 
+    /// A response to a READ of which one before is missing: that one is asked for again, but this
+    /// one need not be wasted. What makes no sense is dropped here: it is looked at when its turn
+    /// has come.
+    fn on_early_response(&mut self, now: Instant, position: u64, packet: &Packet) -> Received {
+        let distance = position.wrapping_sub(self.una);
+        if distance < MAX_AHEAD && !self.ahead.contains(distance) {
+            if let Some((sequence, slot)) = self.find_read(position) {
+                if let Ok((offset, length)) = self.expected_response(&slot, position, packet) {
+                    let ticket = self.tickets.issue();
+                    self.place = Some((ticket, position));
+                    return Received::Place {
+                        ticket,
+                        sequence,
+                        offset,
+                        length,
+                    };
+                }
+            }
+        }
+        self.implied_nak(now, position);
+        Received::Dropped(DropReason::OutOfOrder)
+    }
+
+    /// The READ that a position belongs to, and its sequence number.
+    fn find_read(&self, position: u64) -> Option<(u32, SendSlot)> {
+        let mut sequence = self.oldest;
+        while sequence != self.started {
+            let slot = self.slot(sequence)?;
+            if position < slot.end() {
+                let is_read = matches!(slot.wr.operation, SendOperation::Read);
+                return (is_read && position >= slot.first).then_some((sequence, *slot));
+            }
+            sequence = sequence.wrapping_add(1);
+        }
+        None
+    }
+
+    /// Where the payload of a READ response goes, if it is what was asked for.
+    fn expected_response(
+        &self,
+        slot: &SendSlot,
+        position: u64,
+        packet: &Packet,
+    ) -> Result<(u32, u32), Status> {
         let done = position.wrapping_sub(slot.first) as u32;
         let offset = done.wrapping_shl(self.config.mtu.shift());
         let length = slot
@@ -280,19 +406,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         // request before is as good as what is sent in answer to its repetition, which begins
         // elsewhere.
         if packet.opcode.ends_message() != ends_request {
-            return self.on_bad_response(Status::BadResponse);
+            return Err(Status::BadResponse);
         }
         if packet.payload_len != length {
-            return self.on_bad_response(Status::LocalLength);
+            return Err(Status::LocalLength);
         }
-        let ticket = self.tickets.issue();
-        self.place = Some(ticket);
-        Received::Place {
-            ticket,
-            sequence,
-            offset,
-            length,
-        }
+        Ok((offset, length))
     }
 
     fn on_atomic(&mut self, now: Instant, position: u64, value: u64) -> Received {
@@ -310,7 +429,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return self.on_bad_response(Status::BadResponse);
         }
         let ticket = self.tickets.issue();
-        self.place = Some(ticket);
+        self.place = Some((ticket, position));
         Received::PlaceAtomic {
             ticket,
             sequence,

@@ -11,8 +11,9 @@
 //! - A NAK, or a response to something behind what is missing (an implied NAK), says that the peer
 //!   and the path are alive. We go back at once, once per gap, for one unit of the counter.
 //! - While that is being answered, answers to what was sent before keep coming in. They are signs of
-//!   life, not new gaps. When they have been coming in and then stop for a while ([`QUIET`]), what
-//!   was sent again was lost, too: we go back again, for one unit.
+//!   life, not new gaps; and other gaps among what is being asked for again are about to be filled.
+//!   When they have been coming in and then stop for a while ([`QUIET`]), what was sent again was
+//!   lost, too: we go back again, for one unit.
 //! - When nothing at all is heard for the whole timeout, we go back, for [`SILENCE`] units: of these
 //!   attempts there are as many as the QP's attribute says.
 //!
@@ -101,6 +102,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         // What comes in from now on answers what is sent from now on.
         if self.retry(cost) {
             self.recovering = false;
+            self.recovery_end = 0;
         }
     }
 
@@ -140,7 +142,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// The peer was heard, but not with what is missing.
-    fn sign_of_life(&mut self, now: Instant) {
+    pub(super) fn sign_of_life(&mut self, now: Instant) {
         self.alive = true;
         if let (Some(_), Some(timeout)) = (self.deadline, self.config.timeout) {
             let quiet = Duration::from_ns(timeout.as_ns().wrapping_shr(QUIET));

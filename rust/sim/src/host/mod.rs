@@ -82,6 +82,8 @@ pub struct Output {
     /// Responses that the requester has taken note of; later than they arrived, if the host was
     /// not able to process them.
     pub noted: Vec<Packet>,
+    /// Those of them whose payload could not be placed are here instead.
+    pub unplaced: Vec<Packet>,
 }
 
 /// One end.
@@ -448,12 +450,13 @@ impl Host {
             out.wakes.push((self.later(now), Wake::ResumeResponses));
             return;
         }
-        out.noted.push(packet);
         if self.side.work[sequence as usize].fault == Fault::LocalKey {
+            out.unplaced.push(packet);
             self.requester
                 .commit_place(now, ticket, Outcome::Protection);
             return;
         }
+        out.noted.push(packet);
         self.buffers[sequence as usize][offset..][..bytes.len()].copy_from_slice(&bytes);
         self.requester.commit_place(now, ticket, Outcome::Done);
     }
