@@ -70,7 +70,7 @@ impl NetDevice {
 
     /// Takes a reference of one's own. Any context.
     pub fn to_owned(&self) -> NetDev {
-        let tracker = UnsafeCell::new(bindings::netdevice_tracker::default());
+        let tracker = UnsafeCell::new(pin_init::zeroed::<bindings::netdevice_tracker>());
         // SAFETY: By the type invariant somebody has a reference, so another one may be taken. The tracker
         // is a plain value, which may move.
         unsafe {

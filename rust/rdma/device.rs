@@ -394,9 +394,12 @@ pub(crate) static PARENT: Parent = Parent {
     },
     list: [&raw const PARENT.attribute.attr, core::ptr::null()],
     attribute: kernel::bindings::device_attribute {
-        attr: kernel::bindings::attribute {
-            name: as_char_ptr_in_const_context(c"parent"),
-            mode: 0o444,
+        // Kernels with lockdep have more fields in it; all-zero stands for its own place as the key.
+        attr: {
+            let mut attr: kernel::bindings::attribute = pin_init::zeroed();
+            attr.name = as_char_ptr_in_const_context(c"parent");
+            attr.mode = 0o444;
+            attr
         },
         __bindgen_anon_1: kernel::bindings::device_attribute__bindgen_ty_1 {
             show_const: Some(show_parent),
