@@ -4,15 +4,16 @@
 # nothing else of this tree; the other targets use the Debian root that scripts/setup makes.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
-kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(CURDIR)/build
+BUILD ?= build
+kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(CURDIR)/$(BUILD)
 
 modules:
 	@scripts/preflight $(KDIR)
-	@mkdir -p build
+	@mkdir -p $(BUILD)
 	+$(kbuild) modules
 
 modules_install:
-	@test -f build/ferroce.ko || { echo 'ferroce: no build/ferroce.ko: run make first' >&2; exit 1; }
+	@test -f $(BUILD)/ferroce.ko || { echo 'ferroce: no $(BUILD)/ferroce.ko: run make first' >&2; exit 1; }
 	+$(kbuild) modules_install
 
 clean:
@@ -24,6 +25,9 @@ setup:
 
 module:
 	@scripts/module
+
+debug-kernel:
+	@scripts/setup --only vm-debug
 
 demo:
 	@scripts/setup
@@ -49,7 +53,8 @@ help:
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
+	@echo '  make debug-kernel  a kernel with KASAN, lockdep, kmemleak and more, for scripts/vm --kernel debug'
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules modules_install clean setup module demo test check fmt help
+.PHONY: modules modules_install clean setup module debug-kernel demo test check fmt help

@@ -30,8 +30,19 @@ made_from() {
 	root) echo stage/root stage/install-kernel packages ;;
 	kernel) echo root stage/kernel ;;
 	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
+	vm-debug) echo root debug-kernel stage/vm-debug vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	*) fail "no artifact is called $1" ;;
 	esac
+}
+
+# Prints an artifact, after those that it is made from, in the order in which they are made.
+chain_to() {
+	local part
+	for part in $(made_from "$1"); do
+		[[ -f $scripts/$part ]] || chain_to "$part"
+	done
+	echo "$1"
 }
 
 declare -A known_keys=()
@@ -64,13 +75,17 @@ artifact() {
 ready_artifact() {
 	local directory
 	directory=$(artifact "$1")
-	[[ -d $directory ]] || fail "the $1 is missing from the cache: run scripts/setup first"
+	[[ -d $directory ]] || fail "the $1 is missing from the cache: run scripts/setup --only $1 first"
 	echo "$directory"
 }
 
 # Where commands in the root find the stock kernel's source.
 # shellcheck disable=SC2034 # the scripts that read this one use it
 kernel_source=/usr/src/linux-source-$FERROCE_KERNEL_SERIES
+
+# Where the debug kernel is built, and where its modules' builds find what they need of it.
+# shellcheck disable=SC2034
+debug_kernel=/usr/src/linux-ferroce-debug
 
 # Prints where commands in the root find the stock kernel's headers, with Rust artifacts.
 kernel_headers() {
