@@ -29,6 +29,8 @@ KERNEL_ARGUMENTS = (
     "console=hvc0 loglevel=8 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
     "no_timer_check audit=0 apparmor=0 watchdog_thresh=30 rcupdate.rcu_expedited=1"
 )
+# Every report, not only the first of a kind.
+MORE_KERNEL_ARGUMENTS = {"stock": "", "debug": " kasan_multi_shot kasan.fault=report kmemleak=on"}
 BOOT_SECONDS = {"stock": 120, "debug": 400}
 GONE = 125
 TIMED_OUT = 124
@@ -142,7 +144,8 @@ class Node:
         else:
             command += ["-accel", "tcg,thread=multi"]
         command += ["-smp", str(options.cpus), "-m", str(options.mem)]
-        command += ["-kernel", str(IMAGE / "vmlinuz"), "-append", KERNEL_ARGUMENTS]
+        command += ["-kernel", str(IMAGE / "vmlinuz"), "-append"]
+        command += [KERNEL_ARGUMENTS + MORE_KERNEL_ARGUMENTS[options.kernel]]
         command += ["-initrd", str(RUN / f"initramfs.{self.number}")]
         command += ["-device", "virtio-serial-pci,max_ports=8"]
         command += ["-chardev", f"file,id=log,path={self.log}", "-device", "virtconsole,chardev=log"]
@@ -268,7 +271,8 @@ class Run:
             if whole_tail:
                 lines = collections.deque(lines, 40)
             else:
-                marks = ("WARNING:", "BUG:", "Oops", "KASAN", "possible circular", "unreferenced object")
+                marks = ("WARNING:", "BUG:", "Oops", "KASAN", "UBSAN", "ODEBUG", "INFO: task")
+                marks += ("possible circular", "inconsistent lock state", "unreferenced object")
                 lines = [line for line in lines if any(mark in line for mark in marks)][:10]
             for line in lines:
                 print(f"  node{node.number} | {line}", file=sys.stderr)
