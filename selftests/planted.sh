@@ -17,7 +17,8 @@ try()
 	ln -sfn "$here/lib" "$ktap_dir/lib"
 	printf '%s\n' '#!/usr/bin/env bash' ". '$ktap_dir/lib/ktap.sh'" "$@" >"$ktap_dir/sample.sh"
 	chmod +x "$ktap_dir/sample.sh"
-	"$ktap_dir/suite" -k sample >"$ktap_dir/output" 2>&1
+	# Of dozens of samples none leaks.
+	FERROCE_KMEMLEAK='' "$ktap_dir/suite" -k sample >"$ktap_dir/output" 2>&1
 	cat "$ktap_dir/output"
 }
 

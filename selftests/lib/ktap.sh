@@ -142,7 +142,7 @@ absorb()
 
 ktap_finish()
 {
-	row "kernel log" kernel_log_check
+	row "kernel log" kernel_log_and_leaks_check
 	if [ "$ktap_number" -ne "$ktap_planned" ]; then
 		echo "# $ktap_number rows of $ktap_planned"
 		exit 1
