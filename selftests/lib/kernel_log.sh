@@ -41,7 +41,7 @@ kernel_log_complaints=(
 	'(rcu|rcu_sched|rcu_preempt).*(stall|self-detected)'
 	'(soft|hard) ?lockup'
 	'LOCKUP'
-	'kmemleak: .*(leak|disabled)'
+	'kmemleak: .*(suspected|disabled|[Uu]nknown object|Cannot)'
 	'BUG [^ ]+ \('
 	'[Oo]bjects remaining'
 	'leaked [0-9]+ '
