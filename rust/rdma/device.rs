@@ -238,6 +238,7 @@ impl<D: Driver> Drop for Unregistered<D> {
 pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D>> {
     // The first free number would be taken.
     if registration.name.to_bytes().contains(&b'%') {
+        D::device_gone(&registration.core);
         return Err(EINVAL);
     }
     // SAFETY: The size is that of an `Obj<D>`; the netdev is referenced, and its namespace stays
@@ -248,7 +249,10 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
             bindings::dev_net(registration.netdev.as_ptr()),
         )
     };
-    let device = NonNull::new(device).ok_or(ENOMEM)?;
+    let Some(device) = NonNull::new(device) else {
+        D::device_gone(&registration.core);
+        return Err(ENOMEM);
+    };
     let ptr = device.as_ptr();
     // SAFETY: The device is new and belongs to us; it has the size of an `Obj<D>`.
     unsafe {

@@ -1,0 +1,712 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Each verb, and the life of a device, with every allocation and every copy from or to
+ * user space that the module asks for failing once: the first in the first attempt, the
+ * second in the second, until there is none left to fail. Then messages, while one
+ * allocation in twenty fails.
+ *
+ * faults [-s SEED] DEVICE DEVICE NETDEV
+ *	NETDEV	for a device of our own
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <net/if.h>
+#include <rdma/rdma_netlink.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "kselftest.h"
+
+#define SIZE (1 << 18)
+#define DEPTH 16
+#define WAIT_MS 20000
+#define MOST 2000
+#define OWN "fault0"
+
+static struct device devices[2];
+static struct region regions[2];
+static struct ibv_cq *cqs[2];
+static struct ibv_qp *rc[2], *ud[2];
+static const char *netdev;
+
+/* --- The kernel's fault injection ---------------------------------------------------- */
+
+static const struct class {
+	const char *name;
+	const char *directory;
+	/* What a verb says when it fails. */
+	int error;
+} classes[] = {
+	{ "slab", "failslab", ENOMEM },
+	{ "page", "fail_page_alloc", ENOMEM },
+	{ "usercopy", "fail_usercopy", EFAULT },
+};
+
+#define CLASSES (sizeof(classes) / sizeof(classes[0]))
+
+static unsigned long text_start = ~0UL, text_end;
+/* Of kmemleak, which complains when it cannot note an allocation. */
+static unsigned long kmemleak_start = ~0UL, kmemleak_end;
+
+static void put(const char *directory, const char *file, const char *format, ...)
+{
+	char path[128];
+	va_list arguments;
+	FILE *to;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", directory, file);
+	to = fopen(path, "w");
+	if (!to)
+		die("%s: %s", path, strerror(errno));
+	va_start(arguments, format);
+	vfprintf(to, format, arguments);
+	va_end(arguments);
+	if (fclose(to))
+		die("%s: %s", path, strerror(errno));
+}
+
+static void find_text(void)
+{
+	FILE *symbols = fopen("/proc/kallsyms", "r");
+	char line[1024], type, name[64], module[64];
+	unsigned long address;
+
+	while (symbols && fgets(line, sizeof(line), symbols)) {
+		int found = sscanf(line, "%lx %c %63s [%63[^]]]", &address, &type, name, module);
+
+		if (found == 3 && (!strcmp(name, "kmemleak_alloc") ||
+				   !strcmp(name, "kmemleak_vmalloc") ||
+				   !strcmp(name, "kmemleak_free") ||
+				   !strcmp(name, "kmemleak_scan_area"))) {
+			if (address < kmemleak_start)
+				kmemleak_start = address;
+			if (address > kmemleak_end)
+				kmemleak_end = address;
+		}
+		if (found != 4)
+			continue;
+		if (strcmp(module, "ferroce") || (type != 't' && type != 'T'))
+			continue;
+		if (address < text_start)
+			text_start = address;
+		if (address > text_end)
+			text_end = address;
+	}
+	if (symbols)
+		fclose(symbols);
+	if (text_end <= text_start)
+		die("/proc/kallsyms does not tell where ferroce is");
+	/* The last function has a length, too. */
+	text_end += 4096;
+	kmemleak_end += 4096;
+}
+
+/* Only what the module is on the stack of, and only one class; none with NULL. */
+static void choose(const struct class *chosen)
+{
+	unsigned int i;
+
+	for (i = 0; i < CLASSES; i++) {
+		bool on = &classes[i] == chosen;
+
+		put(classes[i].directory, "probability", "0");
+		put(classes[i].directory, "verbose", "0");
+		put(classes[i].directory, "stacktrace-depth", "32");
+		put(classes[i].directory, "reject-start", "%#lx", kmemleak_start);
+		put(classes[i].directory, "reject-end", "%#lx", kmemleak_end);
+		put(classes[i].directory, "require-start", "%#lx", on ? text_start : 1);
+		put(classes[i].directory, "require-end", "%#lx", on ? text_end : 2);
+	}
+	put("failslab", "ignore-gfp-wait", "N");
+	put("failslab", "cache-filter", "N");
+	put("fail_page_alloc", "ignore-gfp-wait", "N");
+	put("fail_page_alloc", "ignore-gfp-highmem", "N");
+	put("fail_page_alloc", "min-order", "0");
+}
+
+/* Has the n-th call from now on fail; 0 for none. Returns what was left of the last. */
+static unsigned int fail_nth(unsigned int n)
+{
+	int fd = open("/proc/thread-self/fail-nth", O_RDWR);
+	char text[16] = "";
+	unsigned int left;
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		die("fail-nth: %s", strerror(errno));
+	left = strtoul(text, NULL, 0);
+	snprintf(text, sizeof(text), "%u", n);
+	if (pwrite(fd, text, strlen(text), 0) < 0)
+		die("fail-nth: %s", strerror(errno));
+	close(fd);
+	return left;
+}
+
+/* --- rdma link ----------------------------------------------------------------------- */
+
+static void attribute(struct nlmsghdr *message, unsigned short type, const void *data, size_t len)
+{
+	struct nlattr *to = (void *)((char *)message + NLMSG_ALIGN(message->nlmsg_len));
+
+	to->nla_type = type;
+	to->nla_len = NLA_HDRLEN + len;
+	memcpy((char *)to + NLA_HDRLEN, data, len);
+	message->nlmsg_len = NLMSG_ALIGN(message->nlmsg_len) + NLA_ALIGN(to->nla_len);
+}
+
+/* Sends a command of nldev. Returns the errno that it is answered with. */
+static int nldev(struct nlmsghdr *message, unsigned int command)
+{
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	struct {
+		struct nlmsghdr header;
+		struct nlmsgerr error;
+		char rest[512];
+	} answer;
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA);
+	ssize_t got;
+
+	message->nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
+	message->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+	if (fd < 0 || sendto(fd, message, message->nlmsg_len, 0, (void *)&kernel,
+			     sizeof(kernel)) < 0)
+		die("netlink: %s", strerror(errno));
+	got = recv(fd, &answer, sizeof(answer), 0);
+	close(fd);
+	if (got < (ssize_t)sizeof(answer.header) || answer.header.nlmsg_type != NLMSG_ERROR)
+		die("netlink: no answer");
+	return -answer.error.error;
+}
+
+static int link_add(void)
+{
+	union {
+		struct nlmsghdr header;
+		char room[256];
+	} message = { .header.nlmsg_len = NLMSG_HDRLEN };
+
+	attribute(&message.header, RDMA_NLDEV_ATTR_DEV_NAME, OWN, sizeof(OWN));
+	attribute(&message.header, RDMA_NLDEV_ATTR_LINK_TYPE, "ferroce", sizeof("ferroce"));
+	attribute(&message.header, RDMA_NLDEV_ATTR_NDEV_NAME, netdev, strlen(netdev) + 1);
+	return nldev(&message.header, RDMA_NLDEV_CMD_NEWLINK);
+}
+
+static int link_del(void)
+{
+	return system("rdma link del " OWN) ? EIO : 0;
+}
+
+/* --- The verbs ----------------------------------------------------------------------- */
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_comp_channel *channel;
+static struct ibv_mr *mr;
+static struct ibv_ah *ah;
+static struct ibv_qp *qp;
+static void *memory;
+
+static int open_device(void)
+{
+	context = ibv_open_device(devices[0].context->device);
+	return context ? 0 : errno;
+}
+
+static int close_device(void)
+{
+	return ibv_close_device(context);
+}
+
+static int alloc_pd(void)
+{
+	pd = ibv_alloc_pd(devices[0].context);
+	return pd ? 0 : errno;
+}
+
+static int dealloc_pd(void)
+{
+	return ibv_dealloc_pd(pd);
+}
+
+static int create_cq(void)
+{
+	cq = ibv_create_cq(devices[0].context, 1000, NULL, NULL, 0);
+	return cq ? 0 : errno;
+}
+
+static int create_cq_with_events(void)
+{
+	channel = ibv_create_comp_channel(devices[0].context);
+	if (!channel)
+		die("ibv_create_comp_channel: %s", strerror(errno));
+	cq = ibv_create_cq(devices[0].context, 1000, NULL, channel, 0);
+	if (cq)
+		return 0;
+	ibv_destroy_comp_channel(channel);
+	return errno;
+}
+
+static int destroy_cq(void)
+{
+	int error = ibv_destroy_cq(cq);
+
+	if (channel)
+		ibv_destroy_comp_channel(channel);
+	channel = NULL;
+	return error;
+}
+
+static int resize_cq(void)
+{
+	static int entries = 100;
+
+	entries = entries == 100 ? 3000 : 100;
+	return ibv_resize_cq(cq, entries);
+}
+
+static int reg_mr(int access)
+{
+	mr = ibv_reg_mr(devices[0].pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | access);
+	return mr ? 0 : errno;
+}
+
+static int reg_mr_pinned(void)
+{
+	return reg_mr(0);
+}
+
+static int reg_mr_on_demand(void)
+{
+	return reg_mr(IBV_ACCESS_ON_DEMAND);
+}
+
+static int dereg_mr(void)
+{
+	return ibv_dereg_mr(mr);
+}
+
+static int create_ah(void)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = PORT,
+		.grh = { .dgid = devices[1].gid, .sgid_index = devices[0].gid_index, .hop_limit = 64 },
+	};
+
+	ah = ibv_create_ah(devices[0].pd, &attr);
+	return ah ? 0 : errno;
+}
+
+static int destroy_ah(void)
+{
+	return ibv_destroy_ah(ah);
+}
+
+static int create_qp(enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cqs[0],
+		.recv_cq = cqs[0],
+		.qp_type = type,
+		.cap = { .max_send_wr = 100, .max_recv_wr = 100, .max_send_sge = 4,
+			 .max_recv_sge = 4, .max_inline_data = 128 },
+	};
+
+	qp = ibv_create_qp(devices[0].pd, &attr);
+	return qp ? 0 : errno;
+}
+
+static int create_rc(void)
+{
+	return create_qp(IBV_QPT_RC);
+}
+
+static int create_ud(void)
+{
+	return create_qp(IBV_QPT_UD);
+}
+
+static int destroy_qp(void)
+{
+	return ibv_destroy_qp(qp);
+}
+
+static int to_init(void)
+{
+	int error = qp_init(qp, IBV_ACCESS_REMOTE_READ, 0);
+
+	return error < 0 ? errno : error;
+}
+
+static int create_rc_to_init(void)
+{
+	int error = create_rc();
+
+	return error ? error : to_init();
+}
+
+static int to_rtr(void)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = 0x123456,
+		.max_dest_rd_atomic = 16,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = PORT,
+			.grh = { .dgid = devices[1].gid, .sgid_index = devices[0].gid_index,
+				 .hop_limit = 64 },
+		},
+	};
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			     IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .max_rd_atomic = 16, .timeout = 14 };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+			     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int to_error(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+static int to_reset(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+static int query_qp(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+}
+
+static int query_device(void)
+{
+	struct ibv_device_attr_ex attr;
+
+	return ibv_query_device_ex(devices[0].context, NULL, &attr);
+}
+
+static int query_port(void)
+{
+	struct ibv_port_attr attr;
+
+	return ibv_query_port(devices[0].context, PORT, &attr);
+}
+
+static int arm(void)
+{
+	return ibv_req_notify_cq(cq, 0);
+}
+
+static struct ibv_sge piece(int side, size_t at, uint32_t length)
+{
+	return (struct ibv_sge){
+		.addr = (uintptr_t)regions[side].memory + at,
+		.length = length,
+		.lkey = regions[side].mr->lkey,
+	};
+}
+
+/* One message from the first device to the second; the errno says what went wrong. */
+static int transfer(struct ibv_qp **qps, enum ibv_wr_opcode opcode, uint32_t length)
+{
+	bool datagram = qps == ud, receives = opcode == IBV_WR_SEND;
+	struct ibv_sge from = piece(0, 64, length), to = piece(1, 64, length + (datagram ? 40 : 0));
+	struct ibv_send_wr wr = {
+		.sg_list = &from,
+		.num_sge = 1,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 }, *bad_receive;
+	struct ibv_wc wc;
+
+	if (receives && ibv_post_recv(qps[1], &receive, &bad_receive))
+		return EBADMSG;
+	if (datagram) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = qps[1]->qp_num;
+		wr.wr.ud.remote_qkey = 0;
+	} else if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = to.addr;
+		wr.wr.atomic.rkey = regions[1].mr->rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = to.addr;
+		wr.wr.rdma.rkey = regions[1].mr->rkey;
+	}
+	if (ibv_post_send(qps[0], &wr, &bad))
+		return EBADMSG;
+	if (!cq_poll(cqs[0], &wc, WAIT_MS))
+		return ETIME;
+	if (wc.status != IBV_WC_SUCCESS) {
+		ksft_print_msg("a message: %s\n", ibv_wc_status_str(wc.status));
+		return EPROTO;
+	}
+	/* A datagram may be lost. */
+	if (receives && !cq_poll(cqs[1], &wc, datagram ? 100 : WAIT_MS))
+		return datagram ? 0 : ETIME;
+	return 0;
+}
+
+static int send_one(void)
+{
+	return transfer(rc, IBV_WR_SEND, 20000);
+}
+
+static int write_one(void)
+{
+	return transfer(rc, IBV_WR_RDMA_WRITE, 20000);
+}
+
+static int read_one(void)
+{
+	return transfer(rc, IBV_WR_RDMA_READ, 20000);
+}
+
+static int add_one(void)
+{
+	return transfer(rc, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+}
+
+static int datagram_one(void)
+{
+	return transfer(ud, IBV_WR_SEND, 1000);
+}
+
+static int nothing(void)
+{
+	return 0;
+}
+
+/*
+ * What is done, and undone after it was done. A verb may fail only with its class's
+ * errno. With `steady` it must not fail at all: what ends an object's life, and
+ * messages, for which a failed allocation is a loss on the way.
+ */
+static const struct operation {
+	const char *name;
+	int (*does)(void);
+	int (*undoes)(void);
+	/* Around all attempts. */
+	int (*before)(void);
+	int (*after)(void);
+	bool steady;
+	/* Errnos that stand for a failed allocation, too. */
+	int also[2];
+} operations[] = {
+	{ "open device", open_device, close_device, nothing, nothing, false, { 0 } },
+	{ "query device", query_device, nothing, nothing, nothing, false, { 0 } },
+	{ "query port", query_port, nothing, nothing, nothing, false, { 0 } },
+	{ "alloc PD", alloc_pd, dealloc_pd, nothing, nothing, false, { 0 } },
+	{ "create CQ", create_cq, destroy_cq, nothing, nothing, false, { 0 } },
+	{ "create CQ with events", create_cq_with_events, destroy_cq, nothing, nothing, false, { 0 } },
+	{ "resize CQ", resize_cq, nothing, create_cq, destroy_cq, false, { 0 } },
+	{ "arm CQ", arm, nothing, create_cq_with_events, destroy_cq, true, { 0 } },
+	{ "register MR", reg_mr_pinned, dereg_mr, nothing, nothing, false, { 0 } },
+	{ "register MR, paged on demand", reg_mr_on_demand, dereg_mr, nothing, nothing, false, { 0 } },
+	{ "create AH", create_ah, destroy_ah, nothing, nothing, false, { 0 } },
+	{ "create RC QP", create_rc, destroy_qp, nothing, nothing, false, { 0 } },
+	{ "create UD QP", create_ud, destroy_qp, nothing, nothing, false, { 0 } },
+	{ "reset QP to INIT", to_init, to_reset, create_rc, destroy_qp, false, { 0 } },
+	{ "QP to RTR", to_rtr, nothing, NULL, destroy_qp, false, { 0 } },
+	{ "QP to RTS", to_rts, nothing, NULL, destroy_qp, false, { 0 } },
+	{ "QP to ERR", to_error, nothing, create_rc_to_init, destroy_qp, true, { 0 } },
+	{ "query QP", query_qp, nothing, create_rc, destroy_qp, false, { 0 } },
+	{ "destroy QP", destroy_qp, create_rc, create_rc, destroy_qp, true, { 0 } },
+	{ "destroy CQ", destroy_cq, create_cq, create_cq, destroy_cq, true, { 0 } },
+	{ "destroy AH", destroy_ah, create_ah, create_ah, destroy_ah, true, { 0 } },
+	{ "deregister MR", dereg_mr, reg_mr_pinned, reg_mr_pinned, dereg_mr, true, { 0 } },
+	{ "deregister MR, paged on demand", dereg_mr, reg_mr_on_demand, reg_mr_on_demand, dereg_mr,
+	  true, { 0 } },
+	{ "dealloc PD", dealloc_pd, alloc_pd, alloc_pd, dealloc_pd, true, { 0 } },
+	{ "SEND", send_one, nothing, nothing, nothing, true, { 0 } },
+	{ "WRITE", write_one, nothing, nothing, nothing, true, { 0 } },
+	{ "READ", read_one, nothing, nothing, nothing, true, { 0 } },
+	{ "FETCH AND ADD", add_one, nothing, nothing, nothing, true, { 0 } },
+	{ "datagram", datagram_one, nothing, create_ah, destroy_ah, true, { 0 } },
+	/* A socket without an inode is one file too many; memory of a socket is a buffer. */
+	{ "rdma link add", link_add, link_del, nothing, nothing, false, { ENFILE, ENOBUFS } },
+};
+
+#define OPERATIONS (sizeof(operations) / sizeof(operations[0]))
+
+/* A transition is done once: each attempt that succeeds needs a fresh queue pair. */
+static int prepare(const struct operation *operation)
+{
+	int error;
+
+	if (operation->before)
+		return operation->before();
+	error = create_rc_to_init();
+	if (!error && operation->does == to_rts)
+		error = to_rtr();
+	return error;
+}
+
+/* How many calls of each class have failed. */
+static unsigned int failures[CLASSES];
+
+static bool is_expected(const struct operation *operation, const struct class *class, int error)
+{
+	return error == class->error || error == operation->also[0] || error == operation->also[1];
+}
+
+static bool sweep(const struct operation *operation, const struct class *class)
+{
+	unsigned int n, failed = 0, survived = 0;
+	bool ok = true;
+	int error;
+
+	if (prepare(operation))
+		die("before %s: %s", operation->name, strerror(errno));
+	for (n = 1; ok && n < MOST; n++) {
+		unsigned int left;
+
+		choose(class);
+		fail_nth(n);
+		error = operation->does();
+		left = fail_nth(0);
+		choose(NULL);
+		if (error && (left || operation->steady || !is_expected(operation, class, error))) {
+			ksft_print_msg("%s number %u%s: %s\n", class->name, n,
+				       left ? ", which did not fail" : "", strerror(error));
+			ok = false;
+			break;
+		}
+		if (error) {
+			failed++;
+			continue;
+		}
+		if (operation->undoes()) {
+			ksft_print_msg("cannot be undone after %s number %u\n", class->name, n);
+			ok = false;
+			break;
+		}
+		if (!operation->before) {
+			destroy_qp();
+			if (prepare(operation))
+				die("before %s: %s", operation->name, strerror(errno));
+		}
+		if (left)
+			break;
+		survived++;
+	}
+	if (n >= MOST) {
+		ksft_print_msg("it never ends\n");
+		ok = false;
+	}
+	operation->after();
+	failures[class - classes] += failed + survived;
+	ksft_print_msg("%s: %u calls of class %s: %u made it fail, %u did not\n", operation->name,
+		       failed + survived, class->name, failed, survived);
+	return ok;
+}
+
+/* Wherever the packets are worked on: softirq, work, the caller. */
+static bool run_messages(void)
+{
+	int (*const kinds[])(void) = { send_one, write_one, read_one, add_one };
+	unsigned int i, j;
+	int error = 0;
+
+	choose(&classes[0]);
+	put("failslab", "task-filter", "N");
+	put("failslab", "times", "-1");
+	put("failslab", "probability", "5");
+	for (i = 0; !error && i < 50; i++) {
+		for (j = 0; !error && j < sizeof(kinds) / sizeof(kinds[0]); j++)
+			error = kinds[j]();
+	}
+	choose(NULL);
+	if (error)
+		ksft_print_msg("round %u, message %u: %s\n", i, j, strerror(error));
+	return !error;
+}
+
+int main(int argc, char **argv)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	uint64_t seed = time(NULL);
+	unsigned int i, j;
+	int option;
+
+	while ((option = getopt(argc, argv, "s:")) != -1) {
+		switch (option) {
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		default:
+			return KSFT_FAIL;
+		}
+	}
+	if (argc - optind != 3)
+		die("two devices and a netdev are needed");
+	netdev = argv[optind + 2];
+	ksft_print_header();
+	ksft_set_plan(OPERATIONS * CLASSES + 2);
+	random_seed(seed);
+	find_text();
+	choose(NULL);
+	for (i = 0; i < 2; i++) {
+		device_open(&devices[i], argv[optind + i], 4);
+		region_make(&regions[i], &devices[i], SIZE,
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+		cqs[i] = ibv_create_cq(devices[i].context, 4 * DEPTH, NULL, NULL, 0);
+		if (!cqs[i])
+			die("ibv_create_cq: %s", strerror(errno));
+		rc[i] = qp_make(&devices[i], IBV_QPT_RC, cqs[i], cqs[i], depth, NULL);
+		ud[i] = qp_make(&devices[i], IBV_QPT_UD, cqs[i], cqs[i], depth, NULL);
+		if (qp_init(ud[i], 0, 0))
+			die("UD to INIT: %s", strerror(errno));
+		qp_ready_ud(ud[i]);
+	}
+	qp_connect(&devices[0], rc[0], &devices[1], rc[1], IBV_MTU_1024, PATIENT);
+	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+
+	for (i = 0; i < OPERATIONS; i++) {
+		for (j = 0; j < CLASSES; j++)
+			ksft_test_result(sweep(&operations[i], &classes[j]), "%s: %s\n",
+					 operations[i].name, classes[j].name);
+	}
+	/* Or all of these rows would say nothing. */
+	ksft_test_result(failures[0] > 100 && failures[1] > 10 && failures[2] > 3,
+			 "calls of each class have failed\n");
+	ksft_test_result(run_messages(), "messages while one allocation in twenty fails\n");
+
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_qp(rc[i]) || ibv_destroy_qp(ud[i]) || ibv_destroy_cq(cqs[i]))
+			die("destroy: %s", strerror(errno));
+		region_free(&regions[i]);
+		device_close(&devices[i]);
+	}
+	ksft_finished();
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Verbs, transfers and the life of a device with allocations and user copies that fail:
+# the rows are those of the program faults. Only the debug kernel can do that.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+
+ktap_start 92
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+ip link add fault0 type dummy
+ip address add 10.3.0.1/24 dev fault0
+ip link set fault0 up
+absorb 92 "$here/faults" "$dev1" "$dev2" fault0
+ip link del fault0
+ktap_finish
