@@ -14,7 +14,8 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/lib/module.sh"
 
 # The limit for each step, in milliseconds of the guest's time.
-limit=5000
+# shellcheck disable=SC2154 # of namespaces.sh
+limit=$((5000 * slowness))
 hold=$here/hold
 
 # within WHAT COMMAND...: it must succeed within the limit. A step that hangs is

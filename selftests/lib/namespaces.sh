@@ -26,6 +26,10 @@ rxe)
 esac
 export link_type module
 
+# How many times longer all may take: a kernel that checks everything is slow.
+slowness=1
+[ "${FERROCE_KERNEL:-stock}" = stock ] || slowness=4
+
 address1=10.0.0.1
 address2=10.0.0.2
 address1v6=fd00::1
@@ -121,7 +125,7 @@ listening()
 # too: the row shows it if it fails.
 pair()
 {
-	local seconds=$1 port=$2 server=() pid tries server_status client_status
+	local seconds=$(($1 * slowness)) port=$2 server=() pid tries server_status client_status
 	shift 2
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		server+=("$1")
