@@ -14,7 +14,7 @@ use kernel::{
 use rdma_bindings as bindings;
 
 /// Entries of the GID table.
-pub const GID_TABLE_LEN: u32 = 1024;
+pub const GID_TABLE_LEN: u32 = 256;
 /// Entries of the P_Key table.
 pub const PKEY_TABLE_LEN: u16 = 1;
 /// The number of the one port.
