@@ -27,10 +27,11 @@ use rdma_bindings as bindings;
 ///
 /// # Invariants
 ///
-/// `start` is the start of a `vmalloc` area of `size` bytes, a multiple of the page size, that
-/// belongs to this value.
+/// `start` is the start of a `vmalloc` area of `len` bytes that belongs to this value; `size` is `len`
+/// up to the end of its last page.
 pub struct RingMemory {
     start: NonNull<u8>,
+    len: usize,
     size: usize,
 }
 
@@ -40,22 +41,24 @@ unsafe impl Send for RingMemory {}
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// Allocates at least `bytes` bytes, zeroed. Process context.
-    pub fn new(bytes: usize) -> Result<Self> {
-        let size = bytes
+    /// Allocates `len` bytes, zeroed. Process context.
+    pub fn new(len: usize) -> Result<Self> {
+        let size = len
             .checked_next_multiple_of(PAGE_SIZE)
             .filter(|&size| size != 0)
             .ok_or(EINVAL)?;
+        // Not `size` bytes: KASAN watches what is left of the last page.
         // SAFETY: Any size may be asked for; the result is checked.
-        let start = unsafe { bindings::vmalloc_zeroed_accounted(size) };
-        // INVARIANT: The area has `size` bytes and was just allocated for this value.
+        let start = unsafe { bindings::vmalloc_zeroed_accounted(len) };
+        // INVARIANT: The area has `len` bytes and was just allocated for this value.
         Ok(Self {
             start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
+            len,
             size,
         })
     }
 
-    /// Bytes, a multiple of the page size.
+    /// Bytes that a process maps, a multiple of the page size.
     #[inline]
     pub fn size(&self) -> usize {
         self.size
@@ -65,10 +68,10 @@ impl RingMemory {
     #[inline]
     fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        if end > self.size {
+        if end > self.len {
             return None;
         }
-        // SAFETY: `offset` is at most `size`, so the result stays within the area.
+        // SAFETY: `offset` is at most `len`, so the result stays within the area.
         Some(unsafe { self.start.as_ptr().add(offset) })
     }
 
@@ -138,7 +141,8 @@ impl RingMemory {
         vma.set_dontdump();
         let mut done = 0usize;
         while done < len {
-            let Some(ptr) = self.at(done, PAGE_SIZE) else {
+            // A byte of each page: the last page may be more than the area.
+            let Some(ptr) = self.at(done, 1) else {
                 return Err(EINVAL);
             };
             // SAFETY: `ptr` is the start of a page of the area (the type invariant), for which
