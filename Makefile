@@ -36,6 +36,12 @@ demo:
 test:
 	@scripts/test
 
+test-debug:
+	@scripts/test --kernel debug
+
+test-the-tests:
+	@scripts/test-the-tests
+
 check:
 	@scripts/check
 
@@ -54,7 +60,9 @@ help:
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
 	@echo '  make debug-kernel  a kernel with KASAN, lockdep, kmemleak and more, for scripts/vm --kernel debug'
+	@echo '  make test-debug      the selftests, and longer ones, with the debug kernel'
+	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules modules_install clean setup module debug-kernel demo test check fmt help
+.PHONY: modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests check fmt help

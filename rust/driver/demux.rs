@@ -31,6 +31,8 @@ const ICRC_LEN: usize = 4;
 ///
 /// Nothing in it is trusted; a bad one costs a counter. Context: softirq.
 pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
+    #[cfg(planted = "sleeping_allocation")]
+    let _ = kernel::prelude::KBox::new(home.as_ptr().addr(), kernel::prelude::GFP_KERNEL);
     let mut headers = [0u8; MAX_HEADER_LEN];
     let copied = skb.header(&mut headers);
     let bytes = headers.get(..copied).unwrap_or(&[]);

@@ -196,6 +196,8 @@ pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
 /// Context: process, may sleep.
 pub(crate) fn deregister(mr: &Arc<Mr>) {
     mr.pd.device().memory_regions().remove(mr.index);
+    #[cfg(planted = "leaked_mr")]
+    core::mem::forget(mr.clone());
     let memory = match &mut *mr.backing.lock() {
         Backing::User { umem, range } => {
             range.end();

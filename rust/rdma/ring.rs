@@ -68,7 +68,12 @@ impl RingMemory {
     #[inline]
     fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        if end > self.len {
+        let limit = if cfg!(planted = "ring_overrun") {
+            self.size
+        } else {
+            self.len
+        };
+        if end > limit {
             return None;
         }
         // SAFETY: `offset` is at most `len`, so the result stays within the area.
