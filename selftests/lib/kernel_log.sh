@@ -95,6 +95,15 @@ kernel_leaks_check()
 	return 1
 }
 
+# Lockdep checks nothing more once it has reported something, or its tables are full.
+lockdep_check()
+{
+	[ -r /proc/lockdep_stats ] || return 0
+	grep -q '^ *debug_locks: *1$' /proc/lockdep_stats && return 0
+	echo "lockdep has switched itself off"
+	return 1
+}
+
 # The check itself: what was logged since the mark.
 kernel_log_check()
 {
@@ -106,11 +115,12 @@ kernel_log_check()
 	kernel_log_scan <<<"$log"
 }
 
-# Both: the log's complaints name the code, and kmemleak's say what is left.
+# All of it: the log's complaints name the code, and kmemleak's say what is left.
 kernel_log_and_leaks_check()
 {
 	local failed=0
 	kernel_leaks_check || failed=1
 	kernel_log_check || failed=1
+	lockdep_check || failed=1
 	return "$failed"
 }
