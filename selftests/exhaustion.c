@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What happens when something runs out: retries, after the time that the attributes
+ * promise; a queue pair's life, with requests still in its queues; a queue that is
+ * not open yet; the room in a completion queue.
+ *
+ * exhaustion [-4|-6] DEVICE DEVICE
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "kselftest.h"
+
+#define SIZE 4096
+#define LENGTH 64
+#define DEPTH 16
+#define WAIT_MS 20000
+#define QUIET_MS 200
+
+static struct device devices[2];
+static struct region regions[2];
+static struct ibv_cq *send_cqs[2], *recv_cqs[2];
+static struct ibv_qp *qps[2];
+
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
+}
+
+static void make(struct ibv_cq *send_cq)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 1 };
+	int i;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = qp_make(&devices[i], IBV_QPT_RC, i || !send_cq ? send_cqs[i] : send_cq,
+				 recv_cqs[i], depth, NULL);
+}
+
+static void start(struct patience patience)
+{
+	make(NULL);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, patience);
+}
+
+static void finish(void)
+{
+	struct ibv_wc wc;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (qps[i] && ibv_destroy_qp(qps[i]))
+			die("ibv_destroy_qp: %s", strerror(errno));
+		qps[i] = NULL;
+		while (ibv_poll_cq(send_cqs[i], 1, &wc) > 0)
+			;
+		while (ibv_poll_cq(recv_cqs[i], 1, &wc) > 0)
+			;
+	}
+}
+
+static void set(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
+{
+	int error = ibv_modify_qp(qp, &attr, mask);
+
+	if (error)
+		die("ibv_modify_qp, %s: %s", what, strerror(error));
+}
+
+static struct ibv_sge piece(int end, size_t at)
+{
+	return (struct ibv_sge){
+		.addr = (uintptr_t)regions[end].memory + at,
+		.length = LENGTH,
+		.lkey = regions[end].mr->lkey,
+	};
+}
+
+static int try_send(uint64_t id, size_t at)
+{
+	struct ibv_sge sge = piece(0, at);
+	struct ibv_send_wr wr = {
+		.wr_id = id,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	struct ibv_send_wr *bad;
+
+	return ibv_post_send(qps[0], &wr, &bad);
+}
+
+static void send_one(uint64_t id)
+{
+	int error = try_send(id, 0);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+static void receive_one(int end, uint64_t id, size_t at)
+{
+	struct ibv_sge sge = piece(end, at);
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int error = ibv_post_recv(qps[end], &wr, &bad);
+
+	if (error)
+		die("ibv_post_recv: %s", strerror(error));
+}
+
+static bool completed(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(cq, &wc, WAIT_MS)) {
+		ksft_print_msg("%s does not complete\n", what);
+		return false;
+	}
+	if (wc.wr_id == id && wc.status == status)
+		return true;
+	ksft_print_msg("%s: wr_id %llu, %s, instead of %llu, %s\n", what,
+		       (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status),
+		       (unsigned long long)id, ibv_wc_status_str(status));
+	return false;
+}
+
+/* How long, in us, a SEND without a receive takes to fail; 0 if it fails in another way. */
+static uint64_t rnr_time(uint8_t timer, uint8_t retries)
+{
+	uint64_t before, took;
+	bool ok;
+
+	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = retries });
+	set(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = timer }, IBV_QP_MIN_RNR_TIMER,
+	    "RNR timer");
+	before = now_us();
+	send_one(1);
+	ok = completed(send_cqs[0], "the send", 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	took = now_us() - before;
+	finish();
+	return ok ? took : 0;
+}
+
+static uint64_t least_rnr_time(uint8_t timer, uint8_t retries)
+{
+	uint64_t least = UINT64_MAX, time;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		time = rnr_time(timer, retries);
+		if (time < least)
+			least = time;
+	}
+	return least;
+}
+
+/*
+ * The codes of IBTA table 45 mean 10 us and 40.96 ms. Six waits of either: the long ones
+ * last what they should, at least, and against them the short ones are nothing. A clock
+ * tick of 4 ms for each would show.
+ */
+static bool run_rnr_timer(void)
+{
+	uint64_t short_us = least_rnr_time(1, 6), long_us = least_rnr_time(24, 6);
+
+	ksft_print_msg("6 x 10 us: %llu us, 6 x 40960 us: %llu us\n", (unsigned long long)short_us,
+		       (unsigned long long)long_us);
+	return short_us >= 60 && long_us >= 6 * 40960 && short_us < long_us / 12;
+}
+
+/*
+ * 4.096 us * 2^timeout, and up to four times that (IBTA 9.7.6.1.3), for the request and
+ * each of its repetitions.
+ */
+static bool run_timeout(uint8_t timeout, uint8_t retries)
+{
+	uint64_t interval = (4096ULL << timeout) / 1000, least = interval * (retries + 1);
+	uint64_t before, took;
+	bool ok;
+
+	start((struct patience){ .timeout = timeout, .retries = retries, .rnr_retries = 7 });
+	if (ibv_destroy_qp(qps[1]))
+		die("ibv_destroy_qp: %s", strerror(errno));
+	qps[1] = NULL;
+	before = now_us();
+	send_one(1);
+	ok = completed(send_cqs[0], "the send", 1, IBV_WC_RETRY_EXC_ERR);
+	took = now_us() - before;
+	finish();
+	ksft_print_msg("timeout %u, %u retries: %llu us of %llu to %llu\n", timeout, retries,
+		       (unsigned long long)took, (unsigned long long)least,
+		       (unsigned long long)least * 4);
+	return ok && took >= least && took <= least * 4;
+}
+
+static bool run_timeout_short(void)
+{
+	return run_timeout(15, 1);
+}
+
+static bool run_timeout_retries(void)
+{
+	return run_timeout(14, 5);
+}
+
+/* Whatever is in either queue when the queue pair fails comes out once, in order. */
+static bool run_flush(void)
+{
+	bool ok = true;
+	uint64_t id;
+
+	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
+	/* The first is under way for as long as the peer has no receive. */
+	for (id = 0; id < DEPTH; id++)
+		send_one(id);
+	for (id = 0; id < DEPTH; id++)
+		receive_one(0, 100 + id, 0);
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	for (id = 0; id < DEPTH; id++)
+		ok = ok && completed(send_cqs[0], "a send", id, IBV_WC_WR_FLUSH_ERR) &&
+		     completed(recv_cqs[0], "a receive", 100 + id, IBV_WC_WR_FLUSH_ERR);
+	ok = ok && cq_quiet(send_cqs[0], QUIET_MS) && cq_quiet(recv_cqs[0], QUIET_MS);
+	/* The error state ends with RESET only, and then for good. */
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
+	ok = ok && cq_quiet(send_cqs[0], QUIET_MS) && cq_quiet(recv_cqs[0], QUIET_MS);
+	finish();
+	return ok;
+}
+
+/* A doorbell that is refused drops what was posted: it is not sent when the queue opens. */
+static bool run_refused_doorbell(enum ibv_qp_state state)
+{
+	bool ok;
+	int error;
+
+	make(NULL);
+	if (state == IBV_QPS_INIT && qp_init(qps[0], 0, 0))
+		die("RESET to INIT: %s", strerror(errno));
+	error = try_send(1, 0);
+	if (!error)
+		ksft_print_msg("a send posted in state %d is taken\n", state);
+	if (state == IBV_QPS_INIT)
+		set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE,
+		    "INIT to RESET");
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, PATIENT);
+	region_fill(&regions[0]);
+	receive_one(1, 11, 0);
+	receive_one(1, 12, LENGTH);
+	if (try_send(2, LENGTH))
+		die("ibv_post_send in RTS");
+	ok = completed(send_cqs[0], "the send", 2, IBV_WC_SUCCESS) &&
+	     completed(recv_cqs[1], "the receive", 11, IBV_WC_SUCCESS) &&
+	     cq_quiet(send_cqs[0], QUIET_MS) && cq_quiet(recv_cqs[1], QUIET_MS);
+	if (memcmp(regions[1].memory, regions[0].memory + LENGTH, LENGTH)) {
+		ksft_print_msg("it is not the second message that arrived\n");
+		ok = false;
+	}
+	finish();
+	return ok && error;
+}
+
+static bool run_refused_in_reset(void)
+{
+	return run_refused_doorbell(IBV_QPS_RESET);
+}
+
+static bool run_refused_in_init(void)
+{
+	return run_refused_doorbell(IBV_QPS_INIT);
+}
+
+/* True if the device has an asynchronous event of that type within so many milliseconds. */
+static bool has_event(struct ibv_context *context, enum ibv_event_type type, int ms)
+{
+	struct pollfd ready = { .fd = context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+	bool is;
+
+	if (poll(&ready, 1, ms) <= 0)
+		return false;
+	if (ibv_get_async_event(context, &event))
+		die("ibv_get_async_event: %s", strerror(errno));
+	is = event.event_type == type;
+	if (!is)
+		ksft_print_msg("event: %s\n", ibv_event_type_str(event.event_type));
+	ibv_ack_async_event(&event);
+	return is;
+}
+
+/* What fits in the queue is there, the rest is lost, and that is told once. */
+static bool run_cq_overflow(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(devices[0].context, 3, NULL, NULL, 0);
+	struct ibv_context *context = devices[0].context;
+	unsigned int capacity, id;
+	bool ok = true;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	capacity = cq->cqe;
+	if (capacity + 4 > DEPTH)
+		die("a completion queue of 3 has room for %u", capacity);
+	make(cq);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, PATIENT);
+	for (id = 0; id < capacity + 4; id++)
+		receive_one(1, id, 0);
+	for (id = 0; id < capacity + 4; id++)
+		send_one(id);
+	ok = has_event(context, IBV_EVENT_CQ_ERR, WAIT_MS);
+	if (!ok)
+		ksft_print_msg("there is no CQ_ERR\n");
+	for (id = 0; ok && id < capacity; id++)
+		ok = completed(cq, "a send", id, IBV_WC_SUCCESS);
+	ok = ok && !has_event(context, IBV_EVENT_CQ_ERR, QUIET_MS);
+	finish();
+	if (ibv_destroy_cq(cq))
+		die("ibv_destroy_cq: %s", strerror(errno));
+	return ok;
+}
+
+static const struct {
+	const char *name;
+	bool (*run)(void);
+} rows[] = {
+	{ "RNR retries take as long as the timer's code says", run_rnr_timer },
+	{ "one retry takes as long as the timeout says", run_timeout_short },
+	{ "five retries take as long as the timeout says", run_timeout_retries },
+	{ "both queues are flushed in order, once", run_flush },
+	{ "a doorbell in RESET is refused, and its request gone", run_refused_in_reset },
+	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init },
+	{ "a completion queue overflows", run_cq_overflow },
+};
+
+int main(int argc, char **argv)
+{
+	int option, family = 4, i;
+	unsigned int j;
+
+	while ((option = getopt(argc, argv, "46")) != -1) {
+		if (option == '?')
+			return KSFT_FAIL;
+		family = option - '0';
+	}
+	if (argc - optind != 2)
+		die("two devices are needed");
+	ksft_print_header();
+	ksft_set_plan(sizeof(rows) / sizeof(rows[0]));
+	random_seed(time(NULL));
+	for (i = 0; i < 2; i++) {
+		device_open(&devices[i], argv[optind + i], family);
+		region_make(&regions[i], &devices[i], SIZE, IBV_ACCESS_LOCAL_WRITE);
+		send_cqs[i] = ibv_create_cq(devices[i].context, 4 * DEPTH, NULL, NULL, 0);
+		recv_cqs[i] = ibv_create_cq(devices[i].context, 4 * DEPTH, NULL, NULL, 0);
+		if (!send_cqs[i] || !recv_cqs[i])
+			die("ibv_create_cq: %s", strerror(errno));
+	}
+	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
+		ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_cq(send_cqs[i]) || ibv_destroy_cq(recv_cqs[i]))
+			die("ibv_destroy_cq");
+		region_free(&regions[i]);
+		device_close(&devices[i]);
+	}
+	ksft_finished();
+}
