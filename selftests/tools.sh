@@ -4,7 +4,8 @@
 # Stock programs between two namespaces: libibverbs' examples, librdmacm's
 # examples and perftest, each a row. Needs the devices of `scripts/vm --net veth`.
 #
-# FERROCE_FULL=1 runs them with more iterations.
+# FERROCE_FULL=1 runs them with more iterations; the debug kernel with a fifth, at least 5, or it takes
+# hours.
 set -u
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
@@ -15,12 +16,19 @@ here=$(dirname "$(readlink -f "$0")")
 full=${FERROCE_FULL:-0}
 cm_port=7174
 perftest_port=18515
+# Of a perftest run, in seconds.
+limit=120
+[ "$full" != 1 ] || limit=600
 pingpong_port=18515
 
-# count ONE FULL: an iteration count
+# count ONE [FULL]: an iteration count
 count()
 {
-	if [ "$full" = 1 ]; then echo "$2"; else echo "$1"; fi
+	local number=$1
+	[ "$full" != 1 ] || number=${2:-$1}
+	# shellcheck disable=SC2154 # of namespaces.sh
+	[ "$slowness" -eq 1 ] || number=$((number < 25 ? 5 : number / 5))
+	echo "$number"
 }
 
 devinfo()
@@ -129,7 +137,7 @@ perftest()
 {
 	local rows=$1 program=$2 found
 	shift 2
-	pair "$(count 120 600)" "$perftest_port" \
+	pair "$limit" "$perftest_port" \
 		"$program" -F -d "$dev1" -x "$gid1" "$@" -- \
 		"$program" -F -d "$dev2" -x "$gid2" "$@" "$address1" || return 1
 	found=$(grep -cE '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+' "$ktap_dir/client")
@@ -142,21 +150,21 @@ table()
 	local mtu program op events sizes=23 n q
 	cat <<-END
 		ibv_devinfo -v | devinfo
-		ibv_rc_pingpong | pingpong ibv_rc_pingpong 1000
-		ibv_rc_pingpong -e | pingpong ibv_rc_pingpong 1000 -e
-		ibv_rc_pingpong -N | pingpong ibv_rc_pingpong 1000 -N
-		ibv_rc_pingpong -o | pingpong ibv_rc_pingpong 1000 -o
-		ibv_rc_pingpong -s 1000000 | pingpong ibv_rc_pingpong 50 -s 1000000
-		ibv_rc_pingpong -c | pingpong ibv_rc_pingpong 500 -c
+		ibv_rc_pingpong | pingpong ibv_rc_pingpong $(count 1000)
+		ibv_rc_pingpong -e | pingpong ibv_rc_pingpong $(count 1000) -e
+		ibv_rc_pingpong -N | pingpong ibv_rc_pingpong $(count 1000) -N
+		ibv_rc_pingpong -o | pingpong ibv_rc_pingpong $(count 1000) -o
+		ibv_rc_pingpong -s 1000000 | pingpong ibv_rc_pingpong $(count 50) -s 1000000
+		ibv_rc_pingpong -c | pingpong ibv_rc_pingpong $(count 500) -c
 	END
 	for mtu in 256 512 1024 2048 4096; do
-		echo "ibv_rc_pingpong -m $mtu | pingpong ibv_rc_pingpong 500 -m $mtu"
+		echo "ibv_rc_pingpong -m $mtu | pingpong ibv_rc_pingpong $(count 500) -m $mtu"
 	done
 	cat <<-END
-		ibv_ud_pingpong | pingpong ibv_ud_pingpong 500
-		ibv_ud_pingpong -e | pingpong ibv_ud_pingpong 500 -e
-		rping, IPv4 | rping_run $address1 1000
-		rping, IPv6 | rping_run $address1v6 1000
+		ibv_ud_pingpong | pingpong ibv_ud_pingpong $(count 500)
+		ibv_ud_pingpong -e | pingpong ibv_ud_pingpong $(count 500) -e
+		rping, IPv4 | rping_run $address1 $(count 1000)
+		rping, IPv6 | rping_run $address1v6 $(count 1000)
 		rping -S 65535, IPv4 | rping_run $address1 $(count 100 1000) -S 65535
 		rping -S 65535, IPv6 | rping_run $address1v6 $(count 100 1000) -S 65535
 		rping -P, three clients, SIGTERM | rping_persistent
@@ -166,7 +174,7 @@ table()
 	END
 	# All sizes from 2 B to 8 MiB in one run, with and without rdma_cm. Twenty of each: enough
 	# of the long ones to have more under way than a receiver's backlog holds.
-	n=20
+	n=$(count 20)
 	for program in ib_send_bw ib_send_lat ib_read_bw ib_read_lat ib_write_bw ib_write_lat; do
 		events=-e
 		case $program in
@@ -197,7 +205,7 @@ table()
 		echo "$q -q 16 -s 65536 | perftest 1 $q -q 16 -s 65536 -n $(count 20 200)"
 		echo "$q -q 16 -R -s 65536 | perftest 1 $q -q 16 -R -s 65536 -n $(count 20 200)"
 		# Far more than fits in any queue on the way.
-		echo "$q -s 8388608 -n 20 | perftest 1 $q -s 8388608 -n 20"
+		echo "$q -s 8388608 -n $(count 20) | perftest 1 $q -s 8388608 -n $(count 20)"
 	done
 	echo "ib_atomic_bw -e -q 16 | perftest 1 ib_atomic_bw -e -q 16 -n $(count 100 1000)"
 	for program in ib_send_bw ib_send_lat; do

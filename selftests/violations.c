@@ -81,8 +81,14 @@ static void post(enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge, uin
 		.wr.rdma = { .remote_addr = address, .rkey = rkey },
 	};
 	struct ibv_send_wr *bad;
-	int error = ibv_post_send(a->qp, &wr, &bad);
+	int error;
 
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+		memset(&wr.wr, 0, sizeof(wr.wr));
+		wr.wr.atomic.remote_addr = address;
+		wr.wr.atomic.rkey = rkey;
+	}
+	error = ibv_post_send(a->qp, &wr, &bad);
 	if (error)
 		die("ibv_post_send: %s", strerror(error));
 }
@@ -162,7 +168,7 @@ static bool refused(enum ibv_wr_opcode opcode, struct ibv_sge sge, uint64_t addr
 	     in_error(a, "the requester") && flushes();
 	/* A message may be cut short by an error at this end: the start of it has arrived. */
 	if (status == IBV_WC_LOC_PROT_ERR && opcode == IBV_WR_RDMA_WRITE)
-		memcpy(b->open.expected, b->open.memory, sge.length);
+		memcpy(b->open.expected, b->open.memory, SIZE);
 	return finish() && ok;
 }
 
@@ -394,6 +400,74 @@ static bool run_shut_qp_read(void)
 	return run_shut_qp(IBV_WR_RDMA_READ);
 }
 
+/* ibv_post_send() of the provider refuses it: the other way to post does not look. */
+static bool run_atomic_unaligned(void)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = a->send_cq,
+		.recv_cq = a->recv_cq,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = a->device.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+	};
+	struct ibv_qp_ex *qp;
+	bool ok;
+
+	start(PATIENT);
+	if (ibv_destroy_qp(a->qp) || ibv_destroy_qp(b->qp))
+		die("ibv_destroy_qp: %s", strerror(errno));
+	a->qp = ibv_create_qp_ex(a->device.context, &attr);
+	if (!a->qp)
+		die("ibv_create_qp_ex: %s", strerror(errno));
+	b->qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq,
+			(struct depth){ .send = DEPTH, .receive = DEPTH, .sges = 1 }, NULL);
+	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, PATIENT);
+	qp = ibv_qp_to_qp_ex(a->qp);
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_fetch_add(qp, b->open.mr->rkey, (uintptr_t)b->open.memory + 4, 1);
+	ibv_wr_set_sge(qp, a->open.mr->lkey, (uintptr_t)a->open.memory, 8);
+	if (ibv_wr_complete(qp))
+		die("ibv_wr_complete: %s", strerror(errno));
+	ok = completed(a->send_cq, "the request", 1, IBV_WC_REM_INV_REQ_ERR) &&
+	     in_error(a, "the requester") && flushes();
+	return finish() && ok;
+}
+
+static bool run_atomic_shut(void)
+{
+	start(PATIENT);
+	return refused(IBV_WR_ATOMIC_CMP_AND_SWP, piece(&a->open, 0, 8),
+		       (uintptr_t)b->shut.memory, b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
+}
+
+static bool run_shut_qp_atomic(void)
+{
+	struct ibv_qp_attr attr = { .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	int error;
+
+	start(PATIENT);
+	error = ibv_modify_qp(b->qp, &attr, IBV_QP_ACCESS_FLAGS);
+	if (error)
+		die("ibv_modify_qp of the access flags: %s", strerror(error));
+	return refused(IBV_WR_ATOMIC_FETCH_AND_ADD, piece(&a->open, 0, 8),
+		       (uintptr_t)b->open.memory, b->open.mr->rkey, IBV_WC_REM_INV_REQ_ERR);
+}
+
+/* IBTA 9.7.7.1.1: a message has no more than 2 GiB. */
+static bool run_too_long(void)
+{
+	struct ibv_sge sge = piece(&a->open, 0, 0x80000001);
+
+	start(PATIENT);
+	return refused(IBV_WR_RDMA_WRITE, sge, (uintptr_t)b->open.memory, b->open.mr->rkey,
+		       IBV_WC_LOC_LEN_ERR);
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(void);
@@ -410,6 +484,10 @@ static const struct {
 	{ "read where the region does not allow it", run_read_shut },
 	{ "read where the queue pair does not allow it", run_shut_qp_read },
 	{ "read after the region's end", run_read_after_end },
+	{ "atomic at an address that is not a multiple of eight", run_atomic_unaligned },
+	{ "atomic where the region does not allow it", run_atomic_shut },
+	{ "atomic where the queue pair does not allow it", run_shut_qp_atomic },
+	{ "write of more than 2 GiB", run_too_long },
 	{ "gather with an unknown key", run_local_key },
 	{ "gather after the region's end", run_local_end },
 	{ "read into a region that may not be written", run_local_shut },
@@ -447,7 +525,7 @@ int main(int argc, char **argv)
 		device_open(&end->device, argv[optind + i], family);
 		region_make(&end->open, &end->device, SIZE,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			    IBV_ACCESS_REMOTE_READ);
+			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 		region_make(&end->shut, &end->device, SIZE, 0);
 		end->send_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
 		end->recv_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);

@@ -60,17 +60,12 @@ impl Buffer {
     }
 }
 
-/// Bytes of all of `buffers`, or [`None`] if they are more than a message may have (2^31, IBTA
-/// 9.3.1).
-pub(crate) fn total_len(buffers: &[Buffer]) -> Option<u32> {
-    let mut sum: u64 = 0;
-    for buffer in buffers {
-        sum = sum.wrapping_add(buffer.len());
-        if sum > 1 << 31 {
-            return None;
-        }
-    }
-    u32::try_from(sum).ok()
+/// Bytes of all of `buffers`; what cannot be counted is more than any message has.
+pub(crate) fn total_len(buffers: &[Buffer]) -> u32 {
+    let sum = buffers
+        .iter()
+        .fold(0u64, |sum, buffer| sum.saturating_add(buffer.len()));
+    u32::try_from(sum).unwrap_or(u32::MAX)
 }
 
 /// Memory that is ready to be copied from or into.

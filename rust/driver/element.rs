@@ -443,7 +443,7 @@ fn read_kernel_operation(
 
 /// The payload's length; an atomic operation's list must hold its eight byte result.
 fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
-    let len = total_len(buffers)?;
+    let len = total_len(buffers);
     match operation {
         SendOperation::CompareSwap | SendOperation::FetchAdd => (len == 8).then_some(8),
         _ => Some(len),
@@ -497,7 +497,7 @@ impl RecvElement {
         let count = header.dma.num_sge as usize;
         let slots = self.buffers.get_mut(..count)?;
         read_list(data, slots)?;
-        self.capacity = total_len(slots)?;
+        self.capacity = total_len(slots);
         self.count = count;
         Some(())
     }
@@ -511,7 +511,7 @@ impl RecvElement {
         for (slot, sge) in slots.iter_mut().zip(source.sges()) {
             *slot = Buffer::from_kernel(&sge);
         }
-        self.capacity = total_len(slots).ok_or(EINVAL)?;
+        self.capacity = total_len(slots);
         self.wr_id = source.wr_id;
         self.count = count;
         Ok(())

@@ -65,12 +65,13 @@ verdict()
 
 row()
 {
-	local name=$1 status reason=
+	local name=$1 status reason='' began=$SECONDS
 	shift
 	rm -f "$ktap_dir/reason"
 	("$@") >"$ktap_dir/row" 2>&1 </dev/null
 	status=$?
 	[ -s "$ktap_dir/reason" ] && reason=$(head -n 1 "$ktap_dir/reason")
+	[ $((SECONDS - began)) -lt 20 ] || echo "# $((SECONDS - began)) s"
 	if [ "$status" -eq 4 ] && [ -z "$reason" ]; then
 		echo "# skipped without a reason"
 		status=1
