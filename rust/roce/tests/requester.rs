@@ -1619,3 +1619,85 @@ fn partitions_are_kept_apart() {
     response.pkey = 0x7fff;
     assert_eq!(respond(&mut requester, us(1), &response), Received::Nothing);
 }
+
+/// A requester that has seen an answer within 10 us, and whose timeout is 100 ms.
+fn quick_requester(psn: Psn, retry_count: u8) -> Requester<Vec<SendSlot>> {
+    let mut requester = requester_with(RequesterConfig {
+        timeout: Some(Duration::from_ms(100)),
+        retry_count,
+        ..requester_config(psn)
+    });
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    respond(&mut requester, us(10), &ack(psn));
+    assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    requester
+}
+
+#[test]
+fn silence_is_probed_with_one_packet() {
+    with_psns(|psn| {
+        let mut requester = quick_requester(psn, 0);
+        requester.post(send(3 * MTU)).unwrap();
+        assert_eq!(transmit(&mut requester, us(1_000)).len(), 3);
+        // Each probe waits twice as long, and the timeout runs on.
+        let mut at = 1_000;
+        for wait in [4_000, 8_000, 16_000, 32_000] {
+            at += wait;
+            assert_eq!(requester.poll_timeout(), Some(us(at)));
+            requester.on_timeout(us(at));
+            let packets = transmit(&mut requester, us(at));
+            assert_eq!(outline(&packets, psn), [(Opcode::RcSendFirst, 1)]);
+            assert!(packets[0].ack_request);
+        }
+        assert_eq!(requester.poll_timeout(), Some(us(101_000)));
+        requester.on_timeout(us(101_000));
+        assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+    });
+}
+
+#[test]
+fn the_answer_to_a_probe_goes_on() {
+    with_psns(|psn| {
+        // Nothing of the retry counter is there to be taken.
+        let mut requester = quick_requester(psn, 0);
+        requester.post(send(3 * MTU)).unwrap();
+        transmit(&mut requester, us(1_000));
+        requester.on_timeout(us(5_000));
+        assert_eq!(transmit(&mut requester, us(5_000)).len(), 1);
+        // The first packet had been lost, and those behind it went unanswered.
+        respond(&mut requester, us(5_010), &ack(psn.add(1)));
+        let packets = transmit(&mut requester, us(5_010));
+        assert_eq!(
+            outline(&packets, psn),
+            [(Opcode::RcSendMiddle, 2), (Opcode::RcSendLast, 3)]
+        );
+        // The ACK is lost; a probe has it sent again.
+        let deadline = requester.poll_timeout().unwrap();
+        assert!(deadline < us(20_000));
+        requester.on_timeout(deadline);
+        assert_eq!(transmit(&mut requester, deadline).len(), 1);
+        respond(&mut requester, deadline, &ack(psn.add(3)));
+        assert_eq!(completions(&mut requester), [(1, Status::Success)]);
+        assert_eq!(requester.poll_timeout(), None);
+    });
+}
+
+#[test]
+fn what_was_sent_twice_is_not_measured() {
+    with_psns(|psn| {
+        let mut requester = requester_with(RequesterConfig {
+            timeout: Some(Duration::from_ms(100)),
+            ..requester_config(psn)
+        });
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        requester.on_timeout(us(100_000));
+        transmit(&mut requester, us(100_000));
+        respond(&mut requester, us(100_010), &ack(psn));
+        // So nothing is known, and the timeout is all there is.
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(200_000));
+        assert_eq!(requester.poll_timeout(), Some(us(300_000)));
+    });
+}

@@ -312,7 +312,8 @@ impl Replay {
     }
 
     /// As many transmissions as the retry counter allows for, and after each, the whole timeout
-    /// without an answer, or an answer that asked for the next.
+    /// without an answer, or an answer that asked for the next. Probes within a timeout do not begin it
+    /// anew.
     fn confirm_retries(&self, at: Instant) -> Result<(), String> {
         // Gaps may have been noticed of which the requester took no notice; each is enough to
         // explain one transmission.
@@ -325,12 +326,14 @@ impl Replay {
                         explained += 1;
                     }
                 }
-                Cause::Sent(now) => {
-                    if let Some(before) = last {
-                        explained += u32::from(self.has_expired(before, *now));
+                Cause::Sent(now) => match last {
+                    Some(before) if !self.has_expired(before, *now) => {}
+                    Some(_) => {
+                        explained += 1;
+                        last = Some(*now);
                     }
-                    last = Some(*now);
-                }
+                    None => last = Some(*now),
+                },
             }
         }
         if let Some(before) = last {

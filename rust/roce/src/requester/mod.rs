@@ -19,6 +19,7 @@
 
 mod ahead;
 mod completion;
+mod probe;
 mod receive;
 mod recovery;
 mod slot;
@@ -45,6 +46,7 @@ use crate::{
 
 use self::{
     ahead::Ahead,
+    probe::RoundTrip,
     recovery::retry_units, //
 };
 
@@ -248,6 +250,14 @@ pub struct Requester<S> {
     latest: Instant,
     /// The RNR timer.
     rnr_deadline: Option<Instant>,
+    round_trip: RoundTrip,
+    /// Probes since something was heard, or since the timeout began.
+    probes: u32,
+    /// When the timeout ends: probes do not begin it anew. Means something only with a deadline or a
+    /// probe.
+    silence_end: Instant,
+    /// A probe is due or on its way: nothing at or behind this position is sent.
+    probe_end: Option<u64>,
 
     error: Option<Status>,
     counters: RequesterCounters,
@@ -305,6 +315,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             deadline: None,
             latest: Instant::from_ns(0),
             rnr_deadline: None,
+            round_trip: RoundTrip::default(),
+            probes: 0,
+            silence_end: Instant::from_ns(0),
+            probe_end: None,
             error: None,
             counters: RequesterCounters::default(),
         }
@@ -526,5 +540,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.recovering = false;
         self.recovery_end = 0;
         self.alive = false;
+        self.round_trip = RoundTrip::default();
+        self.probe_end = None;
     }
 }

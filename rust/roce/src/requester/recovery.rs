@@ -17,12 +17,16 @@
 //! - When nothing at all is heard for the whole timeout, we go back, for [`SILENCE`] units: of these
 //!   attempts there are as many as the QP's attribute says.
 //!
+//! Apart from that, one packet is sent once more, at no cost, when nothing has been heard for much
+//! longer than answers take: see [`super::probe`].
+//!
 //! # Why it ends
 //!
 //! Without progress each time of going back takes at least one unit, and there are finitely many.
 //! Between two of them lies at most [`PATIENCE`] times the timeout, whatever comes in: signs of life
 //! only move the deadline within that, which is the span that IBTA 9.7.6.1.3 leaves to a requester
-//! for noticing that its timer has expired.
+//! for noticing that its timer has expired. Probes do not begin the timeout anew, and are ever further
+//! apart.
 
 use core::ops::DerefMut;
 
@@ -92,6 +96,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.go_back();
             return;
         }
+        if !self.alive && now < self.silence_end {
+            self.probe();
+            return;
+        }
         let cost = if self.alive {
             self.counters.implied_naks = self.counters.implied_naks.wrapping_add(1);
             1
@@ -108,6 +116,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Something new was acknowledged.
     pub(super) fn progress(&mut self, now: Instant) {
+        self.round_trip.acknowledged(now, self.una);
         self.refill();
         self.rnr_deadline = None;
         self.restart_timer(now);
@@ -115,14 +124,36 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// The transport timer runs as long as an answer is waited for.
     pub(super) fn restart_timer(&mut self, now: Instant) {
-        self.deadline = match self.config.timeout {
+        self.probe_end = None;
+        match self.config.timeout {
             Some(timeout) if self.in_flight() => {
                 let patience = timeout.as_ns().saturating_mul(PATIENCE);
                 self.latest = now.add(Duration::from_ns(patience));
-                Some(now.add(timeout))
+                self.silence_end = now.add(timeout);
+                self.probes = 0;
+                self.await_answer(now);
             }
-            _ => None,
-        };
+            _ => self.deadline = None,
+        }
+    }
+
+    /// Waits for an answer to what was just sent: until it is time for a probe, or the timeout ends.
+    pub(super) fn await_answer(&mut self, now: Instant) {
+        let end = self.silence_end;
+        self.deadline = Some(match self.round_trip.patience(self.probes) {
+            Some(patience) => now.add(patience).min(end),
+            None => end,
+        });
+    }
+
+    /// Asks how far the peer is: with one packet, the oldest that is not acknowledged.
+    fn probe(&mut self) {
+        self.go_back();
+        self.probes = self.probes.saturating_add(1);
+        self.probe_end = Some(self.una.wrapping_add(1));
+        // A NAK that comes in from now on answers this.
+        self.recovering = false;
+        self.recovery_end = 0;
     }
 
     /// Answers the loss of the packet at `una` or of its response. Once: the responses to what is
@@ -144,6 +175,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// The peer was heard, but not with what is missing.
     pub(super) fn sign_of_life(&mut self, now: Instant) {
         self.alive = true;
+        self.probe_end = None;
         if let (Some(_), Some(timeout)) = (self.deadline, self.config.timeout) {
             let quiet = Duration::from_ns(timeout.as_ns().wrapping_shr(QUIET));
             self.deadline = Some(now.add(quiet.min(MAX_QUIET)).min(self.latest));
@@ -192,6 +224,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.reads = 0;
         self.read_psns = 0;
         self.alive = false;
+        self.probe_end = None;
+        self.round_trip.forget_sample();
         // It runs again once the packet is sent again.
         self.deadline = None;
         if let Some(pending) = &mut self.pending {

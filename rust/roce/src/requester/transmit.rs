@@ -102,6 +102,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if sequence == self.started && !self.begin(sequence) {
             return None;
         }
+        let probe_room = match self.probe_end {
+            Some(end) => end.saturating_sub(self.sent),
+            None => u64::MAX,
+        };
+        if probe_room == 0 {
+            return None;
+        }
         let slot = *self.slot(sequence)?;
         let done = u32::try_from(self.sent.wrapping_sub(slot.first)).ok()?;
         let left = slot.psns.wrapping_sub(done);
@@ -129,7 +136,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 let shift = self.config.mtu.shift();
                 let packets = left
                     .min(MAX_BURST_LEN.wrapping_shr(shift))
-                    .min(u32::try_from(window).unwrap_or(u32::MAX));
+                    .min(u32::try_from(window.min(probe_room)).unwrap_or(u32::MAX));
                 if packets == 0 || !self.has_room(packets) {
                     return None;
                 }
@@ -453,13 +460,28 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 self.read_psns = self.read_psns.wrapping_add(open);
             }
         }
+        if repeated == 0 {
+            self.round_trip.sent(
+                now,
+                match operation {
+                    // The first response is the one that comes soon.
+                    SendOperation::Read => pending.first,
+                    _ => pending.end.saturating_sub(1),
+                },
+            );
+            self.round_trip.acknowledged(now, self.una);
+        }
         self.sent = self.sent.max(pending.end);
         if self.cursor == pending.sequence && self.sent >= pending.wr_end {
             self.cursor = pending.sequence.wrapping_add(1);
         }
         if matches!(self.config.service, Type::Rc) {
             if self.deadline.is_none() {
-                self.restart_timer(now);
+                if self.probe_end.is_some() {
+                    self.await_answer(now);
+                } else {
+                    self.restart_timer(now);
+                }
             }
         } else {
             self.una = self.sent;
