@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Networks that lose, repeat, reorder and spoil packets, in both directions: every byte
+# and every completion must be right all the same, and the counters tell of it.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+
+seed=${FERROCE_SEED:-$(date +%s)}
+
+# impair ARGUMENT...: of netem, for what either netdev sends; none is a good network.
+impair()
+{
+	local side netdev
+	for side in 1 2; do
+		if [ "$side" = 1 ]; then netdev=$netdev1; else netdev=$netdev2; fi
+		ip netns exec "n$side" tc qdisc del dev "$netdev" root 2>/dev/null
+		[ $# -eq 0 ] || ip netns exec "n$side" tc qdisc add dev "$netdev" root netem limit 10000 "$@" ||
+			fail "tc refuses netem $*"
+	done
+}
+
+# The sum of a counter of both devices.
+counter()
+{
+	local device sum=0 value
+	for device in "$dev1" "$dev2"; do
+		value=$(cat "/sys/class/infiniband/$device/ports/1/hw_counters/$1") || fail "no counter $1"
+		sum=$((sum + value))
+	done
+	echo "$sum"
+}
+
+# moves COUNTER NETEM...: COUNTER must rise with it.
+moves()
+{
+	local counter=$1 before sent after program status=0
+	shift
+	before=$(counter "$counter") sent=$(counter sent_pkts)
+	impair "$@"
+	for program in "move -q -m 1024 -s $seed" "atomics -l -s $seed"; do
+		# shellcheck disable=SC2086
+		"$here"/$program "$dev1" "$dev2" || status=1
+	done
+	impair
+	after=$(counter "$counter") sent=$(($(counter sent_pkts) - sent))
+	echo "$counter: $before, $after; $sent packets sent"
+	[ "$status" -eq 0 ] || fail "under netem $*"
+	[ "$after" -gt "$before" ] || fail "netem $* had no effect on $counter"
+	note "netem $*: $counter + $((after - before)), $sent packets sent"
+}
+
+# Connections are made and ended by datagrams that rdma_cm repeats.
+rping_ms()
+{
+	local start
+	start=$(date +%s%3N)
+	pair 120 7174 rping -s -a "$address1" -p 7174 -C "$1" -- \
+		rping -c -a "$address1" -p 7174 -C "$1" >"$ktap_dir/pair" || { cat "$ktap_dir/pair"; return 1; }
+	echo $(($(date +%s%3N) - start))
+}
+
+rping_ratio()
+{
+	local clean lossy
+	clean=$(rping_ms 1000) || fail "rping failed without loss: $clean"
+	impair loss 1%
+	lossy=$(rping_ms 1000) || { impair; fail "rping failed at 1 % loss: $lossy"; }
+	impair
+	note "rping -C 1000: $clean ms without loss, $lossy ms at 1 %"
+	[ "$lossy" -le $((3 * clean)) ] || fail "$lossy ms is more than 3 x $clean ms"
+}
+
+modprobe sch_netem 2>/dev/null
+ktap_start 8
+netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+for device in "$dev1 $address1" "$dev2 $address2"; do
+	# shellcheck disable=SC2086
+	gid_index_wait $device >/dev/null
+done
+row "a good network" moves sent_pkts delay 0ms
+row "loss of 1 %" moves retransmitted_pkts loss 1%
+row "duplication of 2 %" moves duplicate_request duplicate 2%
+row "a quarter is 1 ms late" moves out_of_seq_request delay 1ms reorder 75%
+row "corruption of 1 %" moves icrc_err corrupt 1%
+row "all of them together" moves retransmitted_pkts delay 1ms reorder 75% loss 1% duplicate 2% corrupt 1%
+row "loss of 10 %" moves retransmitted_pkts loss 10%
+row "rping at 1 % loss takes at most three times as long" rping_ratio
+ktap_finish
