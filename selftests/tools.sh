@@ -161,6 +161,8 @@ table()
 		echo "ibv_rc_pingpong -m $mtu | pingpong ibv_rc_pingpong $(count 500) -m $mtu"
 	done
 	cat <<-END
+		ibv_uc_pingpong | pingpong ibv_uc_pingpong $(count 500)
+		ibv_uc_pingpong -e | pingpong ibv_uc_pingpong $(count 500) -e
 		ibv_ud_pingpong | pingpong ibv_ud_pingpong $(count 500)
 		ibv_ud_pingpong -e | pingpong ibv_ud_pingpong $(count 500) -e
 		rping, IPv4 | rping_run $address1 $(count 1000)
@@ -211,7 +213,11 @@ table()
 	for program in ib_send_bw ib_send_lat; do
 		echo "$program -c UD | perftest 1 $program -c UD -s 1024 -n $n"
 		echo "$program -c UD -e | perftest 1 $program -c UD -e -s 1024 -n $n"
+		echo "$program -c UC -e -s 4096 | perftest 1 $program -c UC -e -s 4096 -n $(count 200)"
 		echo "$program -c UD -R | perftest 1 $program -c UD -R -e -s 1024 -n $n"
+	done
+	for program in ib_write_bw ib_write_lat; do
+		echo "$program -c UC -s 4096 | perftest 1 $program -c UC -s 4096 -n $(count 200)"
 	done
 }
 
