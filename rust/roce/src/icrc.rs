@@ -104,12 +104,12 @@ pub const fn finish(state: u32) -> [u8; LEN] {
     (!state).to_le_bytes()
 }
 
-/// A CRC in plain Rust, eight bytes at a time. For the host: the kernel has faster ones.
-#[cfg(not(CONFIG_RUST))]
+/// A CRC in plain Rust, eight bytes at a time. For the host and for tests: the kernel has faster ones.
+#[cfg(any(not(CONFIG_RUST), ROCE_KUNIT))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoftCrc32;
 
-#[cfg(not(CONFIG_RUST))]
+#[cfg(any(not(CONFIG_RUST), ROCE_KUNIT))]
 mod soft {
     use super::{
         Crc32,
