@@ -5,7 +5,8 @@
  * second in the second, until there is none left to fail. Then messages, while one
  * allocation in twenty fails.
  *
- * faults [-s SEED] DEVICE DEVICE NETDEV
+ * faults [-e] [-s SEED] DEVICE DEVICE NETDEV
+ *	-e	really every one, also of the thousands that make a device's files in sysfs
  *	NETDEV	for a device of our own
  */
 
@@ -29,7 +30,9 @@
 #define SIZE (1 << 18)
 #define DEPTH 16
 #define WAIT_MS 20000
-#define MOST 2000
+#define MOST 5000
+#define EACH 200
+#define STRIDE 23
 #define OWN "fault0"
 
 static struct device devices[2];
@@ -37,6 +40,7 @@ static struct region regions[2];
 static struct ibv_cq *cqs[2];
 static struct ibv_qp *rc[2], *ud[2];
 static const char *netdev;
+static bool every;
 
 /* --- The kernel's fault injection ---------------------------------------------------- */
 
@@ -577,6 +581,12 @@ static bool is_expected(const struct operation *operation, const struct class *c
 	return error == class->error || error == operation->also[0] || error == operation->also[1];
 }
 
+/* Only a new device has more than EACH of them. */
+static unsigned int next(unsigned int n)
+{
+	return n < EACH || every ? n + 1 : n + STRIDE;
+}
+
 static bool sweep(const struct operation *operation, const struct class *class)
 {
 	unsigned int n, failed = 0, survived = 0;
@@ -585,7 +595,7 @@ static bool sweep(const struct operation *operation, const struct class *class)
 
 	if (prepare(operation))
 		die("before %s: %s", operation->name, strerror(errno));
-	for (n = 1; ok && n < MOST; n++) {
+	for (n = 1; ok && n < MOST; n = next(n)) {
 		unsigned int left;
 
 		choose(class);
@@ -656,8 +666,11 @@ int main(int argc, char **argv)
 	unsigned int i, j;
 	int option;
 
-	while ((option = getopt(argc, argv, "s:")) != -1) {
+	while ((option = getopt(argc, argv, "es:")) != -1) {
 		switch (option) {
+		case 'e':
+			every = true;
+			break;
 		case 's':
 			seed = strtoull(optarg, NULL, 0);
 			break;

@@ -16,6 +16,8 @@ gid_index_wait "$dev2" "$address2" >/dev/null
 ip link add fault0 type dummy
 ip address add 10.3.0.1/24 dev fault0
 ip link set fault0 up
-absorb 92 "$here/faults" "$dev1" "$dev2" fault0
+every=()
+[ "${FERROCE_FULL:-0}" != 1 ] || every=(-e)
+absorb 92 "$here/faults" "${every[@]}" "$dev1" "$dev2" fault0
 ip link del fault0
 ktap_finish
