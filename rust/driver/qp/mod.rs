@@ -537,7 +537,7 @@ pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result 
     let result = {
         let mut guard = qp.kernel_sends.lock();
         #[cfg(planted = "bh_under_irqsave")]
-        drop(qp.send.lock());
+        drop(qp.receive.lock());
         let Some(staged) = &mut *guard else {
             return Err(EINVAL);
         };
