@@ -38,6 +38,15 @@ pub(crate) struct MmapInfo {
     pad: u32,
 }
 
+impl MmapInfo {
+    /// There is nothing to map.
+    pub(crate) const NONE: Self = Self {
+        offset: 0,
+        size: 0,
+        pad: 0,
+    };
+}
+
 struct Rings {
     by_offset: RBTree<u64, Arc<RingMemory>>,
     next: u64,

@@ -64,6 +64,8 @@ pub(crate) struct Limits {
     pub(crate) max_inline: u32,
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
+    pub(crate) max_srq: u32,
+    pub(crate) max_srq_wr: u32,
     pub(crate) max_mr: u32,
     pub(crate) max_pd: u32,
     pub(crate) max_ah: u32,
@@ -82,6 +84,8 @@ pub(crate) const fn limits() -> Limits {
         max_cq: 1 << 20,
         // A queue is moved to another ring with interrupts off.
         max_cqe: (1 << 16) - 1,
+        max_srq: 1 << 20,
+        max_srq_wr: 1 << 15,
         max_mr: 1 << 20,
         max_pd: 1 << 20,
         max_ah: 1 << 20,
@@ -89,13 +93,14 @@ pub(crate) const fn limits() -> Limits {
     }
 }
 
-/// Checks the sizes that a consumer asks of a QP. Errors: `EINVAL` if one is out of range.
-pub(crate) fn check_qp_cap(cap: &Cap) -> Result {
+/// Checks the sizes that a consumer asks of a QP. Those of the receive queue mean nothing if that is
+/// shared. Errors: `EINVAL` if one is out of range.
+pub(crate) fn check_qp_cap(cap: &Cap, shared: bool) -> Result {
     let limits = limits();
     let refused = cap.max_send_wr > limits.max_qp_wr
-        || cap.max_recv_wr > limits.max_qp_wr
+        || (cap.max_recv_wr > limits.max_qp_wr && !shared)
         || cap.max_send_sge > limits.max_sge
-        || cap.max_recv_sge > limits.max_sge
+        || (cap.max_recv_sge > limits.max_sge && !shared)
         || cap.max_inline_data > limits.max_inline;
     if refused {
         return Err(EINVAL);
@@ -343,6 +348,7 @@ impl Device {
                 | cap::PORT_ACTIVE_EVENT
                 | cap::SYS_IMAGE_GUID
                 | cap::RNR_NAK
+                | cap::SRQ_RESIZE
                 | cap::MEM_MGT_EXTENSIONS,
             max_qp: limits.max_qp,
             max_qp_wr: limits.max_qp_wr,
@@ -350,6 +356,9 @@ impl Device {
             max_sge_read: limits.max_sge,
             max_cq: limits.max_cq,
             max_cqe: limits.max_cqe,
+            max_srq: limits.max_srq,
+            max_srq_wr: limits.max_srq_wr,
+            max_srq_sge: limits.max_sge,
             max_mr: limits.max_mr,
             max_pd: limits.max_pd,
             max_ah: limits.max_ah,
@@ -359,10 +368,11 @@ impl Device {
             ack_delay: 15,
             paging_rc: paging::SEND
                 | paging::RECEIVE
+                | paging::SHARED_RECEIVE
                 | paging::WRITE
                 | paging::READ
                 | paging::ATOMIC,
-            paging_ud: paging::SEND | paging::RECEIVE,
+            paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
         }
     }
 }

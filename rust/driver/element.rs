@@ -34,9 +34,12 @@ use rdma::{
     wc,
     wr::SendOp, //
 };
-use roce::requester::{
-    SendOperation,
-    SendWr, //
+use roce::{
+    requester::{
+        SendOperation,
+        SendWr, //
+    },
+    responder::Receive, //
 };
 
 /// A work request that the driver carries out itself, without the wire.
@@ -487,9 +490,18 @@ impl RecvElement {
         self.buffers.get(..self.count).unwrap_or(&[])
     }
 
-    /// Takes over an element that the stock provider wrote, from its private copy `bytes`;
-    /// [`None`] if it makes no sense. `wr_id` is set in any case.
-    pub(crate) fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
+    /// Takes over an element that the stock provider wrote, from its private copy `bytes`.
+    pub(crate) fn receive_user(&mut self, bytes: &[u8]) -> Receive {
+        match self.take_user(bytes) {
+            Some(()) => Receive::Taken {
+                capacity: self.capacity,
+            },
+            None => Receive::Malformed,
+        }
+    }
+
+    /// [`None`] if the element makes no sense. `wr_id` is set in any case.
+    fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
         let (header, data) = RecvHeader::parse(bytes)?;
         self.wr_id = header.wr_id;
         self.count = 0;

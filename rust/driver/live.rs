@@ -18,17 +18,19 @@ pub(crate) enum Kind {
     Pd,
     Cq,
     Qp,
+    Srq,
     Mr,
     Ah,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Device,
         Self::Context,
         Self::Pd,
         Self::Cq,
         Self::Qp,
+        Self::Srq,
         Self::Mr,
         Self::Ah,
     ];
@@ -40,6 +42,7 @@ impl Kind {
             Self::Pd => "pd",
             Self::Cq => "cq",
             Self::Qp => "qp",
+            Self::Srq => "srq",
             Self::Mr => "mr",
             Self::Ah => "ah",
         }
@@ -51,6 +54,7 @@ impl Kind {
         static PD: Atomic<i64> = Atomic::new(0);
         static CQ: Atomic<i64> = Atomic::new(0);
         static QP: Atomic<i64> = Atomic::new(0);
+        static SRQ: Atomic<i64> = Atomic::new(0);
         static MR: Atomic<i64> = Atomic::new(0);
         static AH: Atomic<i64> = Atomic::new(0);
         match self {
@@ -59,6 +63,7 @@ impl Kind {
             Self::Pd => &PD,
             Self::Cq => &CQ,
             Self::Qp => &QP,
+            Self::Srq => &SRQ,
             Self::Mr => &MR,
             Self::Ah => &AH,
         }

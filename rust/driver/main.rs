@@ -26,6 +26,8 @@ mod port;
 mod qp;
 mod queue;
 mod registry;
+mod srq;
+mod staged_receives;
 mod storage;
 mod user_wqe;
 mod verbs;

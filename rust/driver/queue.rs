@@ -98,7 +98,7 @@ impl SharedRing {
 }
 
 /// The kernel's end of a ring whose producer is the process. Belongs under a lock.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Consumer {
     index: u32,
 }
@@ -136,6 +136,43 @@ impl Consumer {
     pub(crate) fn discard_all(&mut self, ring: &SharedRing) {
         self.index = ring.index(PRODUCER);
         let _ = ring.mem.store_release(CONSUMER, self.index);
+    }
+}
+
+impl Consumer {
+    /// Copies all elements to `to`, a new and empty ring that nobody uses yet, by way of `scratch`
+    /// (resize). Returns their number. Needs no lock, if `self` is a copy.
+    pub(crate) fn copy_all(
+        &self,
+        ring: &SharedRing,
+        to: &SharedRing,
+        scratch: &mut [u8],
+    ) -> Result<u32, Full> {
+        let count = self.available(ring);
+        if count > to.capacity() || scratch.len() > to.element_len() {
+            return Err(Full);
+        }
+        for ahead in 0..count {
+            self.peek(ring, ahead, scratch).ok_or(Full)?;
+            to.mem.write(to.element(ahead), scratch).ok_or(Full)?;
+        }
+        to.mem.store_release(PRODUCER, count).ok_or(Full)?;
+        Ok(count)
+    }
+
+    /// The consumer of `to`, where `before` has copied `count` elements, which goes on where `self` has
+    /// come to since. What the process has added to `ring` since stays behind.
+    pub(crate) fn migrate(
+        &self,
+        ring: &SharedRing,
+        before: &Self,
+        to: &SharedRing,
+        count: u32,
+    ) -> Self {
+        let taken = self.index.wrapping_sub(before.index) & ring.mask;
+        let index = taken.min(count) & to.mask;
+        let _ = to.mem.store_release(CONSUMER, index);
+        Self { index }
     }
 }
 

@@ -6,6 +6,7 @@
 //! process and may change at any moment, so these types are only ever filled from a private copy
 //! of the element; nothing in this file looks at shared memory.
 
+use kernel::prelude::*;
 use zerocopy::FromBytes;
 use zerocopy_derive::{
     FromBytes,
@@ -14,11 +15,31 @@ use zerocopy_derive::{
 };
 
 /// Bytes in front of a send element's scatter/gather list or inline data.
-pub(crate) const SEND_HEADER_LEN: usize = 208;
+const SEND_HEADER_LEN: usize = 208;
 /// Bytes in front of a receive element's scatter list.
-pub(crate) const RECV_HEADER_LEN: usize = 40;
+const RECV_HEADER_LEN: usize = 40;
 /// Bytes of one scatter/gather element.
-pub(crate) const SGE_LEN: usize = 16;
+const SGE_LEN: usize = 16;
+
+/// Bytes of a send element with room for so many pieces, or so many bytes of inline data: a power of two.
+/// Errors: `EINVAL` if that is too much.
+pub(crate) fn send_element_len(sges: u32, inline: u32) -> Result<usize> {
+    element_len(SEND_HEADER_LEN, sges, inline)
+}
+
+/// Bytes of a receive element with room for so many pieces: a power of two.
+/// Errors: `EINVAL` if that is too much.
+pub(crate) fn recv_element_len(sges: u32) -> Result<usize> {
+    element_len(RECV_HEADER_LEN, sges, 0)
+}
+
+fn element_len(header: usize, sges: u32, inline: u32) -> Result<usize> {
+    let list = (sges as usize).checked_mul(SGE_LEN).ok_or(EINVAL)?;
+    list.max(inline as usize)
+        .checked_add(header)
+        .and_then(usize::checked_next_power_of_two)
+        .ok_or(EINVAL)
+}
 
 /// `ibv_send_flags`.
 pub(crate) mod flags {

@@ -29,7 +29,11 @@ use crate::{
         self,
         Qp, //
     },
-    registry, //
+    registry,
+    srq::{
+        self,
+        Srq, //
+    }, //
 };
 use kernel::{
     mm::virt::VmaNew,
@@ -82,6 +86,7 @@ impl Driver for Ferroce {
     type Ah = Ah;
     type Cq = Cq;
     type Qp = Qp;
+    type Srq = Srq;
     type Mr = Mr;
 
     const ID: u32 = DRIVER_ID;
@@ -245,5 +250,33 @@ impl Driver for Ferroce {
 
     fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
         qp::post_recv(qp, wrs)
+    }
+
+    fn create_srq(
+        pd: &Arc<Pd>,
+        init: rdma::srq::Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Srq>> {
+        srq::create(pd, init, udata)
+    }
+
+    fn query_srq(srq: &Srq) -> rdma::srq::Attr {
+        srq.attributes()
+    }
+
+    fn modify_srq(
+        srq: &Arc<Srq>,
+        change: rdma::srq::Change,
+        udata: Option<(&Arc<Context>, &mut Udata<'_>)>,
+    ) -> Result {
+        srq.modify(change, udata)
+    }
+
+    fn destroy_srq(srq: &Arc<Srq>) {
+        srq.close();
+    }
+
+    fn post_srq_recv(srq: &Arc<Srq>, wrs: &mut RecvWrs<'_>) -> Result {
+        srq.post(wrs)
     }
 }

@@ -39,6 +39,8 @@ pub mod cap {
     pub const SYS_IMAGE_GUID: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
     /// RNR NAKs are generated.
     pub const RNR_NAK: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
+    /// The size of a shared receive queue can be changed.
+    pub const SRQ_RESIZE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
     /// Fast registration, local invalidate, send with invalidate.
     pub const MEM_MGT_EXTENSIONS: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
@@ -52,6 +54,9 @@ pub mod paging {
     pub const SEND: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SEND;
     /// Where a receive places it.
     pub const RECEIVE: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_RECV;
+    /// Where a receive of a shared queue places it.
+    pub const SHARED_RECEIVE: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SRQ_RECV;
     /// Both ends of an RDMA WRITE.
     pub const WRITE: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_WRITE;
     /// Both ends of an RDMA READ.
@@ -90,6 +95,9 @@ pub struct Attr {
     pub max_sge_read: u32,
     pub max_cq: u32,
     pub max_cqe: u32,
+    pub max_srq: u32,
+    pub max_srq_wr: u32,
+    pub max_srq_sge: u32,
     pub max_mr: u32,
     pub max_pd: u32,
     pub max_ah: u32,
@@ -334,6 +342,9 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_sge_rd = int(attr.max_sge_read);
     raw.max_cq = int(attr.max_cq);
     raw.max_cqe = int(attr.max_cqe);
+    raw.max_srq = int(attr.max_srq);
+    raw.max_srq_wr = int(attr.max_srq_wr);
+    raw.max_srq_sge = int(attr.max_srq_sge);
     raw.max_mr = int(attr.max_mr);
     raw.max_pd = int(attr.max_pd);
     raw.max_ah = int(attr.max_ah);

@@ -10,7 +10,7 @@ use crate::{
         FastPages,
         UserMemory, //
     },
-    port, qp, stats,
+    port, qp, srq, stats,
     udata::Udata,
     wr::{
         RecvWrs,
@@ -44,6 +44,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Cq: Send + Sync;
     /// A queue pair.
     type Qp: Send + Sync;
+    /// A shared receive queue.
+    type Srq: Send + Sync;
     /// A memory region.
     type Mr: Send + Sync;
 
@@ -195,4 +197,28 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// A kernel consumer posts receive requests. Any context.
     fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
+
+    /// Makes a shared receive queue.
+    fn create_srq(
+        pd: &Arc<Self::Pd>,
+        init: srq::Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self::Srq>>;
+
+    /// Its sizes, and the limit that is armed.
+    fn query_srq(srq: &Self::Srq) -> srq::Attr;
+
+    /// Changes its size or arms its limit. `udata` is of the process that calls; [`None`] for a kernel
+    /// consumer.
+    fn modify_srq(
+        srq: &Arc<Self::Srq>,
+        change: srq::Change,
+        udata: Option<(&Arc<Self::Context>, &mut Udata<'_>)>,
+    ) -> Result;
+
+    /// Destroys it. No QP uses it any more.
+    fn destroy_srq(srq: &Arc<Self::Srq>);
+
+    /// A kernel consumer posts receive requests. Any context.
+    fn post_srq_recv(srq: &Arc<Self::Srq>, wrs: &mut RecvWrs<'_>) -> Result;
 }

@@ -11,6 +11,7 @@ use crate::{
     pd,
     port,
     qp,
+    srq,
     stats,
     ucontext, //
 };
@@ -75,11 +76,18 @@ impl<D: Driver> Ops<D> {
         post_send: Some(qp::post_send::<D>),
         post_recv: Some(qp::post_recv::<D>),
 
+        create_srq: Some(srq::create::<D>),
+        modify_srq: Some(srq::modify::<D>),
+        query_srq: Some(srq::query::<D>),
+        destroy_srq: Some(srq::destroy::<D>),
+        post_srq_recv: Some(srq::post_recv::<D>),
+
         size_ib_ucontext: size_of::<ucontext::Obj<D>>(),
         size_ib_pd: size_of::<pd::Obj<D>>(),
         size_ib_ah: size_of::<ah::Obj<D>>(),
         size_ib_cq: size_of::<cq::Obj<D>>(),
         size_ib_qp: size_of::<qp::Obj<D>>(),
+        size_ib_srq: size_of::<srq::Obj<D>>(),
 
         ..pin_init::zeroed()
     };

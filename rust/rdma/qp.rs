@@ -23,7 +23,7 @@ use crate::{
     driver::Driver,
     error::not_supported,
     object::Object,
-    pd, ucontext,
+    pd, srq, ucontext,
     udata::Udata,
     wr::{
         RecvWrs,
@@ -157,6 +157,8 @@ pub struct Init<D: Driver> {
     pub send_cq: Arc<D::Cq>,
     /// Where completions of receive requests go.
     pub recv_cq: Arc<D::Cq>,
+    /// Where receive requests come from; [`None`] if the QP has a receive queue of its own.
+    pub srq: Option<Arc<D::Srq>>,
     /// The process's context; [`None`] for a kernel consumer.
     pub context: Option<Arc<D::Context>>,
     /// Raises the QP's events.
@@ -190,7 +192,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // driver data.
         let (attr, mut udata) = unsafe { (&mut *attr, Udata::from_raw(udata)) };
         let ty = Type::from_raw(attr.qp_type).ok_or_else(not_supported)?;
-        if attr.create_flags != 0 || !attr.srq.is_null() || !attr.rwq_ind_tbl.is_null() {
+        if attr.create_flags != 0 || !attr.rwq_ind_tbl.is_null() {
             return Err(not_supported());
         }
         if attr.send_cq.is_null() || attr.recv_cq.is_null() {
@@ -199,12 +201,13 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         let is_user = udata.is_some();
         // SAFETY: `ib_core` passes a new object that belongs to a protection domain of a device of
         // this driver, and queues of the same device.
-        let (device, pd, send_cq, recv_cq, context) = unsafe {
+        let (device, pd, send_cq, recv_cq, srq, context) = unsafe {
             (
                 crate::device::core::<D>((*qp).device),
                 pd::Obj::<D>::get((*qp).pd),
                 cq::Obj::<D>::get(attr.send_cq).core.clone(),
                 cq::Obj::<D>::get(attr.recv_cq).core.clone(),
+                (!attr.srq.is_null()).then(|| srq::Obj::<D>::get(attr.srq).core.clone()),
                 ucontext::of_uobject::<D>((*(*qp).pd).uobject),
             )
         };
@@ -223,6 +226,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             port: attr.port_num,
             send_cq,
             recv_cq,
+            srq,
             context: if is_user { context.cloned() } else { None },
             events: Events(link.clone()),
             handle: Handle(link.clone()),
@@ -309,6 +313,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
             init.qp_context = (*qp).qp_context;
             init.send_cq = (*qp).send_cq;
             init.recv_cq = (*qp).recv_cq;
+            init.srq = (*qp).srq;
             init.qp_type = (*qp).qp_type;
             init.port_num = (*qp).port;
         }

@@ -25,10 +25,7 @@ use self::{
     attributes::Attributes,
     paging::PAGING,
     receive::ReceiveSide,
-    receive_queue::{
-        RecvSource,
-        StagedReceives, //
-    },
+    receive_queue::RecvSource,
     send::SendSide,
     send_queue::{
         SendSource,
@@ -36,7 +33,10 @@ use self::{
     },
 };
 use crate::{
-    context::Published,
+    context::{
+        MmapInfo,
+        Published, //
+    },
     counters::Counter,
     cq::Cq,
     device::Device,
@@ -50,6 +50,7 @@ use crate::{
         SharedRing, //
     },
     registry,
+    staged_receives::StagedReceives,
     storage::filled,
     user_wqe,
     verbs::Ferroce, //
@@ -126,6 +127,8 @@ pub(crate) struct Qp {
     pub(crate) ty: Type,
     is_user: bool,
     signal_all: bool,
+    /// Receive requests come from a shared queue.
+    is_shared: bool,
     cap: Cap,
     pub(crate) pd: Arc<Pd>,
     send_cq: Arc<Cq>,
@@ -184,7 +187,7 @@ impl WorkItem for Qp {
         qp.run_receive();
         if qp.state() == State::Error {
             qp.flush_receives(FLUSH_BUDGET);
-            if qp.is_user {
+            if qp.is_user && !qp.is_shared {
                 qp.rescan_later();
             }
         }
@@ -345,26 +348,12 @@ impl Qp {
     }
 }
 
-/// A ring that a process maps, and the element length it has.
-fn shared_ring(entries: u32, fixed: usize, sges: u32, inline: u32) -> Result<(SharedRing, usize)> {
-    let list = (sges as usize)
-        .checked_mul(user_wqe::SGE_LEN)
-        .ok_or(EINVAL)?;
-    let wanted = list
-        .max(inline as usize)
-        .checked_add(fixed)
-        .ok_or(EINVAL)?
-        .checked_next_power_of_two()
-        .ok_or(EINVAL)?;
-    Ok((SharedRing::new(entries.max(1), wanted)?, wanted))
-}
-
 /// What `create_qp` answers to the stock provider: where its rings are.
 #[derive(Clone, Copy, zerocopy_derive::IntoBytes, zerocopy_derive::Immutable)]
 #[repr(C)]
 struct CreateQpResponse {
-    receive: crate::context::MmapInfo,
-    send: crate::context::MmapInfo,
+    receive: MmapInfo,
+    send: MmapInfo,
 }
 
 /// Creates a QP. Context: process, may sleep.
@@ -374,44 +363,45 @@ pub(crate) fn create(
     udata: Option<&mut Udata<'_>>,
 ) -> Result<Arc<Qp>> {
     let mut cap = init.cap;
-    crate::device::check_qp_cap(&cap)?;
+    crate::device::check_qp_cap(&cap, init.srq.is_some())?;
+    if init.ty == Type::Gsi && init.srq.is_some() {
+        return Err(EINVAL);
+    }
 
     let mut published = [None, None];
-    let (send_source, recv_source, staged_sends, staged_receives, slots);
+    let (send_source, own_source, staged_sends, staged_receives, slots);
     if let (Some(udata), Some(context)) = (udata, init.context.as_ref()) {
-        let (send_ring, send_len) = shared_ring(
-            cap.max_send_wr,
-            user_wqe::SEND_HEADER_LEN,
-            cap.max_send_sge,
-            cap.max_inline_data,
-        )?;
-        let (recv_ring, recv_len) = shared_ring(
-            cap.max_recv_wr,
-            user_wqe::RECV_HEADER_LEN,
-            cap.max_recv_sge,
-            0,
-        )?;
-        let receive = context.publish(recv_ring.memory())?;
+        let send_len = user_wqe::send_element_len(cap.max_send_sge, cap.max_inline_data)?;
+        let send_ring = SharedRing::new(cap.max_send_wr.max(1), send_len)?;
+        let mut receive = None;
+        own_source = match &init.srq {
+            Some(_) => None,
+            None => {
+                let recv_len = user_wqe::recv_element_len(cap.max_recv_sge)?;
+                let ring = SharedRing::new(cap.max_recv_wr.max(1), recv_len)?;
+                receive = Some(context.publish(ring.memory())?);
+                cap.max_recv_wr = ring.capacity();
+                Some(RecvSource::User {
+                    consumer: Consumer::new(),
+                    ring,
+                    scratch: filled(recv_len, || Ok(0))?,
+                })
+            }
+        };
         let send = context.publish(send_ring.memory())?;
         udata.copy_out(&CreateQpResponse {
-            receive: receive.info(),
+            receive: receive.as_ref().map_or(MmapInfo::NONE, Published::info),
             send: send.info(),
         })?;
-        published = [Some(receive), Some(send)];
+        published = [receive, Some(send)];
         // The process can fill its rings, whatever it asked for.
         cap.max_send_wr = send_ring.capacity();
-        cap.max_recv_wr = recv_ring.capacity();
         slots = send_ring.slots();
         send_source = SendSource::User {
             consumer: Consumer::new(),
             ring: send_ring,
             outstanding: 0,
             scratch: filled(send_len, || Ok(0))?,
-        };
-        recv_source = RecvSource::User {
-            consumer: Consumer::new(),
-            ring: recv_ring,
-            scratch: filled(recv_len, || Ok(0))?,
         };
         (staged_sends, staged_receives) = (None, None);
     } else {
@@ -421,13 +411,26 @@ pub(crate) fn create(
             .checked_next_power_of_two()
             .ok_or(EINVAL)?;
         send_source = SendSource::Kernel;
-        recv_source = RecvSource::Kernel;
         staged_sends = Some(StagedSends::new(slots, &cap)?);
-        staged_receives = Some(StagedReceives::new(
-            cap.max_recv_wr.max(1),
-            cap.max_recv_sge,
-        )?);
+        (own_source, staged_receives) = match &init.srq {
+            Some(_) => (None, None),
+            None => (
+                Some(RecvSource::Kernel),
+                Some(StagedReceives::new(
+                    cap.max_recv_wr.max(1),
+                    cap.max_recv_sge,
+                )?),
+            ),
+        };
     }
+    let recv_source = match (own_source, &init.srq) {
+        (Some(own), _) => own,
+        (None, Some(srq)) => {
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+            RecvSource::Shared(srq.clone())
+        }
+        (None, None) => return Err(EINVAL),
+    };
 
     init.cap = cap;
 
@@ -439,6 +442,7 @@ pub(crate) fn create(
         registry::reserve_qp_number()?
     };
     let (ty, is_user, signal_all) = (init.ty, init.is_user, init.signal_all);
+    let is_shared = init.srq.is_some();
     let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
     let (events, handle) = (init.events.clone(), init.handle.clone());
     let qp = Arc::pin_init(
@@ -447,6 +451,7 @@ pub(crate) fn create(
             ty,
             is_user,
             signal_all,
+            is_shared,
             cap,
             pd: pd.clone(),
             send_cq,
@@ -565,14 +570,7 @@ pub(crate) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
         let Some(staged) = &mut *guard else {
             return Err(EINVAL);
         };
-        let mut result = Ok(());
-        for wr in wrs.by_ref() {
-            result = staged.push(&wr);
-            if result.is_err() {
-                break;
-            }
-        }
-        result
+        staged.post(wrs)
     };
     if qp.state() == State::Error {
         qp.kick();

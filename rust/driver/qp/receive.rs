@@ -8,7 +8,10 @@ use super::{
         Paging,
         REPLAY_BUDGET, //
     },
-    receive_queue::RecvSource,
+    receive_queue::{
+        ReceiveQueue,
+        RecvSource, //
+    },
     Qp, //
 };
 use crate::{
@@ -21,7 +24,6 @@ use crate::{
         BuildError, //
     },
     demux,
-    element::RecvElement,
     mr::{
         self,
         Absent,
@@ -53,7 +55,6 @@ use roce::{
         Atomic,
         AtomicOperation,
         ReadBurst,
-        Receive,
         ReceiveCompletion,
         ReceiveOperation,
         Resource,
@@ -79,11 +80,7 @@ const GRH_LEN: usize = 40;
 /// Everything under a QP's receive lock.
 pub(crate) struct ReceiveSide {
     pub(crate) responder: Responder<KVVec<Resource>>,
-    source: RecvSource,
-    /// The request that the message in work fills.
-    current: RecvElement,
-    /// `current` is in use.
-    holding: bool,
+    queue: ReceiveQueue,
     pub(crate) path: Option<Arc<Path>>,
     /// The owner bit, as on the send side.
     busy: bool,
@@ -105,14 +102,20 @@ struct Aftermath {
     error: Option<ResponderEvent>,
 }
 
+/// What a flush leaves to be done once the receive lock is released.
+#[derive(Default)]
+struct Flushed {
+    notify: bool,
+    /// Nothing more will be taken from the shared queue.
+    last: bool,
+}
+
 impl ReceiveSide {
     /// Allocates the receive side. Context: process, may sleep.
     pub(crate) fn new(cap: &rdma::qp::Cap, source: RecvSource) -> Result<Self> {
         Ok(Self {
             responder: Responder::new(KVVec::new()),
-            source,
-            current: RecvElement::new(cap.max_recv_sge)?,
-            holding: false,
+            queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
             path: None,
             busy: false,
             again: false,
@@ -128,66 +131,7 @@ impl ReceiveSide {
         self.paging = Paging::default();
         qp.waiting_requests.clear();
         self.path = None;
-        self.holding = false;
-        match &mut self.source {
-            RecvSource::User { ring, consumer, .. } => {
-                consumer.discard_all(ring);
-            }
-            RecvSource::Kernel => {
-                if let Some(staged) = &mut *qp.kernel_receives.lock() {
-                    staged.clear();
-                }
-            }
-        }
-    }
-
-    /// Takes the oldest receive request into `current`.
-    fn take(&mut self, qp: &Qp) -> Receive {
-        if self.holding {
-            return Receive::Taken {
-                capacity: self.current.capacity,
-            };
-        }
-        match &mut self.source {
-            RecvSource::User {
-                ring,
-                consumer,
-                scratch,
-            } => {
-                if consumer.available(ring) == 0 || consumer.peek(ring, 0, scratch).is_none() {
-                    return Receive::Empty;
-                }
-                self.holding = true;
-                if self.current.take_user(scratch).is_none() {
-                    return Receive::Malformed;
-                }
-            }
-            RecvSource::Kernel => {
-                let mut guard = qp.kernel_receives.lock();
-                let taken = match &mut *guard {
-                    Some(staged) => staged.pop(&mut self.current),
-                    None => None,
-                };
-                if taken.is_none() {
-                    return Receive::Empty;
-                }
-                self.holding = true;
-            }
-        }
-        Receive::Taken {
-            capacity: self.current.capacity,
-        }
-    }
-
-    /// Gives `current` back: its completion is about to be posted.
-    fn finish(&mut self) {
-        if !self.holding {
-            return;
-        }
-        self.holding = false;
-        if let RecvSource::User { ring, consumer, .. } = &mut self.source {
-            consumer.advance(ring);
-        }
+        self.queue.reset(qp);
     }
 
     /// Takes in a request, unless it has to wait for others.
@@ -241,7 +185,7 @@ impl ReceiveSide {
                     return Ok(());
                 }
                 Step::TakeReceive { ticket } => {
-                    let receive = self.take(qp);
+                    let receive = self.queue.take(qp);
                     self.responder.commit_receive(ticket, receive)
                 }
                 Step::PlaceReceive {
@@ -323,7 +267,11 @@ impl ReceiveSide {
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        let mut cursor = Cursor::new(&qp.pd, self.current.buffers(), Access::LOCAL_WRITE);
+        let mut cursor = Cursor::new(
+            self.queue.pd(qp),
+            self.queue.current().buffers(),
+            Access::LOCAL_WRITE,
+        );
         if qp.is_datagram() && offset == GRH_LEN as u64 {
             cursor.write(0, &skb.network_header_40())?;
         }
@@ -344,7 +292,7 @@ impl ReceiveSide {
             ReceiveOperation::Write => wc::Opcode::RecvRdmaWithImm,
         };
         let mut completion = Completion::new(
-            self.current.wr_id,
+            self.queue.current().wr_id,
             super::status(done.status),
             opcode,
             qp.number,
@@ -364,34 +312,33 @@ impl ReceiveSide {
                 net::Address::V6(_) => Network::Ipv6,
             });
         }
-        self.finish();
+        self.queue.finish();
         after.notify |= qp
             .recv_cq
             .post(&qp.handle, &completion, done.solicited)
             .notify;
     }
 
-    /// Completes every receive request with a flush error, in order.
-    fn flush(&mut self, qp: &Qp, budget: u32) -> bool {
+    /// Completes up to `budget` receive requests of a QP in error with a flush error, in order.
+    fn flush(&mut self, qp: &Qp, budget: u32) -> Flushed {
+        let mut flushed = Flushed::default();
+        // A reset that came in between wins.
+        if qp.state() != State::Error {
+            return flushed;
+        }
         self.responder.flush();
         self.paging = Paging::default();
         qp.waiting_requests.clear();
-        let mut notify = false;
         for _ in 0..budget {
-            match self.take(qp) {
-                Receive::Empty => break,
-                Receive::Taken { .. } | Receive::Malformed => {}
-            }
-            let completion = Completion::new(
-                self.current.wr_id,
-                wc::Status::WrFlush,
-                wc::Opcode::Recv,
-                qp.number,
-            );
-            self.finish();
-            notify |= qp.recv_cq.post(&qp.handle, &completion, false).notify;
+            let Some(wr_id) = self.queue.take_flushed(qp) else {
+                break;
+            };
+            let completion =
+                Completion::new(wr_id, wc::Status::WrFlush, wc::Opcode::Recv, qp.number);
+            flushed.notify |= qp.recv_cq.post(&qp.handle, &completion, false).notify;
         }
-        notify
+        flushed.last = self.queue.tell_last();
+        flushed
     }
 
     /// Adds what has happened since the last time to the device's counters.
@@ -561,9 +508,12 @@ impl Qp {
     /// Completes up to `budget` receive requests with a flush error.
     /// Context: process or softirq, no lock held.
     pub(crate) fn flush_receives(self: &Arc<Self>, budget: u32) {
-        let notify = self.receive.lock().flush(self, budget);
-        if notify {
+        let flushed = self.receive.lock().flush(self, budget);
+        if flushed.notify {
             Cq::notify(&self.recv_cq);
+        }
+        if flushed.last {
+            self.events.raise(Event::LastWqeReached);
         }
     }
 

@@ -2,15 +2,21 @@
 
 //! Where a QP's receive requests wait until a message takes them.
 
+use super::Qp;
 use crate::{
     element::RecvElement,
+    pd::Pd,
     queue::{
         Consumer,
         SharedRing, //
     },
-    storage::filled, //
+    srq::Srq, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use roce::responder::Receive;
 
 /// Where a QP's receive requests come from.
 pub(crate) enum RecvSource {
@@ -21,59 +27,132 @@ pub(crate) enum RecvSource {
         /// One element of the ring, while it is taken over.
         scratch: KVVec<u8>,
     },
-    /// [`super::Qp::kernel_receives`].
+    /// [`Qp::kernel_receives`].
     Kernel,
+    /// A queue that other QPs take from, too.
+    Shared(Arc<Srq>),
 }
 
-/// Receive requests of a kernel consumer.
-pub(crate) struct StagedReceives {
-    slots: KVVec<RecvElement>,
-    first: u32,
-    len: u32,
+/// A QP's receive requests, and the one that is in use. Belongs under the receive lock.
+pub(super) struct ReceiveQueue {
+    source: RecvSource,
+    /// The request that the message in work fills.
+    current: RecvElement,
+    /// `current` is in use.
+    holding: bool,
+    /// That nothing more is taken from the shared queue has been told.
+    last_told: bool,
 }
 
-impl StagedReceives {
-    /// Allocates room for `slots` requests. Context: process, may sleep.
-    pub(crate) fn new(slots: u32, max_sge: u32) -> Result<Self> {
+impl ReceiveQueue {
+    /// A queue of requests of up to `max_sge` buffers. Context: process, may sleep.
+    pub(super) fn new(max_sge: u32, source: RecvSource) -> Result<Self> {
+        let max_sge = match &source {
+            RecvSource::Shared(srq) => srq.max_sge(),
+            RecvSource::User { .. } | RecvSource::Kernel => max_sge,
+        };
         Ok(Self {
-            slots: filled(slots as usize, || RecvElement::new(max_sge))?,
-            first: 0,
-            len: 0,
+            source,
+            current: RecvElement::new(max_sge)?,
+            holding: false,
+            last_told: false,
         })
     }
 
-    fn slot(&mut self, ahead: u32) -> Option<&mut RecvElement> {
-        let index = (self.first.wrapping_add(ahead) as usize).checked_rem(self.slots.len())?;
-        self.slots.get_mut(index)
+    /// The request that was taken last.
+    pub(super) fn current(&self) -> &RecvElement {
+        &self.current
     }
 
-    /// Copies a consumer's request. Errors: `ENOMEM` if the queue is full, `EINVAL` if the list is
-    /// too long. Context: any.
-    pub(crate) fn push(&mut self, wr: &rdma::wr::RecvWr<'_>) -> Result {
-        if self.len as usize >= self.slots.len() {
-            return Err(ENOMEM);
+    /// The domain that the keys of receive requests belong to: the shared queue's own, which may be
+    /// another than the QP's (IBTA 10.2.3).
+    pub(super) fn pd<'a>(&'a self, qp: &'a Qp) -> &'a Arc<Pd> {
+        match &self.source {
+            RecvSource::Shared(srq) => srq.pd(),
+            RecvSource::User { .. } | RecvSource::Kernel => &qp.pd,
         }
-        self.slot(self.len).ok_or(ENOMEM)?.take_kernel(wr)?;
-        self.len = self.len.wrapping_add(1);
-        Ok(())
     }
 
-    /// Swaps the oldest request into `out`.
-    pub(super) fn pop(&mut self, out: &mut RecvElement) -> Option<()> {
-        if self.len == 0 {
+    /// Takes the oldest request, unless one is in use.
+    pub(super) fn take(&mut self, qp: &Qp) -> Receive {
+        if self.holding {
+            return Receive::Taken {
+                capacity: self.current.capacity,
+            };
+        }
+        let receive = match &mut self.source {
+            RecvSource::User {
+                ring,
+                consumer,
+                scratch,
+            } => {
+                if consumer.available(ring) == 0 || consumer.peek(ring, 0, scratch).is_none() {
+                    Receive::Empty
+                } else {
+                    self.current.receive_user(scratch)
+                }
+            }
+            RecvSource::Kernel => {
+                let taken = match &mut *qp.kernel_receives.lock() {
+                    Some(staged) => staged.pop(&mut self.current),
+                    None => None,
+                };
+                match taken {
+                    Some(()) => Receive::Taken {
+                        capacity: self.current.capacity,
+                    },
+                    None => Receive::Empty,
+                }
+            }
+            RecvSource::Shared(srq) => srq.take(&mut self.current),
+        };
+        self.holding = !matches!(receive, Receive::Empty);
+        receive
+    }
+
+    /// Gives the request in use back: its completion is about to be posted.
+    pub(super) fn finish(&mut self) {
+        if !self.holding {
+            return;
+        }
+        self.holding = false;
+        if let RecvSource::User { ring, consumer, .. } = &mut self.source {
+            consumer.advance(ring);
+        }
+    }
+
+    /// Takes the next request that a QP in error completes without a message. Of a shared queue that is
+    /// the one in use alone: the others are for other QPs (IBTA 10.2.9.4).
+    pub(super) fn take_flushed(&mut self, qp: &Qp) -> Option<u64> {
+        if !self.holding && matches!(self.source, RecvSource::Shared(_)) {
             return None;
         }
-        core::mem::swap(self.slot(0)?, out);
-        self.len = self.len.wrapping_sub(1);
-        let next = (self.first as usize)
-            .wrapping_add(1)
-            .checked_rem(self.slots.len())?;
-        self.first = u32::try_from(next).ok()?;
-        Some(())
+        if matches!(self.take(qp), Receive::Empty) {
+            return None;
+        }
+        self.finish();
+        Some(self.current.wr_id)
     }
 
-    /// Forgets every request.
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
+    /// Whether the QP, which is in error, has just taken its last from a shared queue. Says so once.
+    pub(super) fn tell_last(&mut self) -> bool {
+        let is_last = matches!(self.source, RecvSource::Shared(_)) && !self.last_told;
+        self.last_told |= is_last;
+        is_last
+    }
+
+    /// Forgets all requests without completing them. Of a shared queue that is the one in use.
+    pub(super) fn reset(&mut self, qp: &Qp) {
+        self.holding = false;
+        self.last_told = false;
+        match &mut self.source {
+            RecvSource::User { ring, consumer, .. } => consumer.discard_all(ring),
+            RecvSource::Kernel => {
+                if let Some(staged) = &mut *qp.kernel_receives.lock() {
+                    staged.clear();
+                }
+            }
+            RecvSource::Shared(_) => {}
+        }
     }
 }

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared receive queues (IBTA 10.2.9): receive requests that several QPs take from, in order.
+//!
+//! # Locks
+//!
+//! A queue's state is under an irqsave lock, which a QP takes under its receive lock, and a kernel
+//! consumer's post with interrupts off. Nothing is locked under it. Changes of size take turns by a
+//! mutex, outside of it.
+
+use crate::{
+    context::{
+        Context,
+        MmapInfo,
+        Published, //
+    },
+    device,
+    element::RecvElement,
+    live::{
+        Kind,
+        Live, //
+    },
+    pd::Pd,
+    queue::{
+        Consumer,
+        SharedRing, //
+    },
+    staged_receives::StagedReceives,
+    storage::filled,
+    user_wqe,
+    verbs::Ferroce, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    },
+};
+use rdma::{
+    error::not_supported,
+    srq::{
+        Attr,
+        Change,
+        Events,
+        Init, //
+    },
+    udata::Udata,
+    wr::RecvWrs, //
+};
+use roce::responder::Receive;
+use sync::{
+    new_spin_lock_irq,
+    SpinLockIrq, //
+};
+use zerocopy::IntoBytes;
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
+
+/// What `create_srq` answers to the stock provider: where its ring is.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+struct CreateResponse {
+    ring: MmapInfo,
+    number: u32,
+    reserved: u32,
+}
+
+/// What the stock provider asks with `modify_srq`.
+#[derive(Clone, Copy, FromBytes, IntoBytes)]
+#[repr(C)]
+struct ModifyRequest {
+    /// Where to write a [`MmapInfo`], if there is a new ring.
+    answer_at: u64,
+}
+
+/// A ring that a process posts to without a system call.
+struct UserQueue {
+    ring: Arc<SharedRing>,
+    consumer: Consumer,
+    /// One element of the ring, while it is taken over.
+    scratch: KVVec<u8>,
+    /// Keeps the ring mappable.
+    published: Option<Published>,
+}
+
+enum Queue {
+    User(UserQueue),
+    Kernel(StagedReceives),
+}
+
+struct State {
+    queue: Queue,
+    /// How many requests fit.
+    max_wr: u32,
+    /// The event is to be raised when there are fewer requests than this; 0 if not.
+    limit: u32,
+}
+
+/// A shared receive queue. Outlives the `ib_srq`, for as long as a QP does.
+#[pin_data]
+pub(crate) struct Srq {
+    pd: Arc<Pd>,
+    max_sge: u32,
+    events: Events,
+    #[pin]
+    state: SpinLockIrq<State>,
+    /// Held while the size changes.
+    #[pin]
+    resizing: Mutex<()>,
+    _live: Live,
+}
+
+/// A number that the queue goes by in the process; nothing is looked up by it.
+fn next_number() -> u32 {
+    static TURN: Atomic<u32> = Atomic::new(1);
+    TURN.fetch_add(1, Relaxed)
+}
+
+/// Creates a shared receive queue. Its limit is not armed (IBTA 11.2.3.1).
+///
+/// Errors: `EINVAL` if a size is out of range. Context: process, may sleep.
+pub(crate) fn create(
+    pd: &Arc<Pd>,
+    init: Init<Ferroce>,
+    udata: Option<&mut Udata<'_>>,
+) -> Result<Arc<Srq>> {
+    let limits = device::limits();
+    if init.max_wr == 0 || init.max_wr > limits.max_srq_wr || init.max_sge > limits.max_sge {
+        return Err(EINVAL);
+    }
+    let max_sge = init.max_sge.max(1);
+    let (queue, max_wr) = match (udata, &init.context) {
+        (Some(udata), Some(context)) => {
+            let queue = UserQueue::new(context, init.max_wr, max_sge)?;
+            queue.answer_create(udata)?;
+            // The process can fill its ring, whatever it asked for.
+            let capacity = queue.ring.capacity();
+            (Queue::User(queue), capacity)
+        }
+        _ => (
+            Queue::Kernel(StagedReceives::new(init.max_wr, max_sge)?),
+            init.max_wr,
+        ),
+    };
+    let events = init.events;
+    Arc::pin_init(
+        pin_init!(Srq {
+            pd: pd.clone(),
+            max_sge,
+            events,
+            state <- new_spin_lock_irq!(State {
+                queue,
+                max_wr,
+                limit: 0,
+            }),
+            resizing <- new_mutex!(()),
+            _live: Live::new(Kind::Srq),
+        }),
+        GFP_KERNEL,
+    )
+}
+
+impl UserQueue {
+    /// Allocates a ring and lets the process map it. Context: process, may sleep.
+    fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
+        let element_len = user_wqe::recv_element_len(max_sge)?;
+        let ring = SharedRing::new(max_wr, element_len)?;
+        let published = context.publish(ring.memory())?;
+        Ok(Self {
+            ring: Arc::new(ring, GFP_KERNEL)?,
+            consumer: Consumer::new(),
+            scratch: filled(element_len, || Ok(0))?,
+            published: Some(published),
+        })
+    }
+
+    fn info(&self) -> Result<MmapInfo> {
+        Ok(self.published.as_ref().ok_or(EINVAL)?.info())
+    }
+
+    fn answer_create(&self, udata: &mut Udata<'_>) -> Result {
+        udata.copy_out(&CreateResponse {
+            ring: self.info()?,
+            number: next_number(),
+            reserved: 0,
+        })
+    }
+
+    fn answer_modify(&self, udata: &mut Udata<'_>) -> Result {
+        let request: ModifyRequest = udata.copy_in()?;
+        let at = usize::try_from(request.answer_at).or(Err(EFAULT))?;
+        UserSlice::new(UserPtr::from_addr(at), size_of::<MmapInfo>())
+            .writer()
+            .write_slice(self.info()?.as_bytes())
+    }
+
+    /// Takes the oldest request. Its slot is free from now on.
+    fn take(&mut self, out: &mut RecvElement) -> Receive {
+        let peeked = match self.consumer.available(&self.ring) {
+            0 => None,
+            _ => self.consumer.peek(&self.ring, 0, &mut self.scratch),
+        };
+        if peeked.is_none() {
+            return Receive::Empty;
+        }
+        self.consumer.advance(&self.ring);
+        out.receive_user(&self.scratch)
+    }
+}
+
+impl State {
+    /// How many requests wait.
+    fn len(&self) -> u32 {
+        match &self.queue {
+            Queue::User(queue) => queue.consumer.available(&queue.ring),
+            Queue::Kernel(staged) => staged.len(),
+        }
+    }
+
+    /// Whether the limit was armed and is reached; disarms it then (IBTA 10.2.9.1).
+    fn reaches_limit(&mut self) -> bool {
+        let reached = self.limit != 0 && self.len() < self.limit;
+        if reached {
+            self.limit = 0;
+        }
+        reached
+    }
+}
+
+impl Srq {
+    /// The domain that the keys of its requests belong to.
+    pub(crate) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// Pieces per request.
+    pub(crate) fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// What the consumer may know. Context: any.
+    pub(crate) fn attributes(&self) -> Attr {
+        let state = self.state.lock();
+        Attr {
+            max_wr: state.max_wr,
+            max_sge: self.max_sge,
+            limit: state.limit,
+        }
+    }
+
+    /// Takes the oldest request into `out`, which has room for [`max_sge`](Self::max_sge) pieces. It
+    /// belongs to the caller then, for good. Context: any.
+    pub(crate) fn take(&self, out: &mut RecvElement) -> Receive {
+        let mut state = self.state.lock();
+        let receive = match &mut state.queue {
+            Queue::User(queue) => queue.take(out),
+            Queue::Kernel(staged) => match staged.pop(out) {
+                Some(()) => Receive::Taken {
+                    capacity: out.capacity,
+                },
+                None => Receive::Empty,
+            },
+        };
+        let reached = state.reaches_limit();
+        drop(state);
+        if reached {
+            self.events.limit_reached();
+        }
+        receive
+    }
+
+    /// Posts a kernel consumer's requests.
+    ///
+    /// Errors: `ENOMEM` if the queue is full, `EINVAL` if a list is too long or the queue is a
+    /// process's. Context: any, interrupts may be off.
+    pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
+        match &mut self.state.lock().queue {
+            Queue::Kernel(staged) => staged.post(wrs),
+            Queue::User(_) => Err(EINVAL),
+        }
+    }
+
+    /// Changes the size, or arms the limit. A limit that is above the number of requests is reached at
+    /// once.
+    ///
+    /// Errors: `EINVAL` if the size is out of range, smaller than what is posted, or smaller than the
+    /// limit; `EOPNOTSUPP` for the size of a kernel consumer's queue. Nothing is changed then.
+    /// Context: process, may sleep.
+    pub(crate) fn modify(
+        &self,
+        change: Change,
+        udata: Option<(&Arc<Context>, &mut Udata<'_>)>,
+    ) -> Result {
+        let _turn = self.resizing.lock();
+        let old = match (change.max_wr, udata) {
+            (None, _) => {
+                self.check_limit(&change, self.attributes().max_wr)?;
+                None
+            }
+            (Some(max_wr), Some((context, udata))) => {
+                Some(self.resize(max_wr, &change, context, udata)?)
+            }
+            (Some(_), None) => return Err(not_supported()),
+        };
+        let mut state = self.state.lock();
+        if let Some(limit) = change.limit {
+            state.limit = limit;
+        }
+        let reached = state.reaches_limit();
+        drop(state);
+        if reached {
+            self.events.limit_reached();
+        }
+        drop(old);
+        Ok(())
+    }
+
+    /// Whether the limit that there will be fits the size that there will be.
+    fn check_limit(&self, change: &Change, max_wr: u32) -> Result {
+        if change.limit.unwrap_or(self.attributes().limit) > max_wr {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Gives a process's queue a new ring; what is posted moves over in order. Returns the old one. The
+    /// caller has its turn.
+    ///
+    /// The requests are copied without the lock, while QPs go on taking from the old ring. What the
+    /// process posts there meanwhile is lost: the stock provider posts nothing then.
+    fn resize(
+        &self,
+        max_wr: u32,
+        change: &Change,
+        context: &Arc<Context>,
+        udata: &mut Udata<'_>,
+    ) -> Result<UserQueue> {
+        if max_wr == 0 || max_wr > device::limits().max_srq_wr {
+            return Err(EINVAL);
+        }
+        let mut new = UserQueue::new(context, max_wr, self.max_sge)?;
+        self.check_limit(change, new.ring.capacity())?;
+        let (ring, consumer) = match &self.state.lock().queue {
+            Queue::User(old) => (old.ring.clone(), old.consumer),
+            Queue::Kernel(_) => return Err(EINVAL),
+        };
+        let count = consumer
+            .copy_all(&ring, &new.ring, &mut new.scratch)
+            .or(Err(EINVAL))?;
+        new.answer_modify(udata)?;
+
+        let mut state = self.state.lock();
+        state.max_wr = new.ring.capacity();
+        match &mut state.queue {
+            Queue::User(old) => {
+                new.consumer = old.consumer.migrate(&ring, &consumer, &new.ring, count);
+                Ok(core::mem::replace(old, new))
+            }
+            Queue::Kernel(_) => Err(EINVAL),
+        }
+    }
+
+    /// The queue is being destroyed: its process can no longer map it. Context: process, may sleep.
+    pub(crate) fn close(&self) {
+        let published = match &mut self.state.lock().queue {
+            Queue::User(queue) => queue.published.take(),
+            Queue::Kernel(staged) => {
+                staged.clear();
+                None
+            }
+        };
+        drop(published);
+    }
+}
+
+const _: () = assert!(size_of::<CreateResponse>() == 24 && size_of::<ModifyRequest>() == 8);

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared receive queues.
+
+use crate::{
+    driver::Driver,
+    error::not_supported,
+    object::Object,
+    pd,
+    ucontext,
+    udata::Udata,
+    wr::RecvWrs, //
+};
+use kernel::{
+    error::from_result,
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Release, //
+        },
+        Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+use rdma_bindings as bindings;
+use sync::Gate;
+
+/// What a shared receive queue is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attr {
+    /// Receive requests outstanding.
+    pub max_wr: u32,
+    /// Pieces per receive request.
+    pub max_sge: u32,
+    /// The limit that is armed, in requests; 0 if none is.
+    pub limit: u32,
+}
+
+/// What a consumer wants to be changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Receive requests outstanding.
+    pub max_wr: Option<u32>,
+    /// Arms the event for when there are fewer requests than this; 0 disarms it.
+    pub limit: Option<u32>,
+}
+
+/// What a consumer asks of a new shared receive queue.
+pub struct Init<D: Driver> {
+    /// Receive requests outstanding.
+    pub max_wr: u32,
+    /// Pieces per receive request.
+    pub max_sge: u32,
+    /// The process's context; [`None`] for a kernel consumer.
+    pub context: Option<Arc<D::Context>>,
+    /// Raises the queue's events.
+    pub events: Events,
+}
+
+/// The way back to the C object; closed when that is destroyed.
+#[pin_data]
+struct Link {
+    /// The address of the `ib_srq`; 0 once it is destroyed.
+    srq: Atomic<usize>,
+    /// Limit events to be raised.
+    pending: Atomic<u32>,
+    #[pin]
+    gate: Gate,
+    #[pin]
+    work: Work<Link>,
+    queue: Arc<sync::WorkQueue>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Link { self.work }
+}
+
+impl WorkItem for Link {
+    type Pointer = Arc<Link>;
+
+    fn run(link: Arc<Link>) {
+        let Some(_pass) = link.gate.enter() else {
+            return;
+        };
+        let srq = link.srq.load(Acquire);
+        let srq = core::ptr::with_exposed_provenance_mut::<bindings::ib_srq>(srq);
+        if srq.is_null() {
+            return;
+        }
+        // Each stands for a limit that was armed, by a call of its own.
+        for _ in 0..link.pending.xchg(0, Full) {
+            let mut event: bindings::ib_event = pin_init::zeroed();
+            event.event = bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED;
+            event.element.bindgen_union_field = srq as u64;
+            // SAFETY: The gate is open, so the object lives until the pass is dropped; handlers
+            // are called from process context without locks, as they may expect.
+            unsafe {
+                event.device = (*srq).device;
+                if let Some(handler) = (*srq).event_handler {
+                    handler(&raw mut event, (*srq).srq_context);
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    /// Forgets the C object, and waits for those who use it. Process context.
+    fn cut(&self) {
+        self.srq.store(0, Release);
+        self.gate.close_and_wait();
+    }
+}
+
+/// Raises the asynchronous events of one shared receive queue.
+///
+/// Turns into nothing once the queue is destroyed.
+#[derive(Clone)]
+pub struct Events(Arc<Link>);
+
+impl Events {
+    /// Tells the consumer that its limit was reached, once for each call. Context: any; the
+    /// consumer's handler runs later, in process context.
+    pub fn limit_reached(&self) {
+        self.0.pending.fetch_add(1, Full);
+        // A work item that is already queued will see the number.
+        let _ = self.0.queue.queue().enqueue(self.0.clone());
+    }
+}
+
+pub(crate) struct Private<D: Driver> {
+    pub(crate) core: Arc<D::Srq>,
+    link: Arc<Link>,
+    is_user: bool,
+}
+
+pub(crate) type Obj<D> = Object<bindings::ib_srq, Private<D>>;
+
+/// `create_srq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn create<D: Driver>(
+    srq: *mut bindings::ib_srq,
+    attr: *mut bindings::ib_srq_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes valid attributes that nobody else uses, and for user calls valid
+        // driver data.
+        let (attr, mut udata) = unsafe { (&mut *attr, Udata::from_raw(udata)) };
+        if attr.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+            return Err(not_supported());
+        }
+        let is_user = udata.is_some();
+        // SAFETY: `ib_core` passes a new object that belongs to a protection domain of a device of
+        // this driver.
+        let (device, pd, context) = unsafe {
+            (
+                crate::device::core::<D>((*srq).device),
+                pd::Obj::<D>::get((*srq).pd),
+                ucontext::of_uobject::<D>((*(*srq).pd).uobject),
+            )
+        };
+        if is_user && context.is_none() {
+            return Err(EINVAL);
+        }
+        let link = Arc::pin_init(
+            pin_init!(Link {
+                srq: Atomic::new(srq.expose_provenance()),
+                pending: Atomic::new(0),
+                gate <- Gate::new(),
+                work <- new_work!("rdma::srq::Link"),
+                queue: D::process_queue(device),
+            }),
+            GFP_KERNEL,
+        )?;
+        let init = Init::<D> {
+            max_wr: attr.attr.max_wr,
+            max_sge: attr.attr.max_sge,
+            context: if is_user { context.cloned() } else { None },
+            events: Events(link.clone()),
+        };
+        // The driver may still have what it was given, somewhere, when it fails.
+        let core = D::create_srq(pd, init, udata.as_mut()).inspect_err(|_| link.cut())?;
+        D::query_srq(&core).to_raw(&mut attr.attr);
+        // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
+        unsafe {
+            Obj::<D>::init(
+                srq,
+                Private {
+                    core,
+                    link,
+                    is_user,
+                },
+            );
+        }
+        Ok(0)
+    })
+}
+
+impl Attr {
+    fn to_raw(self, raw: &mut bindings::ib_srq_attr) {
+        raw.max_wr = self.max_wr;
+        raw.max_sge = self.max_sge;
+        raw.srq_limit = self.limit;
+    }
+}
+
+/// `modify_srq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn modify<D: Driver>(
+    srq: *mut bindings::ib_srq,
+    attr: *mut bindings::ib_srq_attr,
+    mask: bindings::ib_srq_attr_mask,
+    udata: *mut bindings::ib_udata,
+) -> c_int {
+    const MAX_WR: u32 = bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR;
+    const LIMIT: u32 = bindings::ib_srq_attr_mask_IB_SRQ_LIMIT;
+    from_result(|| {
+        if mask & !(MAX_WR | LIMIT) != 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: `ib_core` passes an object that it created, valid attributes, and the valid
+        // driver data of a process's call; the call is to the object's device.
+        let (private, attr, context, mut udata) = unsafe {
+            (
+                Obj::<D>::get(srq),
+                &*attr,
+                ucontext::of_udata::<D>(udata),
+                Udata::from_raw(udata),
+            )
+        };
+        let change = Change {
+            max_wr: (mask & MAX_WR != 0).then_some(attr.max_wr),
+            limit: (mask & LIMIT != 0).then_some(attr.srq_limit),
+        };
+        D::modify_srq(&private.core, change, context.zip(udata.as_mut()))?;
+        Ok(0)
+    })
+}
+
+/// `query_srq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn query<D: Driver>(
+    srq: *mut bindings::ib_srq,
+    attr: *mut bindings::ib_srq_attr,
+) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created, and a struct to fill in, which may be
+    // uninitialised, so it is zeroed before there is a reference to it.
+    let (private, attr) = unsafe {
+        attr.write_bytes(0, 1);
+        (Obj::<D>::get(srq), &mut *attr)
+    };
+    D::query_srq(&private.core).to_raw(attr);
+    0
+}
+
+/// `destroy_srq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn destroy<D: Driver>(
+    srq: *mut bindings::ib_srq,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
+    // operation on it is in progress.
+    let private = unsafe { Obj::<D>::take(srq) };
+    D::destroy_srq(&private.core);
+    private.link.cut();
+    0
+}
+
+/// `post_srq_recv`. Any context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn post_recv<D: Driver>(
+    srq: *mut bindings::ib_srq,
+    list: *const bindings::ib_recv_wr,
+    bad: *mut *const bindings::ib_recv_wr,
+) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created.
+    let private = unsafe { Obj::<D>::get(srq) };
+    let (result, at) = if private.is_user {
+        // A process's requests are in its ring. A list here was made by hand.
+        (Err(EINVAL), list)
+    } else {
+        // SAFETY: A kernel consumer passes a valid list of requests.
+        let mut wrs = unsafe { RecvWrs::new(list) };
+        let result = D::post_srq_recv(&private.core, &mut wrs);
+        (result, wrs.current())
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            if !bad.is_null() {
+                // SAFETY: The pointer is not null, so it is valid for writes.
+                unsafe { *bad = at };
+            }
+            error.to_errno()
+        }
+    }
+}
