@@ -334,6 +334,25 @@ static bool run_receive_short(void)
 			   IBV_WC_REM_INV_REQ_ERR);
 }
 
+/* A receive may be longer than what is left of its region: it is the message that counts. */
+static bool run_receive_beyond(void)
+{
+	bool ok;
+
+	start(PATIENT);
+	post_receive(b, 11, piece(&b->open, SIZE - LENGTH, 2 * LENGTH));
+	post_receive(b, 12, piece(&b->open, SIZE - LENGTH + 1, 2 * LENGTH));
+	post(IBV_WR_SEND, 1, piece(&a->open, 0, LENGTH), 0, 0);
+	post(IBV_WR_SEND, 2, piece(&a->open, 0, LENGTH), 0, 0);
+	ok = completed(b->recv_cq, "the receive", 11, IBV_WC_SUCCESS) &&
+	     completed(b->recv_cq, "the receive of a byte less", 12, IBV_WC_LOC_PROT_ERR) &&
+	     completed(a->send_cq, "the send", 1, IBV_WC_SUCCESS) &&
+	     completed(a->send_cq, "the send of a byte more", 2, IBV_WC_REM_OP_ERR);
+	/* The second is cut short, within the region. */
+	memcpy(b->open.expected + SIZE - LENGTH, b->open.memory + SIZE - LENGTH, LENGTH);
+	return finish() && ok;
+}
+
 static bool run_no_receive(void)
 {
 	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 1 });
@@ -493,6 +512,7 @@ static const struct {
 	{ "read into a region that may not be written", run_local_shut },
 	{ "receive into a region that may not be written", run_receive_shut },
 	{ "receive too short for the message", run_receive_short },
+	{ "receive longer than its region", run_receive_beyond },
 	{ "no receive at the peer", run_no_receive },
 	{ "no queue pair at the peer", run_no_peer },
 	{ "receives are flushed", run_flush_receives },

@@ -71,6 +71,8 @@ pub(crate) fn total_len(buffers: &[Buffer]) -> u32 {
 /// Memory that is ready to be copied from or into.
 enum Open {
     Keyed(MrAccess),
+    /// The range is not accessible as a whole.
+    Partly(Sge),
     Kernel(KernelBuffer),
 }
 
@@ -79,6 +81,9 @@ enum Open {
 /// The key of each element is checked when the cursor enters it, over the element's whole range,
 /// and the region stays alive while the cursor stands in it. So a cursor is short-lived: a lock is
 /// held, or a packet is in work.
+///
+/// A receive may name more memory than its message comes to fill, and more than its region has: then
+/// the bytes that are accessed are checked, and only those, as hardware does.
 pub(crate) struct Cursor<'a> {
     pd: &'a Arc<Pd>,
     buffers: &'a [Buffer],
@@ -154,6 +159,14 @@ impl<'a> Cursor<'a> {
                 Some(Open::Keyed(access)) => {
                     access.with(within, n, |memory, at| f(memory, at, done, n))?
                 }
+                Some(Open::Partly(sge)) => {
+                    let va = sge.addr.checked_add(within).ok_or(Fault::Protection)?;
+                    mr::access(self.pd, sge.lkey, va, n as u64, self.need)?.with(
+                        0,
+                        n,
+                        |memory, at| f(memory, at, done, n),
+                    )?
+                }
                 Some(Open::Kernel(buffer)) => {
                     f(buffer, within, done, n).or(Err(Fault::Protection))?
                 }
@@ -180,7 +193,11 @@ impl<'a> Cursor<'a> {
                 if self.open.is_none() {
                     self.open = Some(match buffer {
                         Buffer::Keyed(sge) => {
-                            Open::Keyed(mr::access(self.pd, sge.lkey, sge.addr, len, self.need)?)
+                            match mr::access(self.pd, sge.lkey, sge.addr, len, self.need) {
+                                Ok(access) => Open::Keyed(access),
+                                Err(Fault::Protection) => Open::Partly(*sge),
+                                Err(fault) => return Err(fault),
+                            }
                         }
                         Buffer::Kernel(buffer) => Open::Kernel(*buffer),
                     });
