@@ -165,6 +165,9 @@ table()
 		ibv_uc_pingpong -e | pingpong ibv_uc_pingpong $(count 500) -e
 		ibv_ud_pingpong | pingpong ibv_ud_pingpong $(count 500)
 		ibv_ud_pingpong -e | pingpong ibv_ud_pingpong $(count 500) -e
+		ibv_srq_pingpong | pingpong ibv_srq_pingpong $(count 1000)
+		ibv_srq_pingpong -e | pingpong ibv_srq_pingpong $(count 1000) -e
+		ibv_srq_pingpong -s 100000 | pingpong ibv_srq_pingpong $(count 100) -s 100000
 		rping, IPv4 | rping_run $address1 $(count 1000)
 		rping, IPv6 | rping_run $address1v6 $(count 1000)
 		rping -S 65535, IPv4 | rping_run $address1 $(count 100 1000) -S 65535
@@ -216,6 +219,14 @@ table()
 		echo "$program -c UC -e -s 4096 | perftest 1 $program -c UC -e -s 4096 -n $(count 200)"
 		echo "$program -c UD -R | perftest 1 $program -c UD -R -e -s 1024 -n $n"
 	done
+	# A shared receive queue, of one and of several queue pairs.
+	n=$(count 200 2000)
+	echo "ib_send_bw --use-srq | perftest 1 ib_send_bw --use-srq -s 65536 -n $n"
+	echo "ib_send_bw --use-srq -e -q 8 | perftest 1 ib_send_bw --use-srq -e -q 8 -s 4096 -n $n"
+	echo "ib_send_bw --use-srq -R | perftest 1 ib_send_bw --use-srq -R -s 4096 -n $n"
+	echo "ib_send_lat --use-srq | perftest 1 ib_send_lat --use-srq -s 4096 -n $n"
+	echo "ib_send_bw --use-srq -c UD | perftest 1 ib_send_bw --use-srq -c UD -s 1024 -n $n"
+	echo "ib_send_bw --use-srq -c UC | perftest 1 ib_send_bw --use-srq -c UC -s 4096 -n $n"
 	for program in ib_write_bw ib_write_lat; do
 		echo "$program -c UC -s 4096 | perftest 1 $program -c UC -s 4096 -n $(count 200)"
 	done
