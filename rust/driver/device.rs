@@ -67,6 +67,7 @@ pub(crate) struct Limits {
     pub(crate) max_srq: u32,
     pub(crate) max_srq_wr: u32,
     pub(crate) max_mr: u32,
+    pub(crate) max_mw: u32,
     pub(crate) max_pd: u32,
     pub(crate) max_ah: u32,
     pub(crate) max_rd_atomic: u32,
@@ -87,6 +88,7 @@ pub(crate) const fn limits() -> Limits {
         max_srq: 1 << 20,
         max_srq_wr: 1 << 15,
         max_mr: 1 << 20,
+        max_mw: 1 << 20,
         max_pd: 1 << 20,
         max_ah: 1 << 20,
         max_rd_atomic: 128,
@@ -277,7 +279,7 @@ impl Device {
         drop(old);
     }
 
-    /// The memory regions of all devices. Context: any.
+    /// The memory regions and windows of all devices. Context: any.
     pub(crate) fn memory_regions(&self) -> &RcuTable<Mr> {
         self.registry.memory_regions()
     }
@@ -349,7 +351,9 @@ impl Device {
                 | cap::SYS_IMAGE_GUID
                 | cap::RNR_NAK
                 | cap::SRQ_RESIZE
-                | cap::MEM_MGT_EXTENSIONS,
+                | cap::MEM_MGT_EXTENSIONS
+                | cap::MEM_WINDOW
+                | cap::MEM_WINDOW_TYPE_2B,
             max_qp: limits.max_qp,
             max_qp_wr: limits.max_qp_wr,
             max_sge: limits.max_sge,
@@ -360,6 +364,7 @@ impl Device {
             max_srq_wr: limits.max_srq_wr,
             max_srq_sge: limits.max_sge,
             max_mr: limits.max_mr,
+            max_mw: limits.max_mw,
             max_pd: limits.max_pd,
             max_ah: limits.max_ah,
             max_rd_atomic: limits.max_rd_atomic,

@@ -12,6 +12,7 @@ use crate::{
         Access,
         Mr, //
     },
+    mw,
     storage::filled,
     user_wqe::{
         flags,
@@ -47,6 +48,8 @@ use roce::{
 pub(crate) enum Local {
     /// LOCAL_INV of this key.
     Invalidate(u32),
+    /// BIND_MW, by processes only.
+    Bind(mw::Bind),
     /// REG_MR, by kernel consumers only.
     Register {
         /// The region.
@@ -237,6 +240,20 @@ impl SendElements {
                 element.local = Some(Local::Invalidate(header.invalidate_rkey()));
                 wr.operation = SendOperation::Local;
                 wr.fence = true;
+            }
+            opcode::BIND_MW if connected => {
+                let bind = header.bind_mw()?;
+                element.opcode = wc::Opcode::BindMw;
+                element.local = Some(Local::Bind(mw::Bind {
+                    window: bind.mw_rkey,
+                    key: bind.rkey,
+                    region: bind.mr_lkey,
+                    start: bind.addr,
+                    len: bind.length,
+                    access: Access::from_bits(bind.access),
+                }));
+                // What is under way needs no window of this side, so that it waits only if asked to.
+                wr.operation = SendOperation::Local;
             }
             _ => return None,
         }

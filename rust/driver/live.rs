@@ -20,11 +20,12 @@ pub(crate) enum Kind {
     Qp,
     Srq,
     Mr,
+    Mw,
     Ah,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Device,
         Self::Context,
         Self::Pd,
@@ -32,6 +33,7 @@ impl Kind {
         Self::Qp,
         Self::Srq,
         Self::Mr,
+        Self::Mw,
         Self::Ah,
     ];
 
@@ -44,6 +46,7 @@ impl Kind {
             Self::Qp => "qp",
             Self::Srq => "srq",
             Self::Mr => "mr",
+            Self::Mw => "mw",
             Self::Ah => "ah",
         }
     }
@@ -56,6 +59,7 @@ impl Kind {
         static QP: Atomic<i64> = Atomic::new(0);
         static SRQ: Atomic<i64> = Atomic::new(0);
         static MR: Atomic<i64> = Atomic::new(0);
+        static MW: Atomic<i64> = Atomic::new(0);
         static AH: Atomic<i64> = Atomic::new(0);
         match self {
             Self::Device => &DEVICE,
@@ -65,6 +69,7 @@ impl Kind {
             Self::Qp => &QP,
             Self::Srq => &SRQ,
             Self::Mr => &MR,
+            Self::Mw => &MW,
             Self::Ah => &AH,
         }
     }

@@ -20,6 +20,7 @@ mod gid;
 mod link;
 mod live;
 mod mr;
+mod mw;
 mod path;
 mod pd;
 mod port;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions, and the one place where keys are checked.
+//! Memory regions, and the one place where keys are checked: those of regions and of windows.
 
 pub(crate) use rdma::access::Access;
 
@@ -9,11 +9,18 @@ use crate::{
         Kind,
         Live, //
     },
+    mw::Window,
     pd::Pd, //
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 use net::Piece;
 use rdma::{
@@ -38,10 +45,11 @@ use sync::{
     SpinLockBh, //
 };
 
-/// Keys are a 24-bit index and 8 bits that the consumer of a fast-registration region may choose.
+/// Keys are a 24-bit index and 8 bits that the consumer of a fast-registration region or of a window may
+/// choose.
 const INDICES: core::ops::RangeInclusive<u32> = 1..=0x00ff_ffff;
-const VARIANT_BITS: u32 = 8;
-const VARIANT_MASK: u32 = (1 << VARIANT_BITS) - 1;
+pub(crate) const VARIANT_BITS: u32 = 8;
+pub(crate) const VARIANT_MASK: u32 = (1 << VARIANT_BITS) - 1;
 /// Random indices that are tried before the next free one is taken.
 const RANDOM_TRIES: u32 = 16;
 
@@ -75,7 +83,7 @@ impl Absent {
     }
 }
 
-enum Backing {
+pub(crate) enum Backing {
     /// A process's pinned memory.
     User { umem: Arc<Umem>, range: Range },
     /// A process's memory that is paged on demand.
@@ -84,17 +92,32 @@ enum Backing {
     Dma { memory: Unchecked, access: Access },
     /// Pages that a kernel consumer registers by work requests.
     Fast { pages: Arc<FastPages>, state: Fast },
+    /// None of its own: a part of a region.
+    Window(Window),
 }
 
 /// What a key gives access to.
 #[derive(Clone, Copy)]
-struct Range {
-    start: u64,
-    len: u64,
-    access: Access,
+pub(crate) struct Range {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) access: Access,
 }
 
 impl Range {
+    /// How far from the start `va .. va + len` is, if it may be accessed as `need` says.
+    pub(crate) fn offset_of(&self, va: u64, len: u64, need: Access) -> Result<u64, Fault> {
+        if !self.access.contains(need) {
+            return Err(Fault::Protection);
+        }
+        let offset = va.checked_sub(self.start).ok_or(Fault::Protection)?;
+        let end = offset.checked_add(len).ok_or(Fault::Protection)?;
+        if end > self.len {
+            return Err(Fault::Protection);
+        }
+        Ok(offset)
+    }
+
     /// Gives access to nothing any more.
     fn end(&mut self) {
         self.len = 0;
@@ -104,24 +127,30 @@ impl Range {
 
 /// State of a fast-registration region.
 #[derive(Clone, Copy)]
-struct Fast {
+pub(crate) struct Fast {
     variant: u32,
     /// [`None`] while the region is free or invalidated.
     range: Option<(Range, Activation)>,
 }
 
-/// A memory region. Outlives the `ib_mr`, though its memory does not.
+/// What a key leads to: a memory region, or a window. Outlives the `ib_mr`, though its memory does not.
 #[pin_data]
 pub(crate) struct Mr {
     pd: Arc<Pd>,
     index: u32,
     #[pin]
     backing: SpinLockBh<Backing>,
+    /// Windows that are bound to it. Raised under the lock of `backing`.
+    windows: Atomic<i64>,
     _live: Live,
 }
 
-/// Makes a region known under a new key.
-fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
+/// Makes a region or window known under a new key. Context: process, may sleep.
+pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
+    let kind = match &backing {
+        Backing::Window(_) => Kind::Mw,
+        _ => Kind::Mr,
+    };
     let table = pd.device().memory_regions();
     // An index that cannot be guessed, as long as that is easy.
     let mut reservation = None;
@@ -148,7 +177,8 @@ fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
             pd: pd.clone(),
             index,
             backing <- new_spin_lock_bh!(backing),
-            _live: Live::new(Kind::Mr),
+            windows: Atomic::new(0),
+            _live: Live::new(kind),
         }),
         GFP_KERNEL,
     )?;
@@ -193,12 +223,15 @@ pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
 }
 
 /// Destroys a region: when this returns its memory is not touched any more.
-/// Context: process, may sleep.
-pub(crate) fn deregister(mr: &Arc<Mr>) {
-    mr.pd.device().memory_regions().remove(mr.index);
-    #[cfg(planted = "leaked_mr")]
-    core::mem::forget(mr.clone());
-    let memory = match &mut *mr.backing.lock() {
+///
+/// Errors: `EBUSY` while windows are bound to it, as `ibv_dereg_mr(3)` has it (IBTA 10.6.7.2.6); nothing is
+/// changed then. Context: process, may sleep.
+pub(crate) fn deregister(mr: &Arc<Mr>) -> Result {
+    let mut backing = mr.backing.lock();
+    if mr.windows.load(Relaxed) != 0 {
+        return Err(EBUSY);
+    }
+    let memory = match &mut *backing {
         Backing::User { umem, range } => {
             range.end();
             Some(UserMemory::Pinned(umem.clone()))
@@ -216,12 +249,18 @@ pub(crate) fn deregister(mr: &Arc<Mr>) {
             pages.deactivate();
             None
         }
+        Backing::Window(_) => return Err(EINVAL),
     };
+    drop(backing);
+    mr.withdraw();
+    #[cfg(planted = "leaked_mr")]
+    core::mem::forget(mr.clone());
     match memory {
         Some(UserMemory::Pinned(umem)) => umem.release(),
         Some(UserMemory::OnDemand(memory)) => memory.release(),
         None => {}
     }
+    Ok(())
 }
 
 impl Mr {
@@ -229,14 +268,41 @@ impl Mr {
     pub(crate) fn key(&self) -> u32 {
         let variant = match &*self.backing.lock() {
             Backing::Fast { state, .. } => state.variant,
+            Backing::Window(window) => window.variant(),
             _ => 0,
         };
         (self.index << VARIANT_BITS) | variant
     }
 
-    /// Whether `va .. va + len` may be accessed through `key` as `need` says. Returns what to copy
-    /// from or into.
-    fn check(&self, key: u32, va: u64, len: u64, need: Access) -> Result<(Source, u64), Fault> {
+    /// Nobody finds it by its key any more. Context: process.
+    pub(crate) fn withdraw(&self) {
+        self.pd.device().memory_regions().remove(self.index);
+    }
+
+    /// The state of a window; an error if this is a region. Context: process or softirq.
+    pub(crate) fn with_window<R>(&self, f: impl FnOnce(&mut Window) -> R) -> Result<R, Fault> {
+        match &mut *self.backing.lock() {
+            Backing::Window(window) => Ok(f(window)),
+            _ => Err(Fault::Protection),
+        }
+    }
+
+    /// Whether `va .. va + len` may be accessed through `key` as `need` says, by the peer of the QP
+    /// `qp` or, without one, locally. Returns what to copy from or into.
+    fn check(
+        self: &Arc<Self>,
+        qp: Option<u32>,
+        key: u32,
+        va: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<MrAccess, Fault> {
+        let open = |source, start| MrAccess {
+            source,
+            start,
+            len,
+            window: None,
+        };
         let backing = self.backing.lock();
         let (source, range, variant) = match &*backing {
             Backing::User { umem, range } => (Source::User(umem.clone()), *range, 0),
@@ -247,7 +313,7 @@ impl Mr {
                 }
                 va.checked_add(len).ok_or(Fault::Protection)?;
                 let len = usize::try_from(len).or(Err(Fault::Protection))?;
-                return Ok((Source::Dma(memory.buffer(va, len)), 0));
+                return Ok(open(Source::Dma(memory.buffer(va, len)), 0));
             }
             Backing::Fast { pages, state } => {
                 let (range, activation) = state.range.ok_or(Fault::Protection)?;
@@ -257,21 +323,63 @@ impl Mr {
                     state.variant,
                 )
             }
+            Backing::Window(window) => {
+                let qp = qp.ok_or(Fault::Protection)?;
+                let (source, start, turn) = window.check(qp, key, va, len, need)?;
+                return Ok(MrAccess {
+                    window: Some((self.clone(), turn)),
+                    ..open(source, start)
+                });
+            }
         };
-        if key & VARIANT_MASK != variant || !range.access.contains(need) {
+        if key & VARIANT_MASK != variant {
             return Err(Fault::Protection);
         }
-        let offset = va.checked_sub(range.start).ok_or(Fault::Protection)?;
-        let end = offset.checked_add(len).ok_or(Fault::Protection)?;
-        if end > range.len {
-            return Err(Fault::Protection);
-        }
-        Ok((source, offset))
+        Ok(open(source, range.offset_of(va, len, need)?))
     }
 }
 
+/// A part of a region that a window is bound to: the region cannot be destroyed.
+pub(crate) struct Hold {
+    region: Arc<Mr>,
+    /// The region's memory.
+    pub(crate) source: Source,
+    /// Where the part starts within it, in bytes.
+    pub(crate) start: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.region.windows.add(-1, Relaxed);
+    }
+}
+
+/// Holds `va .. va + len` of the region with the local key `key`, which must have the rights `need`. It must
+/// be a process's. Context: process or softirq.
+pub(crate) fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Hold, Fault> {
+    let region = find(pd, key)?;
+    let backing = region.backing.lock();
+    let (source, range) = match &*backing {
+        Backing::User { umem, range } => (Source::User(umem.clone()), *range),
+        Backing::OnDemand { memory, range } => (Source::OnDemand(memory.clone()), *range),
+        _ => return Err(Fault::Protection),
+    };
+    if key & VARIANT_MASK != 0 {
+        return Err(Fault::Protection);
+    }
+    let start = range.offset_of(va, len, need)?;
+    region.windows.add(1, Relaxed);
+    drop(backing);
+    Ok(Hold {
+        region,
+        source,
+        start,
+    })
+}
+
 /// Where the bytes are.
-enum Source {
+#[derive(Clone)]
+pub(crate) enum Source {
     User(Arc<Umem>),
     OnDemand(Arc<OnDemand>),
     Dma(memory::KernelBuffer),
@@ -284,11 +392,11 @@ pub(crate) struct MrAccess {
     /// Where the range starts within the source, in bytes.
     start: u64,
     len: u64,
+    /// The window that it was reached through, and which bind of it.
+    window: Option<(Arc<Mr>, u64)>,
 }
 
-/// Checks a key: the one function that all accesses pass, local and remote.
-///
-/// `need` are the rights, remote ones for a peer; [`Access::NONE`] is a local read.
+/// Checks a local key. `need` are the rights; [`Access::NONE`] is a read.
 /// Context: process or softirq.
 pub(crate) fn access(
     pd: &Arc<Pd>,
@@ -297,12 +405,24 @@ pub(crate) fn access(
     len: u64,
     need: Access,
 ) -> Result<MrAccess, Fault> {
-    let mr = find(pd, key)?;
-    let (source, start) = mr.check(key, va, len, need)?;
-    Ok(MrAccess { source, start, len })
+    find(pd, key)?.check(None, key, va, len, need)
 }
 
-fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
+/// Checks a key that the peer of the QP with the number `qp` has sent. `need` are remote rights.
+/// Context: process or softirq.
+pub(crate) fn remote_access(
+    pd: &Arc<Pd>,
+    qp: u32,
+    key: u32,
+    va: u64,
+    len: u64,
+    need: Access,
+) -> Result<MrAccess, Fault> {
+    find(pd, key)?.check(Some(qp), key, va, len, need)
+}
+
+/// What `key` leads to in `pd`, whatever its variant. Context: any.
+pub(crate) fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
     let mr = pd
         .device()
         .memory_regions()
@@ -333,6 +453,15 @@ impl MrAccess {
         f: impl FnOnce(&dyn Memory, u64) -> Result<R, memory::Fault>,
     ) -> Result<R, Fault> {
         let at = self.locate(offset, len)?;
+        // Who invalidates the window waits for the end of the copy.
+        let window = self.window.as_ref();
+        let bound = window.map(|(window, turn)| (window.backing.lock(), *turn));
+        if let Some((backing, turn)) = &bound {
+            match &**backing {
+                Backing::Window(window) if window.is_bound(*turn) => {}
+                _ => return Err(Fault::Protection),
+            }
+        }
         let result = match &self.source {
             Source::User(umem) => f(&umem.enter().ok_or(Fault::Protection)?, at),
             Source::OnDemand(memory) => f(&**memory, at),
@@ -375,15 +504,24 @@ impl MrAccess {
     }
 }
 
-/// Invalidates a fast-registration region: by its owner, or by a peer that was given its key. When
-/// this returns nothing is copied from or into it any more. Context: process or softirq.
-pub(crate) fn invalidate(pd: &Arc<Pd>, key: u32) -> Result<(), Fault> {
+/// Invalidates a fast-registration region or a window of type 2: by its owner, with a request on the QP with
+/// the number `qp`, or by the peer of that QP. When this returns nothing is copied from or into it any more.
+///
+/// A region may be invalid already; a window must be bound to that QP.
+/// Context: process or softirq.
+pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
     let mr = find(pd, key)?;
     let mut backing = mr.backing.lock();
     match &mut *backing {
         Backing::Fast { pages, state } if state.variant == key & VARIANT_MASK => {
             state.range = None;
             pages.deactivate();
+            Ok(())
+        }
+        Backing::Window(window) => {
+            let binding = window.invalidate(qp, key)?;
+            drop(backing);
+            drop(binding);
             Ok(())
         }
         _ => Err(Fault::Protection),

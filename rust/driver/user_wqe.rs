@@ -63,6 +63,7 @@ pub(crate) mod opcode {
     pub(crate) const ATOMIC_CMP_AND_SWP: u32 = 5;
     pub(crate) const ATOMIC_FETCH_AND_ADD: u32 = 6;
     pub(crate) const LOCAL_INV: u32 = 7;
+    pub(crate) const BIND_MW: u32 = 8;
     pub(crate) const SEND_WITH_INV: u32 = 9;
 }
 
@@ -128,6 +129,21 @@ pub(crate) struct Atomic {
     _reserved: u32,
 }
 
+/// `wr.mw`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct BindMw {
+    pub(crate) addr: u64,
+    pub(crate) length: u64,
+    pub(crate) mr_lkey: u32,
+    /// The window, by the key that the process knows.
+    pub(crate) mw_rkey: u32,
+    /// Its new key.
+    pub(crate) rkey: u32,
+    /// `ibv_access_flags`.
+    pub(crate) access: u32,
+}
+
 /// `wr.ud`, as far as it is input.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -170,6 +186,11 @@ impl SendHeader {
     /// The fields of an atomic operation.
     pub(crate) fn atomic(&self) -> Option<Atomic> {
         Some(Atomic::read_from_prefix(&self.operation).ok()?.0)
+    }
+
+    /// The fields of a memory window's bind.
+    pub(crate) fn bind_mw(&self) -> Option<BindMw> {
+        Some(BindMw::read_from_prefix(&self.operation).ok()?.0)
     }
 
     /// The fields of a datagram.

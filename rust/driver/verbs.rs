@@ -23,6 +23,7 @@ use crate::{
         Access,
         Mr, //
     },
+    mw,
     pd::Pd,
     port,
     qp::{
@@ -88,6 +89,7 @@ impl Driver for Ferroce {
     type Qp = Qp;
     type Srq = Srq;
     type Mr = Mr;
+    type Mw = Mr;
 
     const ID: u32 = DRIVER_ID;
     const ABI_VERSION: u32 = ABI_VERSION;
@@ -212,8 +214,20 @@ impl Driver for Ferroce {
         mr.key()
     }
 
-    fn dereg_mr(mr: &Arc<Mr>) {
-        mr::deregister(mr);
+    fn dereg_mr(mr: &Arc<Mr>) -> Result {
+        mr::deregister(mr)
+    }
+
+    fn alloc_mw(pd: &Arc<Pd>, ty: rdma::mw::Type) -> Result<Arc<Mr>> {
+        mw::alloc(pd, ty)
+    }
+
+    fn mw_key(mw: &Mr) -> u32 {
+        mw.key()
+    }
+
+    fn dealloc_mw(mw: &Arc<Mr>) {
+        mw::dealloc(mw);
     }
 
     fn create_qp(

@@ -44,6 +44,11 @@ pub mod cap {
     /// Fast registration, local invalidate, send with invalidate.
     pub const MEM_MGT_EXTENSIONS: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+    /// Memory windows of type 1.
+    pub const MEM_WINDOW: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64;
+    /// Memory windows of type 2, of the kind that has a QP and a protection domain.
+    pub const MEM_WINDOW_TYPE_2B: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
 }
 
 /// What may touch memory that is paged on demand (`ib_uverbs_odp_transport_cap_bits`).
@@ -99,6 +104,7 @@ pub struct Attr {
     pub max_srq_wr: u32,
     pub max_srq_sge: u32,
     pub max_mr: u32,
+    pub max_mw: u32,
     pub max_pd: u32,
     pub max_ah: u32,
     /// Reads and atomics outstanding per QP, as a responder and as a requester.
@@ -346,6 +352,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_srq_wr = int(attr.max_srq_wr);
     raw.max_srq_sge = int(attr.max_srq_sge);
     raw.max_mr = int(attr.max_mr);
+    raw.max_mw = int(attr.max_mw);
     raw.max_pd = int(attr.max_pd);
     raw.max_ah = int(attr.max_ah);
     raw.max_qp_rd_atom = int(attr.max_rd_atomic);

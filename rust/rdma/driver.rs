@@ -10,7 +10,7 @@ use crate::{
         FastPages,
         UserMemory, //
     },
-    port, qp, srq, stats,
+    mw, port, qp, srq, stats,
     udata::Udata,
     wr::{
         RecvWrs,
@@ -48,6 +48,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Srq: Send + Sync;
     /// A memory region.
     type Mr: Send + Sync;
+    /// A memory window.
+    type Mw: Send + Sync;
 
     /// The number that userspace providers match (`enum rdma_driver_id`).
     const ID: u32;
@@ -167,8 +169,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Its key, local and remote.
     fn mr_key(mr: &Self::Mr) -> u32;
 
-    /// Destroys a region.
-    fn dereg_mr(mr: &Arc<Self::Mr>);
+    /// Destroys a region. Errors: `EBUSY` while memory windows are bound to it; it stays then.
+    fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
+
+    /// Makes a memory window, for a process; not bound.
+    fn alloc_mw(pd: &Arc<Self::Pd>, ty: mw::Type) -> Result<Arc<Self::Mw>>;
+
+    /// Its first key.
+    fn mw_key(mw: &Self::Mw) -> u32;
+
+    /// Destroys it, bound or not.
+    fn dealloc_mw(mw: &Arc<Self::Mw>);
 
     /// Makes a QP.
     fn create_qp(

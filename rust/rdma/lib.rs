@@ -29,6 +29,7 @@ pub mod link;
 pub mod memory;
 pub mod mr;
 pub mod mtu;
+pub mod mw;
 mod object;
 pub mod on_demand;
 mod ops;

@@ -175,7 +175,8 @@ fn publish<D: Driver>(
     let memory = match memory {
         Ok(memory) => memory,
         Err(error) => {
-            D::dereg_mr(&core);
+            // Nobody knows it yet, so it is not in use.
+            let _ = D::dereg_mr(&core);
             return Err(error.into());
         }
     };
@@ -345,10 +346,14 @@ pub(crate) unsafe extern "C" fn deregister<D: Driver>(
     mr: *mut bindings::ib_mr,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
-    // SAFETY: `ib_core` destroys an object that `publish` made, once; no other operation on it is
-    // in progress.
+    // SAFETY: `ib_core` destroys an object that `publish` made; no other operation on it is in progress.
+    // It comes again if this fails, and only then.
+    if let Err(error) = D::dereg_mr(unsafe { &Obj::<D>::get(mr).core }) {
+        return error.to_errno();
+    }
+    // SAFETY: As above; nobody uses the private part any more, and nobody will.
     let private = unsafe { Obj::<D>::take(mr) };
-    D::dereg_mr(&private.core);
+    drop(private);
     // SAFETY: The memory came from a `KBox` of this type, whose private part was just moved out;
     // an `Object` drops neither part by itself.
     drop(unsafe { KBox::from_raw(mr.cast::<Obj<D>>()) });

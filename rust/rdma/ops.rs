@@ -8,6 +8,7 @@ use crate::{
     device,
     driver::Driver,
     mr,
+    mw,
     pd,
     port,
     qp,
@@ -69,6 +70,9 @@ impl<D: Driver> Ops<D> {
         map_mr_sg: Some(mr::map::<D>),
         dereg_mr: Some(mr::deregister::<D>),
 
+        alloc_mw: Some(mw::create::<D>),
+        dealloc_mw: Some(mw::destroy::<D>),
+
         create_qp: Some(qp::create::<D>),
         modify_qp: Some(qp::modify::<D>),
         query_qp: Some(qp::query::<D>),
@@ -85,6 +89,7 @@ impl<D: Driver> Ops<D> {
         size_ib_ucontext: size_of::<ucontext::Obj<D>>(),
         size_ib_pd: size_of::<pd::Obj<D>>(),
         size_ib_ah: size_of::<ah::Obj<D>>(),
+        size_ib_mw: size_of::<mw::Obj<D>>(),
         size_ib_cq: size_of::<cq::Obj<D>>(),
         size_ib_qp: size_of::<qp::Obj<D>>(),
         size_ib_srq: size_of::<srq::Obj<D>>(),

@@ -28,7 +28,8 @@ use crate::{
         self,
         Absent,
         Access,
-        Fault, //
+        Fault,
+        MrAccess, //
     },
     path::Path, //
 };
@@ -222,8 +223,8 @@ impl ReceiveSide {
                     va,
                     length,
                 } => {
-                    let need = Access::REMOTE_READ;
-                    let checked = mr::access(&qp.pd, rkey, va, u64::from(length), need).map(|_| ());
+                    let checked = access(qp, rkey, va, u64::from(length), Access::REMOTE_READ);
+                    let checked = checked.map(|_| ());
                     self.commit(qp, ticket, checked)
                 }
                 Step::Atomic {
@@ -242,7 +243,7 @@ impl ReceiveSide {
                     self.responder.commit_atomic(ticket, answer)
                 }
                 Step::Invalidate { ticket, rkey } => {
-                    let invalidated = mr::invalidate(&qp.pd, rkey);
+                    let invalidated = mr::invalidate(&qp.pd, qp.number, rkey);
                     self.commit(qp, ticket, invalidated)
                 }
             };
@@ -405,8 +406,8 @@ impl ReceiveSide {
         let access = if burst.length == 0 {
             None
         } else {
-            Some(mr::access(
-                &qp.pd,
+            Some(access(
+                qp,
                 burst.rkey,
                 burst.va,
                 u64::from(burst.length),
@@ -446,6 +447,11 @@ impl ReceiveSide {
     }
 }
 
+/// Checks a key that the peer has sent.
+fn access(qp: &Qp, rkey: u32, va: u64, len: u64, need: Access) -> Result<MrAccess, Fault> {
+    mr::remote_access(&qp.pd, qp.number, rkey, va, len, need)
+}
+
 /// Places an RDMA WRITE's payload. `check` is the range whose key is checked: the whole message's
 /// with its first packet, so that nothing is written of a message that does not fit.
 fn place_remote(
@@ -462,7 +468,7 @@ fn place_remote(
     if check_len == 0 {
         return Ok(());
     }
-    let access = mr::access(&qp.pd, rkey, check_va, check_len, Access::REMOTE_WRITE)?;
+    let access = access(qp, rkey, check_va, check_len, Access::REMOTE_WRITE)?;
     let mut at = va.wrapping_sub(check_va);
     for piece in skb.pieces(from, len) {
         access.write_piece(at, &piece)?;
@@ -474,7 +480,7 @@ fn place_remote(
 /// Carries out an atomic operation of the peer. Returns what was there before.
 fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Result<u64, Fault> {
     let len = size_of::<u64>() as u64;
-    let access = mr::access(&qp.pd, rkey, va, len, Access::REMOTE_ATOMIC)?;
+    let access = access(qp, rkey, va, len, Access::REMOTE_ATOMIC)?;
     match operation {
         AtomicOperation::CompareSwap { compare, swap } => access.compare_swap(compare, swap),
         AtomicOperation::FetchAdd { add } => access.fetch_add(add),

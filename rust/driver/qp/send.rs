@@ -35,6 +35,7 @@ use crate::{
         Access,
         Fault, //
     },
+    mw,
     path::Path,
     storage::filled, //
 };
@@ -305,15 +306,17 @@ impl SendSide {
             return Outcome::Operational;
         };
         let result = match &head.local {
-            Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, *key),
+            Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, qp.number, *key),
+            Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
             Some(Local::Register { mr, key, access }) => {
                 mr::fast_register(&qp.pd, mr, *key, *access)
             }
-            None => Err(Fault::Protection),
+            None => return Outcome::Operational,
         };
         match result {
             Ok(()) => Outcome::Done,
-            Err(_) => Outcome::Operational,
+            // That is the status of all operations that manage memory (IBTA 11.6.2).
+            Err(_) => Outcome::MemoryWindowBind,
         }
     }
 

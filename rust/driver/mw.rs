@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory windows: keys for peers to a part of a region, which work requests bind and invalidate
+//! (IBTA 10.6.7.2).
+//!
+//! A window stands in the table of keys like a region; [`mr::remote_access`] checks it. What it is bound to
+//! is held by it: the region cannot be deregistered meanwhile. A copy holds the window's lock, so that when a
+//! window is bound anew, invalidated or destroyed, nobody is copying through its old key any more.
+//!
+//! Windows of type 2 are of the kind 2B: of a QP, by its number, and of a protection domain. A window whose QP
+//! is gone stays bound, and can only be destroyed.
+
+use crate::{
+    mr::{
+        self,
+        Access,
+        Backing,
+        Fault,
+        Hold,
+        Mr,
+        Range,
+        Source,
+        VARIANT_BITS,
+        VARIANT_MASK, //
+    },
+    pd::Pd, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::mw::Type;
+
+/// A bind request.
+#[derive(Clone, Copy)]
+pub(crate) struct Bind {
+    /// The window, by a key of it.
+    pub(crate) window: u32,
+    /// Its new key.
+    pub(crate) key: u32,
+    /// The region, by its local key.
+    pub(crate) region: u32,
+    /// Where the window begins, in the region's addresses.
+    pub(crate) start: u64,
+    /// Bytes. None of them: the window is unbound.
+    pub(crate) len: u64,
+    /// What the window allows a peer.
+    pub(crate) access: Access,
+}
+
+impl Bind {
+    /// The state that the request asks for: it holds the part of the region. `qp` made it.
+    fn state(&self, pd: &Arc<Pd>, qp: u32) -> Result<State, Fault> {
+        if self.len == 0 {
+            return Ok(State::Unbound);
+        }
+        let access = self.access.without(Access::OPTIONAL);
+        // Local rights are the region's affair.
+        let known = Access::REMOTE | Access::LOCAL_WRITE | Access::ZERO_BASED;
+        if access.without(known) != Access::NONE {
+            return Err(Fault::Protection);
+        }
+        // The region's own remote rights do not matter.
+        let mut need = Access::MW_BIND;
+        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
+            need = need | Access::LOCAL_WRITE;
+        }
+        let hold = mr::hold(pd, self.region, self.start, self.len, need)?;
+        let start = if access.contains(Access::ZERO_BASED) {
+            0
+        } else {
+            self.start
+        };
+        Ok(State::Bound(Binding {
+            hold,
+            range: Range {
+                start,
+                len: self.len,
+                access,
+            },
+            qp,
+        }))
+    }
+}
+
+/// What a window is bound to.
+pub(crate) struct Binding {
+    hold: Hold,
+    /// In a peer's addresses.
+    range: Range,
+    /// The number of the QP whose peer may use it; for type 2.
+    qp: u32,
+}
+
+enum State {
+    Unbound,
+    Bound(Binding),
+    /// Destroyed.
+    Gone,
+}
+
+/// The state of a window, under the lock of its [`Mr`].
+pub(crate) struct Window {
+    ty: Type,
+    variant: u32,
+    state: State,
+    /// Counts binds, so that who was let in by one does not act on the next.
+    turn: u64,
+}
+
+impl Window {
+    /// The low bits of its key.
+    pub(crate) fn variant(&self) -> u32 {
+        self.variant
+    }
+
+    /// Whether it still is bound as it was in `turn`.
+    pub(crate) fn is_bound(&self, turn: u64) -> bool {
+        self.turn == turn && matches!(self.state, State::Bound(_))
+    }
+
+    /// Whether the peer of the QP `qp` may access `va .. va + len` as `need` says. Returns the memory, where
+    /// in it the range starts, and the turn.
+    pub(crate) fn check(
+        &self,
+        qp: u32,
+        key: u32,
+        va: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<(Source, u64, u64), Fault> {
+        let State::Bound(binding) = &self.state else {
+            return Err(Fault::Protection);
+        };
+        if key & VARIANT_MASK != self.variant || (self.ty == Type::Two && binding.qp != qp) {
+            return Err(Fault::Protection);
+        }
+        let offset = binding.range.offset_of(va, len, need)?;
+        let start = binding.hold.start.checked_add(offset);
+        Ok((
+            binding.hold.source.clone(),
+            start.ok_or(Fault::Protection)?,
+            self.turn,
+        ))
+    }
+
+    /// Exchanges its state for that which `request` asks for. The old one is to be dropped without the lock.
+    fn bind(&mut self, request: &Bind, state: &mut State) -> Result<(), Fault> {
+        if request.key >> VARIANT_BITS != request.window >> VARIANT_BITS {
+            return Err(Fault::Protection);
+        }
+        let variant = request.key & VARIANT_MASK;
+        let is_zero_based = request.access.contains(Access::ZERO_BASED);
+        let binds = matches!(state, State::Bound(_));
+        let is_allowed = match self.ty {
+            // It may be bound already; peers lose it by the change of the key.
+            Type::One => {
+                !matches!(self.state, State::Gone)
+                    && request.window & VARIANT_MASK == self.variant
+                    && variant != self.variant
+                    && !(binds && is_zero_based)
+            }
+            // Its consumer owns the low bits of the key, and has to invalidate it first.
+            Type::Two => matches!(self.state, State::Unbound) && binds,
+        };
+        if !is_allowed {
+            return Err(Fault::Protection);
+        }
+        self.variant = variant;
+        self.turn = self.turn.wrapping_add(1);
+        core::mem::swap(&mut self.state, state);
+        Ok(())
+    }
+
+    /// Invalidates it, for the QP `qp` or its peer. Returns what it was bound to; to be dropped without the
+    /// lock.
+    pub(crate) fn invalidate(&mut self, qp: u32, key: u32) -> Result<Binding, Fault> {
+        let is_allowed = self.ty == Type::Two && key & VARIANT_MASK == self.variant;
+        match core::mem::replace(&mut self.state, State::Unbound) {
+            State::Bound(binding) if is_allowed && binding.qp == qp => Ok(binding),
+            state => {
+                self.state = state;
+                Err(Fault::Protection)
+            }
+        }
+    }
+}
+
+/// Makes a window, not bound. Context: process, may sleep.
+pub(crate) fn alloc(pd: &Arc<Pd>, ty: Type) -> Result<Arc<Mr>> {
+    mr::publish(
+        pd,
+        Backing::Window(Window {
+            ty,
+            variant: 0,
+            state: State::Unbound,
+            turn: 0,
+        }),
+    )
+}
+
+/// Destroys a window, bound or not: when this returns nobody copies through it. Context: process, may sleep.
+pub(crate) fn dealloc(mw: &Arc<Mr>) {
+    mw.withdraw();
+    let state = mw.with_window(|window| core::mem::replace(&mut window.state, State::Gone));
+    drop(state);
+}
+
+/// Binds a window, by a request of the QP with the number `qp`, or unbinds it.
+///
+/// Errors: the window, the region, the part of it or the rights are not such that it can be bound; nothing is
+/// changed then. Context: process or softirq.
+pub(crate) fn bind(pd: &Arc<Pd>, qp: u32, request: &Bind) -> Result<(), Fault> {
+    let window = mr::find(pd, request.window)?;
+    let mut state = request.state(pd, qp)?;
+    window.with_window(|window| window.bind(request, &mut state))?
+}
