@@ -21,7 +21,7 @@
 
 #define SIDE_SIZE ((1 << 20) + (1 << 18))
 #define LINKS 16
-#define SECONDS 30
+#define SECONDS 120
 
 static struct device devices[2];
 static struct side sides[2];
