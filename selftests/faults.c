@@ -217,6 +217,7 @@ static struct ibv_comp_channel *channel;
 static struct ibv_mr *mr;
 static struct ibv_ah *ah;
 static struct ibv_qp *qp;
+static struct ibv_srq *srq;
 static void *memory;
 
 static int open_device(void)
@@ -315,11 +316,37 @@ static int destroy_ah(void)
 	return ibv_destroy_ah(ah);
 }
 
+static int create_srq(void)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 100, .max_sge = 4 } };
+
+	srq = ibv_create_srq(devices[0].pd, &attr);
+	return srq ? 0 : errno;
+}
+
+static int resize_srq(void)
+{
+	static struct ibv_srq_attr attr = { .max_wr = 100 };
+
+	attr.max_wr = attr.max_wr == 100 ? 3000 : 100;
+	return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
+}
+
+static int destroy_srq(void)
+{
+	int error = ibv_destroy_srq(srq);
+
+	if (!error)
+		srq = NULL;
+	return error;
+}
+
 static int create_qp(enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = cqs[0],
 		.recv_cq = cqs[0],
+		.srq = srq,
 		.qp_type = type,
 		.cap = { .max_send_wr = 100, .max_recv_wr = 100, .max_send_sge = 4,
 			 .max_recv_sge = 4, .max_inline_data = 128 },
@@ -537,6 +564,10 @@ static const struct operation {
 	{ "create AH", create_ah, destroy_ah, nothing, nothing, false, { 0 } },
 	{ "create RC QP", create_rc, destroy_qp, nothing, nothing, false, { 0 } },
 	{ "create UD QP", create_ud, destroy_qp, nothing, nothing, false, { 0 } },
+	{ "create SRQ", create_srq, destroy_srq, nothing, nothing, false, { 0 } },
+	{ "resize SRQ", resize_srq, nothing, create_srq, destroy_srq, false, { 0 } },
+	{ "create RC QP on an SRQ", create_rc, destroy_qp, create_srq, destroy_srq, false, { 0 } },
+	{ "destroy SRQ", destroy_srq, create_srq, create_srq, destroy_srq, true, { 0 } },
 	{ "reset QP to INIT", to_init, to_reset, create_rc, destroy_qp, false, { 0 } },
 	{ "QP to RTR", to_rtr, nothing, NULL, destroy_qp, false, { 0 } },
 	{ "QP to RTS", to_rts, nothing, NULL, destroy_qp, false, { 0 } },
