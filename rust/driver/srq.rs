@@ -129,7 +129,7 @@ fn next_number() -> u32 {
     TURN.fetch_add(1, Relaxed)
 }
 
-/// Creates a shared receive queue. Its limit is not armed (IBTA 11.2.3.1).
+/// Creates a shared receive queue. Its limit is not armed: that is for `modify` alone.
 ///
 /// Errors: `EINVAL` if a size is out of range. Context: process, may sleep.
 pub(crate) fn create(
@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// Whether the limit was armed and is reached; disarms it then (IBTA 10.2.9.1).
+    /// Whether the limit was armed and is reached; disarms it then (IBTA 10.2.9).
     fn reaches_limit(&mut self) -> bool {
         let reached = self.limit != 0 && self.len() < self.limit;
         if reached {

@@ -65,7 +65,7 @@ impl ReceiveQueue {
     }
 
     /// The domain that the keys of receive requests belong to: the shared queue's own, which may be
-    /// another than the QP's (IBTA 10.2.3).
+    /// another than the QP's (IBTA 10.2.9).
     pub(super) fn pd<'a>(&'a self, qp: &'a Qp) -> &'a Arc<Pd> {
         match &self.source {
             RecvSource::Shared(srq) => srq.pd(),
@@ -122,7 +122,7 @@ impl ReceiveQueue {
     }
 
     /// Takes the next request that a QP in error completes without a message. Of a shared queue that is
-    /// the one in use alone: the others are for other QPs (IBTA 10.2.9.4).
+    /// the one in use alone: the others are for other QPs (IBTA 10.2.9).
     pub(super) fn take_flushed(&mut self, qp: &Qp) -> Option<u64> {
         if !self.holding && matches!(self.source, RecvSource::Shared(_)) {
             return None;
