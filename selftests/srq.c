@@ -388,6 +388,19 @@ static bool run_rc_and_ud(void)
 	return run_traffic(PAIRS / 2, PAIRS / 2);
 }
 
+/* Receives into memory whose pages are brought in when messages come. */
+static bool run_paged(void)
+{
+	struct region pinned = target;
+	bool ok;
+
+	region_make(&target, b, SLOTS * SLOT, ACCESS | IBV_ACCESS_ON_DEMAND);
+	ok = run_traffic(PAIRS, 0);
+	region_free(&target);
+	target = pinned;
+	return ok;
+}
+
 static bool run_order(void)
 {
 	bool ok = true;
@@ -873,6 +886,7 @@ static const struct {
 } rows[] = {
 	{ "four RC queue pairs on one queue", run_rc },
 	{ "RC and UD queue pairs on one queue", run_rc_and_ud },
+	{ "memory that is paged on demand", run_paged },
 	{ "receives are taken in order", run_order },
 	{ "the limit is reached once", run_limit },
 	{ "a limit above what is posted is reached at once", run_limit_at_once },

@@ -29,8 +29,9 @@ nvme_undo()
 nvme()
 {
 	local tries disk=
-	modprobe nvmet-rdma use_srq=1 srq_size=256 && modprobe nvme-rdma ||
+	if ! modprobe nvmet-rdma use_srq=1 srq_size=256 || ! modprobe nvme-rdma; then
 		skip "this kernel has no NVMe over RDMA"
+	fi
 	[ -d "$nvmet" ] || mount -t configfs none /sys/kernel/config
 	trap nvme_undo EXIT
 	ip link add srq0 type dummy
@@ -63,9 +64,9 @@ nvme()
 		fail "other data come back"
 }
 
-ktap_start 23
+ktap_start 24
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
-absorb 22 "$here/srq" "$dev1" "$dev2"
+absorb 23 "$here/srq" "$dev1" "$dev2"
 row "receives of a kernel consumer" nvme
 ktap_finish
