@@ -53,6 +53,7 @@ static struct ibv_ah *ah;
 static struct ibv_srq *srq;
 static struct pair pairs[PAIRS];
 static unsigned int pair_count;
+static struct patience patience = PATIENT;
 static struct message messages[256];
 static uint32_t message_count;
 
@@ -82,7 +83,7 @@ static struct ibv_qp *qp_on_srq(enum ibv_qp_type type)
 	return qp;
 }
 
-static struct pair *pair_make(enum ibv_qp_type type, struct patience patience)
+static struct pair *pair_make(enum ibv_qp_type type, struct patience how)
 {
 	struct depth depth = { .send = SLOTS, .receive = 1, .sges = 2 };
 	struct pair *pair = &pairs[pair_count++];
@@ -91,7 +92,7 @@ static struct pair *pair_make(enum ibv_qp_type type, struct patience patience)
 	pair->from = qp_make(a, type, send_cq, send_cq, depth, NULL);
 	pair->to = qp_on_srq(type);
 	if (type == IBV_QPT_RC) {
-		qp_connect(a, pair->from, b, pair->to, IBV_MTU_1024, patience);
+		qp_connect(a, pair->from, b, pair->to, IBV_MTU_1024, how);
 		return pair;
 	}
 	if (qp_init(pair->from, 0, QKEY) || qp_init(pair->to, 0, QKEY))
@@ -109,9 +110,9 @@ static void start(struct ibv_pd *pd, unsigned int rc, unsigned int ud)
 		die("ibv_create_srq: %s", strerror(errno));
 	region_fill(&target);
 	while (rc--)
-		pair_make(IBV_QPT_RC, PATIENT);
+		pair_make(IBV_QPT_RC, patience);
 	while (ud--)
-		pair_make(IBV_QPT_UD, PATIENT);
+		pair_make(IBV_QPT_UD, patience);
 }
 
 static void pair_free(struct pair *pair)
@@ -395,7 +396,10 @@ static bool run_paged(void)
 	bool ok;
 
 	region_make(&target, b, SLOTS * SLOT, ACCESS | IBV_ACCESS_ON_DEMAND);
+	/* Nothing answers while pages are brought in, which a busy machine takes its time for. */
+	patience.timeout = 18;
 	ok = run_traffic(PAIRS, 0);
+	patience = PATIENT;
 	region_free(&target);
 	target = pinned;
 	return ok;
@@ -673,11 +677,11 @@ static bool run_rnr(void)
 
 static bool run_rnr_exceeded(void)
 {
-	struct patience patience = { .timeout = 14, .retries = 7, .rnr_retries = 1 };
+	struct patience impatience = { .timeout = 14, .retries = 7, .rnr_retries = 1 };
 	bool ok;
 
 	start(b->pd, 1, 0);
-	pair_make(IBV_QPT_RC, patience);
+	pair_make(IBV_QPT_RC, impatience);
 	send_some(&pairs[1]);
 	ok = sent(IBV_WC_RNR_RETRY_EXC_ERR);
 	receive(0);

@@ -58,9 +58,9 @@ nvme()
 	done
 	[ -n "$disk" ] || fail "no disk after $tries tries"
 	rdma resource show srq | grep nvmet || fail "the target has no shared receive queue"
-	dd if=/dev/urandom of="$ktap_dir/data" bs=1M count=4 status=none
+	dd if=/dev/urandom of="$ktap_dir/data" bs=1M count=1 status=none
 	dd if="$ktap_dir/data" of="$disk" bs=64k oflag=direct status=none || fail "write"
-	dd if="$disk" bs=16k count=256 iflag=direct status=none | cmp - "$ktap_dir/data" ||
+	dd if="$disk" bs=16k count=64 iflag=direct status=none | cmp - "$ktap_dir/data" ||
 		fail "other data come back"
 }
 
