@@ -215,6 +215,7 @@ static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_comp_channel *channel;
 static struct ibv_mr *mr;
+static struct ibv_mw *mw;
 static struct ibv_ah *ah;
 static struct ibv_qp *qp;
 static struct ibv_srq *srq;
@@ -297,6 +298,17 @@ static int reg_mr_on_demand(void)
 static int dereg_mr(void)
 {
 	return ibv_dereg_mr(mr);
+}
+
+static int alloc_mw(void)
+{
+	mw = ibv_alloc_mw(devices[0].pd, IBV_MW_TYPE_2);
+	return mw ? 0 : errno;
+}
+
+static int dealloc_mw(void)
+{
+	return ibv_dealloc_mw(mw);
 }
 
 static int create_ah(void)
@@ -561,6 +573,7 @@ static const struct operation {
 	{ "arm CQ", arm, nothing, create_cq_with_events, destroy_cq, true, { 0 } },
 	{ "register MR", reg_mr_pinned, dereg_mr, nothing, nothing, false, { 0 } },
 	{ "register MR, paged on demand", reg_mr_on_demand, dereg_mr, nothing, nothing, false, { 0 } },
+	{ "alloc MW", alloc_mw, dealloc_mw, nothing, nothing, false, { 0 } },
 	{ "create AH", create_ah, destroy_ah, nothing, nothing, false, { 0 } },
 	{ "create RC QP", create_rc, destroy_qp, nothing, nothing, false, { 0 } },
 	{ "create UD QP", create_ud, destroy_qp, nothing, nothing, false, { 0 } },
@@ -579,6 +592,7 @@ static const struct operation {
 	{ "deregister MR", dereg_mr, reg_mr_pinned, reg_mr_pinned, dereg_mr, true, { 0 } },
 	{ "deregister MR, paged on demand", dereg_mr, reg_mr_on_demand, reg_mr_on_demand, dereg_mr,
 	  true, { 0 } },
+	{ "dealloc MW", dealloc_mw, alloc_mw, alloc_mw, dealloc_mw, true, { 0 } },
 	{ "dealloc PD", dealloc_pd, alloc_pd, alloc_pd, dealloc_pd, true, { 0 } },
 	{ "SEND", send_one, nothing, nothing, nothing, true, { 0 } },
 	{ "WRITE", write_one, nothing, nothing, nothing, true, { 0 } },

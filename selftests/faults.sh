@@ -10,7 +10,7 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
 . "$here/lib/namespaces.sh"
 
-ktap_start 104
+ktap_start 110
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
 ip link add fault0 type dummy
@@ -18,6 +18,6 @@ ip address add 10.3.0.1/24 dev fault0
 ip link set fault0 up
 every=()
 [ "${FERROCE_FULL:-0}" != 1 ] || every=(-e)
-absorb 104 "$here/faults" "${every[@]}" "$dev1" "$dev2" fault0
+absorb 110 "$here/faults" "${every[@]}" "$dev1" "$dev2" fault0
 ip link del fault0
 ktap_finish
