@@ -18,7 +18,7 @@
 #define MESSAGES 6
 #define LONGEST 12000
 /* A round takes milliseconds; one that takes so long will not come to an end. */
-#define STALL_SECONDS 60
+#define STALL_SECONDS 120
 #define FEWEST_ROUNDS 10
 #define READY_MS 60000
 
@@ -32,8 +32,8 @@ static const enum ibv_wr_opcode opcodes[] = {
 
 #define OPCODES (sizeof(opcodes) / sizeof(opcodes[0]))
 
-/* Who is flooded answers late: that is no error, so the timer is a second. */
-static const struct patience patience = { .timeout = 18, .retries = 7, .rnr_retries = 7 };
+/* Who is flooded answers late: that is no error, so the timer is two seconds. */
+static const struct patience patience = { .timeout = 19, .retries = 7, .rnr_retries = 7 };
 
 static void round_make(struct way *ways)
 {

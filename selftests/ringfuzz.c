@@ -46,7 +46,7 @@
 /* How long the worker may need for the action that it is in when the time is over. */
 #define LAST_ACTION_MS 120000
 /* Far less than the slowest machine manages. */
-#define FEWEST_ACTIONS_PER_SECOND 3
+#define FEWEST_ACTIONS_PER_SECOND 1
 #define FEWEST_SPOILT_PER_SECOND 30
 
 #define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -1232,12 +1232,6 @@ static void not_blocking(int file)
 
 static struct choice spoiler_choice;
 
-static void *spoil_watched(void *argument)
-{
-	coverage_start();
-	return spoiler(argument);
-}
-
 /* The process that may die of its own doing. */
 static void worker(const char *const *names, uint64_t seed, unsigned int seconds)
 {
@@ -1260,7 +1254,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 	spoiler_choice.state = seed ^ 0x5a5a5a5a5a5a5a5a;
 	if (!spoiler_choice.state)
 		spoiler_choice.state = 1;
-	if (pthread_create(&thread, NULL, spoil_watched, &spoiler_choice))
+	if (pthread_create(&thread, NULL, spoiler, &spoiler_choice))
 		die("pthread_create");
 	while (now_ms() < end) {
 		act(&choice, action_choose(&choice));
