@@ -48,6 +48,27 @@ objects_gone()
 	return 1
 }
 
+# objects_note FILE: what there is now, for objects_as_before: devices have objects of their own.
+objects_note()
+{
+	[ "$driver" = ferroce ] || return 0
+	grep -v ' 0$' "$live_objects" >"$1"
+}
+
+# objects_as_before FILE SECONDS: waits until there is what there was.
+objects_as_before()
+{
+	local tries
+	[ "$driver" = ferroce ] || return 0
+	for ((tries = 0; tries <= $2 * 10; tries++)); do
+		objects_note "$1.now"
+		cmp -s "$1" "$1.now" && return 0
+		sleep 0.1
+	done
+	echo "after $2 s:"
+	diff "$1" "$1.now"
+}
+
 # What the module says as it goes: to be called after rmmod, within the caller's mark.
 unload_said_nothing_left()
 {
