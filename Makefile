@@ -42,6 +42,10 @@ test-debug:
 test-the-tests:
 	@scripts/test-the-tests
 
+SECONDS ?= 600
+fuzz:
+	@scripts/fuzz $(SECONDS) $(SEED)
+
 check:
 	@scripts/check
 
@@ -62,7 +66,8 @@ help:
 	@echo '  make debug-kernel  a kernel with KASAN, lockdep, kmemleak and more, for scripts/vm --kernel debug'
 	@echo '  make test-debug      the selftests, and longer ones, with the debug kernel'
 	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
+	@echo '  make fuzz [SECONDS=600] [SEED=N]  nonsense in rings and packets, with the debug kernel, and coverage'
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests check fmt help
+.PHONY: modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests fuzz check fmt help
