@@ -199,7 +199,8 @@ impl SendElements {
                 wr.operation = SendOperation::Send;
                 wr.immediate = Some(header.immediate());
             }
-            opcode::SEND_WITH_INV if connected => {
+            // UC has no such packet.
+            opcode::SEND_WITH_INV if ty == Type::Rc => {
                 wr.operation = SendOperation::Send;
                 wr.invalidate_rkey = Some(header.invalidate_rkey());
             }
