@@ -7,9 +7,11 @@
  */
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,6 +44,9 @@ static struct ibv_mr *mr;
 static struct ibv_mw *mw;
 /* What the peer uses. */
 static uint32_t key;
+/* Of the devices. */
+static char **names;
+static int family = 4;
 
 static void start(enum ibv_mw_type type)
 {
@@ -917,6 +922,8 @@ static bool run_deregister(enum ibv_mw_type type)
 	start(type);
 	ok = bind_usual();
 	error = ibv_dereg_mr(mr);
+	if (!error)
+		mr = NULL;
 	if (error != EBUSY) {
 		printf("# ibv_dereg_mr: %s\n", strerror(error));
 		ok = false;
@@ -941,6 +948,7 @@ static bool run_deregister_type_2(void)
 /* A window of a queue pair that is gone holds its region until it is destroyed. */
 static bool run_pair_gone(void)
 {
+	int error;
 	bool ok;
 
 	start(IBV_MW_TYPE_2);
@@ -948,7 +956,11 @@ static bool run_pair_gone(void)
 	if (ibv_destroy_qp(b->qp[0]))
 		die("ibv_destroy_qp");
 	b->qp[0] = NULL;
-	ok = ok && invalidate(1, key, IBV_WC_MW_BIND_ERR) && ibv_dereg_mr(mr) == EBUSY;
+	ok = ok && invalidate(1, key, IBV_WC_MW_BIND_ERR);
+	error = ibv_dereg_mr(mr);
+	if (!error)
+		mr = NULL;
+	ok &= error == EBUSY;
 	return finish() && ok;
 }
 
@@ -1084,6 +1096,77 @@ static bool run_on_demand(void)
 	return finish() && ok;
 }
 
+static void open_all(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct end *end = &ends[i];
+
+		device_open(&end->device, names[i], family);
+		end->cq = ibv_create_cq(end->device.context, 4 * DEPTH, NULL, NULL, 0);
+		end->recv_cq = ibv_create_cq(end->device.context, 4 * DEPTH, NULL, NULL, 0);
+		if (!end->cq || !end->recv_cq)
+			die("ibv_create_cq: %s", strerror(errno));
+	}
+	region_make(&data, &a->device, SIZE,
+		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	region_make(&hidden, &b->device, SIZE, 0);
+}
+
+/*
+ * A process ends with bound windows, under traffic. Its youngest objects are destroyed first:
+ * the region of an older window has to be tried again.
+ */
+static bool run_end_of_process(enum ibv_mw_type type)
+{
+	struct ibv_sge sge;
+	int status, i;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child < 0)
+		die("fork: %s", strerror(errno));
+	if (child == 0) {
+		open_all();
+		start(type);
+		if (ibv_dereg_mr(mr))
+			_exit(2);
+		mr = ibv_reg_mr(b->device.pd, hidden.memory, SIZE, BINDABLE);
+		if (!mr || !bind_usual() || !writes(true))
+			_exit(3);
+		sge = (struct ibv_sge){ .addr = (uintptr_t)data.memory, .length = LENGTH,
+					.lkey = data.mr->lkey };
+		for (i = 0; i < DEPTH - 4; i++) {
+			struct ibv_send_wr wr = {
+				.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1,
+				.wr.rdma = { .remote_addr = (uintptr_t)hidden.memory + START,
+					     .rkey = key },
+			};
+
+			post(a->qp[0], &wr);
+		}
+		kill(getpid(), SIGKILL);
+	}
+	if (waitpid(child, &status, 0) != child)
+		die("waitpid: %s", strerror(errno));
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		return true;
+	printf("# the process ends with %#x\n", status);
+	return false;
+}
+
+static bool run_end_of_process_type_1(void)
+{
+	return run_end_of_process(IBV_MW_TYPE_1);
+}
+
+static bool run_end_of_process_type_2(void)
+{
+	return run_end_of_process(IBV_MW_TYPE_2);
+}
+
 static bool run_attributes(void)
 {
 	unsigned int wanted = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
@@ -1139,6 +1222,8 @@ static const struct {
 	{ "a region with a bound window is not deregistered, type 1", run_deregister_type_1 },
 	{ "a region with a bound window is not deregistered, type 2", run_deregister_type_2 },
 	{ "the window's queue pair is destroyed", run_pair_gone },
+	{ "the window's process is killed, type 1", run_end_of_process_type_1 },
+	{ "the window's process is killed, type 2", run_end_of_process_type_2 },
 	{ "read, bind, invalidate, bind, send: in order", run_in_order },
 	{ "unbind under traffic", run_unbind_in_traffic },
 	{ "local invalidate under traffic", run_local_inv_in_traffic },
@@ -1147,7 +1232,7 @@ static const struct {
 int main(int argc, char **argv)
 {
 	uint64_t seed = time(NULL);
-	int option, family = 4, i, type, state, op;
+	int option, i, type, state, op;
 	unsigned int j;
 
 	while ((option = getopt(argc, argv, "46s:")) != -1) {
@@ -1164,18 +1249,8 @@ int main(int argc, char **argv)
 	ksft_set_plan(2 * STATES * OPS + sizeof(rows) / sizeof(rows[0]));
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	random_seed(seed);
-	for (i = 0; i < 2; i++) {
-		struct end *end = &ends[i];
-
-		device_open(&end->device, argv[optind + i], family);
-		end->cq = ibv_create_cq(end->device.context, 4 * DEPTH, NULL, NULL, 0);
-		end->recv_cq = ibv_create_cq(end->device.context, 4 * DEPTH, NULL, NULL, 0);
-		if (!end->cq || !end->recv_cq)
-			die("ibv_create_cq: %s", strerror(errno));
-	}
-	region_make(&data, &a->device, SIZE,
-		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	region_make(&hidden, &b->device, SIZE, 0);
+	names = argv + optind;
+	open_all();
 	for (type = 1; type <= 2; type++)
 		for (state = 0; state < STATES; state++)
 			for (op = 0; op < OPS; op++)
