@@ -7,6 +7,9 @@
 
 #include <linux/crc32.h>
 #include <linux/if_arp.h>
+#include <linux/if_vlan.h>
+#include <linux/igmp.h>
+#include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <linux/vmalloc.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/igmp.h>
+#include <linux/inetdevice.h>
 #include <net/addrconf.h>
 #include <net/dst.h>
 #include <net/inet_dscp.h>
@@ -36,7 +38,7 @@ __rust_helper bool rust_helper_dst_is_loopback(struct dst_entry *dst)
 
 __rust_helper bool rust_helper_dst_is_broadcast(const struct dst_entry *dst)
 {
-	return dst_rtable(dst)->rt_flags & (RTCF_BROADCAST | RTCF_MULTICAST);
+	return dst_rtable(dst)->rt_flags & RTCF_BROADCAST;
 }
 
 __rust_helper u32 rust_helper_rt6_get_cookie(struct dst_entry *dst)
@@ -77,4 +79,34 @@ __rust_helper int rust_helper_ip6_local_out(struct net *net, struct sock *sk, st
 __rust_helper int rust_helper_ipv6_chk_addr(struct net *net, const struct in6_addr *addr)
 {
 	return ipv6_chk_addr(net, addr, NULL, 0);
+}
+
+__rust_helper struct in_device *rust_helper_in_dev_get_rtnl(const struct net_device *dev)
+{
+	return __in_dev_get_rtnl(dev);
+}
+
+__rust_helper struct inet6_dev *rust_helper_in6_dev_get_rtnl(const struct net_device *dev)
+{
+	return __in6_dev_get(dev);
+}
+
+__rust_helper struct ip_mc_list *rust_helper_in_dev_mc_list_rtnl(const struct in_device *in_dev)
+{
+	return rtnl_dereference(in_dev->mc_list);
+}
+
+__rust_helper struct ip_mc_list *rust_helper_ip_mc_next_rtnl(const struct ip_mc_list *im)
+{
+	return rtnl_dereference(im->next_rcu);
+}
+
+__rust_helper __be32 rust_helper_ip_mc_group(const struct ip_mc_list *im)
+{
+	return im->multiaddr;
+}
+
+__rust_helper void rust_helper_ip_mc_dec_group(struct in_device *in_dev, __be32 addr)
+{
+	ip_mc_dec_group(in_dev, addr);
 }

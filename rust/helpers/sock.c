@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <net/inet_sock.h>
 #include <net/sock.h>
 #include <net/udp_tunnel.h>
 
@@ -37,4 +38,9 @@ __rust_helper void rust_helper_sock_put(struct sock *sk)
 __rust_helper int rust_helper_sk_wmem_alloc_get(const struct sock *sk)
 {
 	return sk_wmem_alloc_get(sk);
+}
+
+__rust_helper void rust_helper_sock_set_mc_loop(struct sock *sk)
+{
+	inet_set_bit(MC_LOOP, sk);
 }

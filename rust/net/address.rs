@@ -49,12 +49,17 @@ impl Address {
         }
     }
 
-    /// Returns whether this is a multicast address, or the IPv4 broadcast address.
+    /// Returns whether this is the address of a multicast group.
     pub fn is_multicast(self) -> bool {
         match self {
-            Self::V4([first, ..]) => first & 0xf0 == 0xe0 || self == Self::V4([0xff; 4]),
+            Self::V4([first, ..]) => first & 0xf0 == 0xe0,
             Self::V6([first, ..]) => first == 0xff,
         }
+    }
+
+    /// Returns whether this is the IPv4 broadcast address.
+    pub fn is_broadcast(self) -> bool {
+        self == Self::V4([0xff; 4])
     }
 
     /// Returns whether this is an IPv6 link-local address, which means something on one link only.

@@ -10,6 +10,7 @@
 pub mod address;
 mod error;
 pub mod listener;
+pub mod multicast;
 pub mod namespace;
 pub mod netdev;
 pub mod notifier;
@@ -25,6 +26,7 @@ pub use listener::{
     Receive,
     Sender, //
 };
+pub use multicast::Membership;
 pub use namespace::{
     Namespaces,
     Net, //

@@ -298,6 +298,23 @@ impl fmt::Display for DevName {
 }
 
 impl Net {
+    /// Returns the number of the network device that the VLAN with the number `ifindex` is on; [`None`] if
+    /// that is no VLAN, or is on one of another namespace. Any context but hard interrupts.
+    pub fn below_vlan(&self, ifindex: u32) -> Option<u32> {
+        let ifindex = c_int::try_from(ifindex).ok()?;
+        let _guard = rcu::read_lock();
+        // SAFETY: `self` is a namespace that has not ended. What is found stays as long as the guard, and so
+        // does what a VLAN is on, to which it has a reference.
+        unsafe {
+            let dev = bindings::dev_get_by_index_rcu(self.as_ptr(), ifindex);
+            if dev.is_null() || !bindings::is_vlan_dev(dev) {
+                return None;
+            }
+            let below = NetDevice::from_raw(bindings::vlan_dev_real_dev(dev));
+            below.is_in(self).then(|| below.ifindex())
+        }
+    }
+
     /// Returns whether `address` is one of the namespace's own. Any context but hard interrupts.
     pub fn owns(&self, address: Address) -> bool {
         match address {

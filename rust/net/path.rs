@@ -35,11 +35,11 @@ pub struct Query {
     /// The address of the peer, of the same family.
     pub destination: Address,
     /// The number of the network device to leave by, 0 for any. A destination in the same namespace is
-    /// reached over `lo` in any case.
+    /// reached over `lo` in any case. A multicast group is one of a network device, which must be named.
     pub oif: u32,
     /// DSCP and ECN; what IPv4 calls type of service.
     pub traffic_class: u8,
-    /// The hop limit, or time to live; 0 for 64.
+    /// The hop limit, or time to live; 0 for 64, or for 1 towards a multicast group.
     pub hop_limit: u8,
     /// The flow label of IPv6: 20 bits.
     pub flow_label: u32,
@@ -84,15 +84,21 @@ impl Path {
     /// Looks up a route. Process or softirq context.
     ///
     /// Fails if there is none, if the source is not an address of the namespace's own, or if the destination
-    /// is no host's.
+    /// is neither a host's nor a multicast group's.
+    ///
+    /// Towards a multicast group, nobody is asked for a link-layer address. If the network device is a member
+    /// of the group itself, packets are looped back to it, too.
     pub fn lookup(sender: &Sender, query: &Query) -> Result<Self> {
         let mut query = *query;
+        let to_group = query.destination.is_multicast();
         if query.hop_limit == 0 {
-            query.hop_limit = 64;
+            query.hop_limit = if to_group { 1 } else { 64 };
         }
         if query.source.is_unspecified()
+            || query.source.is_multicast()
             || query.destination.is_unspecified()
-            || query.destination.is_multicast()
+            || query.destination.is_broadcast()
+            || to_group && query.oif == 0
         {
             return Err(eaddrnotavail());
         }

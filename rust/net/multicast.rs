@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Multicast groups of network devices.
+//!
+//! C headers: [`include/linux/igmp.h`](srctree/include/linux/igmp.h),
+//! [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
+
+use crate::{
+    address::Address,
+    error::eaddrnotavail,
+    netdev::{
+        NetDev,
+        NetDevice, //
+    },
+};
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+use rdma_bindings as bindings;
+
+/// The membership of a network device in a multicast group, as IP knows it: routers and switches are told
+/// by IGMP or MLD, the hardware address of the group passes the device's filter, and IP hands packets for the
+/// group to the sockets of the namespace.
+///
+/// Memberships of the same group are counted. It also is a reference to the network device: drop it soon
+/// after [`NetdevEvent::Unregister`](crate::NetdevEvent::Unregister), which ends the membership as such.
+///
+/// Dropping it (process, not under RTNL) leaves the group.
+///
+/// # Invariants
+///
+/// `group` is a multicast address.
+pub struct Membership {
+    netdev: NetDev,
+    group: Address,
+    /// The address of what the membership is kept in: the device's part of IPv4 or of IPv6, which may have
+    /// been taken apart since, and made anew. For comparison only.
+    place: usize,
+}
+
+/// RTNL, while there is one.
+struct Rtnl(());
+
+impl Rtnl {
+    /// Takes RTNL. Process, not under RTNL.
+    fn lock() -> Self {
+        // SAFETY: By the context the lock may be taken.
+        unsafe { bindings::rtnl_lock() };
+        Self(())
+    }
+}
+
+impl Drop for Rtnl {
+    fn drop(&mut self) {
+        // SAFETY: `lock` took it.
+        unsafe { bindings::rtnl_unlock() };
+    }
+}
+
+impl Membership {
+    /// Lets `netdev` join `group`. Process, not under RTNL.
+    ///
+    /// `EADDRNOTAVAIL` if `group` is none, `ENODEV` if the device is on its way out or has nothing of the
+    /// family.
+    pub fn join(netdev: &NetDev, group: Address) -> Result<Self> {
+        if !group.is_multicast() {
+            return Err(eaddrnotavail());
+        }
+        let rtnl = Rtnl::lock();
+        if !netdev.is_registered() {
+            return Err(ENODEV);
+        }
+        let place = place(netdev, group, &rtnl);
+        if place == 0 {
+            return Err(ENODEV);
+        }
+        match group {
+            Address::V4(address) => join_v4(netdev, u32::from_ne_bytes(address), &rtnl)?,
+            Address::V6(address) => {
+                let address = crate::path::in6_addr(address);
+                // SAFETY: `netdev` is a network device, and `address` valid for reads.
+                to_result(unsafe { bindings::ipv6_dev_mc_inc(netdev.as_ptr(), &address) })?;
+            }
+        }
+        // INVARIANT: Checked above.
+        Ok(Self {
+            netdev: netdev.clone(),
+            group,
+            place,
+        })
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let rtnl = Rtnl::lock();
+        // When the part of the device that had it went, the membership went.
+        if place(&self.netdev, self.group, &rtnl) != self.place {
+            return;
+        }
+        match self.group {
+            Address::V4(address) => {
+                // SAFETY: RTNL is held. The device has the part of IPv4 that it had when it joined, in which
+                // our use of the group is counted.
+                unsafe {
+                    let part = bindings::in_dev_get_rtnl(self.netdev.as_ptr());
+                    bindings::ip_mc_dec_group(part, u32::from_ne_bytes(address));
+                }
+            }
+            Address::V6(address) => {
+                let address = crate::path::in6_addr(address);
+                // SAFETY: `netdev` is a network device, and `address` valid for reads. RTNL is held, so the
+                // part of IPv6 is the one in which our use of the group is counted.
+                let _ = unsafe { bindings::ipv6_dev_mc_dec(self.netdev.as_ptr(), &address) };
+            }
+        }
+    }
+}
+
+/// Returns where memberships of the family of `group` are kept now, 0 for nowhere.
+fn place(netdev: &NetDevice, group: Address, _rtnl: &Rtnl) -> usize {
+    // SAFETY: `netdev` is a network device, and RTNL is held.
+    unsafe {
+        match group {
+            Address::V4(_) => bindings::in_dev_get_rtnl(netdev.as_ptr()).addr(),
+            Address::V6(_) => bindings::in6_dev_get_rtnl(netdev.as_ptr()).addr(),
+        }
+    }
+}
+
+/// Joins an IPv4 group, in network byte order; `ENOMEM` if that does not succeed.
+fn join_v4(netdev: &NetDevice, group: u32, _rtnl: &Rtnl) -> Result {
+    // SAFETY: `netdev` is a network device, and RTNL is held.
+    let part = unsafe { bindings::in_dev_get_rtnl(netdev.as_ptr()) };
+    if part.is_null() {
+        return Err(ENODEV);
+    }
+    // The call does not tell whether it found memory: the list does.
+    // SAFETY: RTNL is held, under which `part` and its list stay as they are but for what is done here.
+    unsafe {
+        bindings::ip_mc_inc_group(part, group);
+        let mut member = bindings::in_dev_mc_list_rtnl(part);
+        while !member.is_null() {
+            if bindings::ip_mc_group(member) == group {
+                return Ok(());
+            }
+            member = bindings::ip_mc_next_rtnl(member);
+        }
+    }
+    Err(ENOMEM)
+}
