@@ -63,6 +63,8 @@ counters! {
     Malformed = c"malformed_pkts",
     /// Packets for no QP that would take them.
     UnknownQp = c"unknown_qp",
+    /// Packets for a multicast group that no QP of the device is attached to.
+    UnknownGroup = c"unknown_group",
     /// Packets with a wrong P_Key or Q_Key.
     BadKey = c"bad_key",
     /// Packets that the QP's service or state does not take.

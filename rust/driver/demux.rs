@@ -6,12 +6,16 @@ use crate::{
     counters::Counter,
     datagram,
     device::Device,
+    multicast,
     qp::Qp,
     registry, //
 };
 use kernel::sync::Arc;
 use net::RxSkb;
-use rdma::qp::Type;
+use rdma::{
+    gid::Gid,
+    qp::Type, //
+};
 use roce::{
     icrc,
     opcode::Transport,
@@ -36,8 +40,15 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     let mut headers = [0u8; MAX_HEADER_LEN];
     let copied = skb.header(&mut headers);
     let bytes = headers.get(..copied).unwrap_or(&[]);
-    let destination = skb.destination().to_gid();
-    let Some(device) = registry::device_of(home, &destination) else {
+    let destination = skb.destination();
+    let to_group = destination.is_multicast();
+    let destination = destination.to_gid();
+    let device = if to_group {
+        registry::device_at(home, skb.ifindex())
+    } else {
+        registry::device_of(home, &destination)
+    };
+    let Some(device) = device else {
         return;
     };
     device.counters().add(Counter::ReceivedPackets, 1);
@@ -60,17 +71,51 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
         device.counters().add(Counter::CongestionNotifications, 1);
         return;
     }
+    if to_group {
+        deliver_to_group(&device, &destination, &packet, skb);
+        return;
+    }
     let Some(qp) = find(&device, &packet) else {
         device.counters().add(Counter::UnknownQp, 1);
         return;
     };
+    deliver(&qp, &packet, skb);
+}
+
+/// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
+/// of them, as its Q_Key, does not concern the others (IBTA 10.5.2).
+fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb) {
+    if packet.dest_qpn != multicast::QP_NUMBER || packet.opcode.transport() != Transport::Ud {
+        device.counters().add(Counter::UnknownQp, 1);
+        return;
+    }
+    let Some(group) = registry::group_of(device, gid) else {
+        device.counters().add(Counter::UnknownGroup, 1);
+        return;
+    };
+    let mut members = group.members().into_iter().flatten().peekable();
+    while let Some(qp) = members.next() {
+        if members.peek().is_none() {
+            deliver(&qp, packet, skb);
+            return;
+        }
+        match skb.try_clone() {
+            Some(copy) => deliver(&qp, packet, copy),
+            None => device.counters().add(Counter::NoReceive, 1),
+        }
+    }
+}
+
+/// Hands a packet to a QP that speaks its transport.
+fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
+    let device = qp.device();
     let Some(_pass) = qp.enter() else {
         return;
     };
     if !qp.takes_packets() {
         return;
     }
-    if !addresses_match(&qp, &skb) {
+    if !addresses_match(qp, &skb) {
         device.counters().add(Counter::UnknownQp, 1);
         return;
     }
@@ -80,9 +125,9 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
         return;
     }
     if packet.opcode.is_request() {
-        qp.receive_request(&packet, skb);
+        qp.receive_request(packet, skb);
     } else {
-        qp.receive_response(&packet, skb);
+        qp.receive_response(packet, skb);
     }
 }
 

@@ -11,6 +11,10 @@ use crate::{
         Live, //
     },
     mr::Mr,
+    multicast::{
+        self,
+        Groups, //
+    },
     qp::Qp,
     registry::{
         self,
@@ -71,6 +75,9 @@ pub(crate) struct Limits {
     pub(crate) max_pd: u32,
     pub(crate) max_ah: u32,
     pub(crate) max_rd_atomic: u32,
+    pub(crate) max_multicast_groups: u32,
+    pub(crate) max_multicast_qps: u32,
+    pub(crate) max_multicast_attachments: u32,
 }
 
 /// The same for all devices. Those of objects are not enforced: they are what their numbers allow,
@@ -92,6 +99,11 @@ pub(crate) const fn limits() -> Limits {
         max_pd: 1 << 20,
         max_ah: 1 << 20,
         max_rd_atomic: 128,
+        // These three are enforced. Groups cost memory of the network stack, too; a packet is handed to
+        // all QPs of its group in one go.
+        max_multicast_groups: 1 << 10,
+        max_multicast_qps: multicast::MAX_MEMBERS as u32,
+        max_multicast_attachments: 1 << 14,
     }
 }
 
@@ -125,6 +137,8 @@ pub(crate) struct Device {
     guid: [u8; 8],
     /// The identity of its namespace, which may be gone already.
     home: usize,
+    /// The number of its netdev there.
+    ifindex: u32,
     counters: Counters,
     /// Set once, when the netdev goes or the device is unregistered.
     dead: Atomic<bool>,
@@ -132,6 +146,9 @@ pub(crate) struct Device {
     attachment: SpinLockIrq<Option<Attachment>>,
     #[pin]
     gsi: SpinLockIrq<Option<Arc<Qp>>>,
+    /// Its multicast groups.
+    #[pin]
+    groups: Mutex<Groups>,
     /// The way to unregister it; taken by the one who does.
     #[pin]
     handle: Mutex<Option<Arc<Handle<Ferroce>>>>,
@@ -139,15 +156,19 @@ pub(crate) struct Device {
     unregister: Work<Device, UNREGISTER>,
     #[pin]
     port_state: Work<Device, PORT_STATE>,
+    #[pin]
+    leave_groups: Work<Device, LEAVE_GROUPS>,
     _live: Live,
 }
 
 const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
+const LEAVE_GROUPS: u64 = 2;
 
 impl_has_work! {
     impl HasWork<Self, UNREGISTER> for Device { self.unregister }
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
+    impl HasWork<Self, LEAVE_GROUPS> for Device { self.leave_groups }
 }
 
 impl WorkItem<UNREGISTER> for Device {
@@ -171,6 +192,14 @@ impl WorkItem<PORT_STATE> for Device {
     }
 }
 
+impl WorkItem<LEAVE_GROUPS> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        device.groups.lock().close();
+    }
+}
+
 impl Device {
     /// Makes the core of a device on `netdev`. Context: process, may sleep.
     pub(crate) fn new(
@@ -189,13 +218,16 @@ impl Device {
                 registry: registry.clone(),
                 guid: netdev.guid(),
                 home: home_of(home),
+                ifindex: netdev.ifindex(),
                 counters,
                 dead: Atomic::new(false),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
                 gsi <- new_spin_lock_irq!(None),
+                groups <- new_mutex!(Groups::default()),
                 handle <- new_mutex!(None),
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
+                leave_groups <- new_work!("Device::leave_groups"),
                 _live: Live::new(Kind::Device),
             }),
             GFP_KERNEL,
@@ -215,6 +247,11 @@ impl Device {
     /// The identity of the namespace that the device's packets come from, see [`home_of`].
     pub(crate) fn home(&self) -> usize {
         self.home
+    }
+
+    /// The number of its netdev in that namespace, as long as it was there. Context: any.
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.ifindex
     }
 
     /// The counters. Context: any.
@@ -251,12 +288,23 @@ impl Device {
             .map(|attachment| attachment.sender.clone())
     }
 
-    /// Marks the device dead and lets go of the network. Returns whether it was alive.
-    /// Context: process.
-    pub(crate) fn detach(&self) -> bool {
+    /// Marks the device dead and lets go of the network: of its multicast groups soon, as RTNL may be
+    /// held. Returns whether it was alive. Context: process.
+    pub(crate) fn detach(self: &Arc<Self>) -> bool {
         self.dead.store(true, Release);
         let attachment = self.attachment.lock().take();
+        if attachment.is_some() {
+            let _ = self
+                .process_queue()
+                .queue()
+                .enqueue::<_, LEAVE_GROUPS>(self.clone());
+        }
         attachment.is_some()
+    }
+
+    /// Its multicast groups. Context: process, not under RTNL: the lock's holders take it.
+    pub(crate) fn groups(&self) -> &Mutex<Groups> {
+        &self.groups
     }
 
     /// The largest path MTU, as in `enum ib_mtu`. Context: any.
@@ -368,6 +416,9 @@ impl Device {
             max_pd: limits.max_pd,
             max_ah: limits.max_ah,
             max_rd_atomic: limits.max_rd_atomic,
+            max_multicast_groups: limits.max_multicast_groups,
+            max_multicast_qps: limits.max_multicast_qps,
+            max_multicast_attachments: limits.max_multicast_attachments,
             // Words are exchanged by atomic instructions of the CPU.
             atomics: AtomicScope::Global,
             ack_delay: 15,

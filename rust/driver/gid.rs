@@ -2,7 +2,10 @@
 
 //! The addresses of all devices: by them a packet finds its device.
 
-use crate::device::Device;
+use crate::{
+    device::Device,
+    hash, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -15,10 +18,6 @@ use sync::{
     RcuTable,
     WorkQueue, //
 };
-
-/// Addresses that have the same hash and yet find room. The same address counts once for each
-/// netdev that has it.
-const PROBES: u32 = 16;
 
 /// An address of a device.
 pub(crate) struct Known {
@@ -34,15 +33,9 @@ pub(crate) struct Addresses {
     table: RcuTable<Known>,
 }
 
-/// Where the search for `gid` in the namespace `home` starts.
-fn first_key(home: usize, gid: &Gid) -> u32 {
-    let state = sync::crc32_le(!0, &home.to_ne_bytes());
-    sync::crc32_le(state, gid) & !(PROBES.wrapping_sub(1))
-}
-
+/// Where `gid` in the namespace `home` may be. The same address counts once for each netdev that has it.
 fn keys(home: usize, gid: &Gid) -> impl Iterator<Item = u32> {
-    let first = first_key(home, gid);
-    (0..PROBES).map(move |probe| first | probe)
+    hash::keys(&[&home.to_ne_bytes(), gid])
 }
 
 impl Addresses {

@@ -2,7 +2,10 @@
 
 //! The way to a peer: an address vector that has been resolved to a route.
 
-use crate::device::Device;
+use crate::{
+    device::Device,
+    multicast, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -43,10 +46,18 @@ impl Path {
         local: u32,
         remote: u32,
     ) -> Result<Arc<Self>> {
+        let source = Address::from_gid(address.sgid.gid());
+        let destination = multicast::destination(&address.dgid, source);
+        // A group is one of the netdev that has the source address.
+        let oif = if destination.is_multicast() {
+            address.sgid.netdev().ok_or(ENODEV)?.ifindex()
+        } else {
+            0
+        };
         let query = Query {
-            source: Address::from_gid(address.sgid.gid()),
-            destination: Address::from_gid(address.dgid),
-            oif: 0,
+            source,
+            destination,
+            oif,
             traffic_class: address.traffic_class,
             hop_limit: address.hop_limit,
             flow_label: address.flow_label,

@@ -15,8 +15,10 @@ use crate::{
         Device, //
     },
     gid::Addresses,
+    hash,
     link::Port,
     mr::Mr,
+    multicast::Group,
     qp::Qp,
     storage::{
         append,
@@ -51,8 +53,9 @@ use sync::{
     WorkQueue, //
 };
 
-/// QP numbers: 24 bits, without those of the special QPs.
-const QP_NUMBERS: RangeInclusive<u32> = 2..=0x00ff_ffff;
+/// QP numbers: 24 bits, without those of the special QPs and the one that stands for a multicast group.
+const QP_NUMBERS: RangeInclusive<u32> = 2..=0x00ff_fffe;
+const QP_NUMBER_MASK: u32 = 0x00ff_ffff;
 /// Numbers that are tried for a new QP.
 const QP_NUMBER_TRIES: u32 = 1 << 16;
 
@@ -84,6 +87,12 @@ pub(crate) struct Registry {
     address_handles: RcuTable<Ah>,
     #[pin]
     addresses: Addresses,
+    /// The multicast groups of all devices, hashed.
+    #[pin]
+    groups: RcuTable<Group>,
+    /// The devices by their namespaces and netdevs, hashed.
+    #[pin]
+    on_netdevs: RcuTable<Device>,
     #[pin]
     devices: Mutex<Devices>,
     namespaces: net::Namespaces,
@@ -110,6 +119,8 @@ impl Registry {
                 memory_regions <- RcuTable::new(process.clone()),
                 address_handles <- RcuTable::new(process.clone()),
                 addresses <- Addresses::new(process.clone()),
+                groups <- RcuTable::new(process.clone()),
+                on_netdevs <- RcuTable::new(process.clone()),
                 devices <- new_mutex!(Devices::default()),
                 namespaces,
                 bh,
@@ -132,6 +143,10 @@ impl Registry {
 
     pub(crate) fn addresses(&self) -> &Addresses {
         &self.addresses
+    }
+
+    pub(crate) fn groups(&self) -> &RcuTable<Group> {
+        &self.groups
     }
 
     pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
@@ -157,25 +172,38 @@ impl Registry {
             return Err(EEXIST);
         }
         let sender = list.enter(&home)?;
-        match Device::new(self, netdev, &home, sender) {
-            Ok(device) => {
-                if let Err(error) = append(&mut list.devices, device.clone()) {
-                    list.leave(home_of(&home));
-                    return Err(error);
-                }
-                Ok(device)
-            }
-            Err(error) => {
-                list.leave(home_of(&home));
-                Err(error)
+        let made = Device::new(self, netdev, &home, sender).and_then(|device| {
+            append(&mut list.devices, device.clone())?;
+            self.publish(&device).inspect_err(|_| {
+                list.devices.pop();
+            })?;
+            Ok(device)
+        });
+        if made.is_err() {
+            list.leave(home_of(&home));
+        }
+        made
+    }
+
+    /// Lets multicast packets find a device. Errors: `ENOSPC` if there are too many like it.
+    /// Context: process, may sleep.
+    fn publish(&self, device: &Arc<Device>) -> Result {
+        for key in netdev_keys(device.home(), device.ifindex()) {
+            match self.on_netdevs.insert(key, device.clone()) {
+                Err(error) if error == EBUSY => {}
+                other => return other,
             }
         }
+        Err(ENOSPC)
     }
 
     /// Lets go of the network for `device`; done once, whoever calls. Context: process, RTNL may be
     /// held.
-    pub(crate) fn detach(&self, device: &Device) {
+    pub(crate) fn detach(&self, device: &Arc<Device>) {
         if device.detach() {
+            for key in netdev_keys(device.home(), device.ifindex()) {
+                self.on_netdevs.remove_if(key, device);
+            }
             self.fail_qps(device);
             self.devices.lock().leave(device.home());
         }
@@ -326,13 +354,40 @@ pub(crate) fn device_of(home: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> 
         .find(home_of(home), gid)
 }
 
+/// Where the device on netdev number `ifindex` of the namespace `home` may be.
+fn netdev_keys(home: usize, ifindex: u32) -> impl Iterator<Item = u32> {
+    hash::keys(&[&home.to_ne_bytes(), &ifindex.to_ne_bytes()])
+}
+
+/// The device that a packet came by which the namespace `home` got from netdev number `ifindex`: the one on
+/// that netdev, or below that VLAN. Context: softirq.
+pub(crate) fn device_at(home: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
+    let guard = rcu::read_lock();
+    let table = &REGISTRY.get(&guard)?.on_netdevs;
+    let on = |ifindex| {
+        netdev_keys(home_of(home), ifindex)
+            .filter_map(|key| table.get(key))
+            .find(|device| device.home() == home_of(home) && device.ifindex() == ifindex)
+    };
+    on(ifindex).or_else(|| on(home.below_vlan(ifindex)?))
+}
+
+/// The multicast group of `device` with the address `gid`. Context: any.
+pub(crate) fn group_of(device: &Arc<Device>, gid: &[u8; 16]) -> Option<Arc<Group>> {
+    let guard = rcu::read_lock();
+    let table = &REGISTRY.get(&guard)?.groups;
+    Group::keys(device, gid)
+        .filter_map(|key| table.get(key))
+        .find(|group| group.is(device, gid))
+}
+
 /// A QP number that has not been in use for as long as possible: numbers are given out in turn.
 /// Context: process.
 pub(crate) fn reserve_qp_number() -> Result<u32> {
     let registry = get()?;
     for _ in 0..QP_NUMBER_TRIES {
         let turn = registry.qp_turn.fetch_add(1, Relaxed);
-        let number = turn & *QP_NUMBERS.end();
+        let number = turn & QP_NUMBER_MASK;
         if QP_NUMBERS.contains(&number) && registry.qps.get(number).is_none() {
             return Ok(number);
         }

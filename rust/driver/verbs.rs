@@ -24,6 +24,7 @@ use crate::{
         Mr, //
     },
     mw,
+    multicast,
     pd::Pd,
     port,
     qp::{
@@ -47,6 +48,7 @@ use rdma::{
         Arm,
         WcSlots, //
     },
+    gid::Gid,
     memory::Unchecked,
     mr::{
         FastPages,
@@ -292,5 +294,13 @@ impl Driver for Ferroce {
 
     fn post_srq_recv(srq: &Arc<Srq>, wrs: &mut RecvWrs<'_>) -> Result {
         srq.post(wrs)
+    }
+
+    fn attach_multicast(qp: &Arc<Qp>, group: &Gid) -> Result {
+        multicast::attach(qp, group)
+    }
+
+    fn detach_multicast(qp: &Arc<Qp>, group: &Gid) -> Result {
+        multicast::detach(qp, group)
     }
 }

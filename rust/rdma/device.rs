@@ -109,6 +109,11 @@ pub struct Attr {
     pub max_ah: u32,
     /// Reads and atomics outstanding per QP, as a responder and as a requester.
     pub max_rd_atomic: u32,
+    pub max_multicast_groups: u32,
+    /// QPs per multicast group.
+    pub max_multicast_qps: u32,
+    /// QPs in multicast groups, counted once in each.
+    pub max_multicast_attachments: u32,
     pub atomics: AtomicScope,
     pub ack_delay: u8,
     /// See [`paging`]; for RC.
@@ -358,6 +363,9 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_qp_rd_atom = int(attr.max_rd_atomic);
     raw.max_qp_init_rd_atom = int(attr.max_rd_atomic);
     raw.max_res_rd_atom = int(attr.max_rd_atomic.saturating_mul(attr.max_qp));
+    raw.max_mcast_grp = int(attr.max_multicast_groups);
+    raw.max_mcast_qp_attach = int(attr.max_multicast_qps);
+    raw.max_total_mcast_qp_attach = int(attr.max_multicast_attachments);
     raw.atomic_cap = match attr.atomics {
         AtomicScope::Device => bindings::ib_atomic_cap_IB_ATOMIC_HCA,
         AtomicScope::Global => bindings::ib_atomic_cap_IB_ATOMIC_GLOB,

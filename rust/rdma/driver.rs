@@ -232,4 +232,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// A kernel consumer posts receive requests. Any context.
     fn post_srq_recv(srq: &Arc<Self::Srq>, wrs: &mut RecvWrs<'_>) -> Result;
+
+    /// Attaches a QP to a multicast group. Several times: as many detachments undo it.
+    fn attach_multicast(qp: &Arc<Self::Qp>, group: &gid::Gid) -> Result;
+
+    /// Undoes one attachment. Does not fail where there is one: `ib_core` would keep the QP for ever.
+    fn detach_multicast(qp: &Arc<Self::Qp>, group: &gid::Gid) -> Result;
 }

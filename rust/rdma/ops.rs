@@ -79,6 +79,8 @@ impl<D: Driver> Ops<D> {
         destroy_qp: Some(qp::destroy::<D>),
         post_send: Some(qp::post_send::<D>),
         post_recv: Some(qp::post_recv::<D>),
+        attach_mcast: Some(qp::multicast::attach::<D>),
+        detach_mcast: Some(qp::multicast::detach::<D>),
 
         create_srq: Some(srq::create::<D>),
         modify_srq: Some(srq::modify::<D>),

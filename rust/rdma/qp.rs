@@ -4,6 +4,7 @@
 
 mod attr;
 mod link;
+pub(crate) mod multicast;
 
 pub use self::{
     attr::{

@@ -44,6 +44,10 @@ use crate::{
         Kind,
         Live, //
     },
+    multicast::{
+        self,
+        Attached, //
+    },
     pd::Pd,
     queue::{
         Consumer,
@@ -145,6 +149,8 @@ pub(crate) struct Qp {
     #[pin]
     attributes: Mutex<Attributes>,
     #[pin]
+    attached: Mutex<Attached>,
+    #[pin]
     send: SpinLockBh<SendSide>,
     #[pin]
     receive: SpinLockBh<ReceiveSide>,
@@ -233,6 +239,11 @@ fn status(status: Status) -> wc::Status {
 impl Qp {
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.pd.device()
+    }
+
+    /// The multicast groups that the QP is attached to. Context: process, [`Device::groups`] locked.
+    pub(crate) fn attached(&self) -> &Mutex<Attached> {
+        &self.attached
     }
 
     /// Whether the QP sends datagrams rather than messages of a connection.
@@ -463,6 +474,7 @@ pub(crate) fn create(
             remote: AtomicU32::new(0),
             rescan_ns: AtomicU32::new(0),
             attributes <- new_mutex!(Attributes::default()),
+            attached <- new_mutex!(Attached::default()),
             send <- new_spin_lock_bh!(send),
             receive <- new_spin_lock_bh!(receive),
             kernel_sends <- new_spin_lock_irq!(staged_sends),
@@ -494,6 +506,7 @@ pub(crate) fn number(qp: &Qp) -> u32 {
 /// Destroys a QP: returns when nobody is in it. Its requests get no completions.
 /// Context: process, may sleep.
 pub(crate) fn destroy(qp: &Arc<Qp>) {
+    multicast::detach_all(qp);
     if qp.ty == Type::Gsi {
         qp.device().set_gsi(None);
     } else {

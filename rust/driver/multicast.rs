@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Multicast groups (IBTA 10.5, 11.3): which QPs are attached, and to what.
+//!
+//! An MGID of RoCEv2 is an IP address (IBTA annex A17.4.1): that of an IPv6 group, or of an IPv4 group in
+//! IPv6-mapped form, as rdma_cm makes it. The form `ff0e::ffff:a.b.c.d`, which rdma_cm has for RoCEv1, stands
+//! for both: it is an IPv6 group as such, and the IPv4 group for whoever has an IPv4 address.
+//!
+//! # Locks
+//!
+//! [`Device::groups`] is a mutex around all that is changed here; [`Qp::attached`] nests inside. RTNL is
+//! taken under it, so it is never taken under RTNL. Packets see [`Group::members`] only, under a lock of
+//! its own, which is held for a copy.
+
+use crate::{
+    device::Device,
+    hash,
+    qp::Qp,
+    storage::{
+        append,
+        take, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::{
+    Address,
+    Membership, //
+};
+use rdma::{
+    gid::Gid,
+    qp::Type, //
+};
+use sync::{
+    new_spin_lock_bh,
+    SpinLockBh, //
+};
+
+/// The number that a packet for a multicast group has for that of a QP (IBTA 10.5.1).
+pub(crate) const QP_NUMBER: u32 = 0x00ff_ffff;
+/// Most QPs of a group: a packet is handed to all of them in one go.
+pub(crate) const MAX_MEMBERS: usize = 64;
+
+/// What stands in front of an IPv4 group in an MGID of the form `ff0e::ffff:a.b.c.d`.
+const GLOBAL_MAPPED: [u8; 12] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+/// The IPv4 group that an IPv6 group stands for, too.
+fn mapped(mgid: &Gid) -> Option<Address> {
+    match mgid {
+        [prefix @ .., a, b, c, d] if *prefix == GLOBAL_MAPPED => {
+            let group = Address::V4([*a, *b, *c, *d]);
+            group.is_multicast().then_some(group)
+        }
+        _ => None,
+    }
+}
+
+/// Where packets from `source` to the GID `gid` go.
+pub(crate) fn destination(gid: &Gid, source: Address) -> Address {
+    match mapped(gid) {
+        Some(group) if source.is_v4() => group,
+        _ => Address::from_gid(*gid),
+    }
+}
+
+/// A multicast address of a device that QPs are attached to.
+#[pin_data]
+pub(crate) struct Group {
+    device: Arc<Device>,
+    address: Gid,
+    #[pin]
+    members: SpinLockBh<KVec<Member>>,
+}
+
+/// A QP in a group.
+struct Member {
+    qp: Arc<Qp>,
+    /// The MGIDs by which it is in: an IPv4 group has two.
+    uses: u32,
+}
+
+impl Group {
+    fn new(device: &Arc<Device>, address: Gid) -> Result<Arc<Self>> {
+        let members = KVec::with_capacity(MAX_MEMBERS, GFP_KERNEL_ACCOUNT)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                device: device.clone(),
+                address,
+                members <- new_spin_lock_bh!(members),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Where a device's group may be in the table of all groups.
+    pub(crate) fn keys(device: &Arc<Device>, address: &Gid) -> impl Iterator<Item = u32> {
+        hash::keys(&[&Arc::as_ptr(device).addr().to_ne_bytes(), address])
+    }
+
+    /// Whether this is the group of `device` with that address. Context: any.
+    pub(crate) fn is(&self, device: &Arc<Device>, address: &Gid) -> bool {
+        self.address == *address && Arc::ptr_eq(&self.device, device)
+    }
+
+    /// The QPs that get the group's packets, each once. Context: softirq.
+    pub(crate) fn members(&self) -> [Option<Arc<Qp>>; MAX_MEMBERS] {
+        let mut copies = [const { None }; MAX_MEMBERS];
+        let members = self.members.lock();
+        for (copy, member) in copies.iter_mut().zip(members.iter()) {
+            *copy = Some(member.qp.clone());
+        }
+        copies
+    }
+
+    /// Errors: `ENOMEM` if the group is full.
+    fn add(&self, qp: &Arc<Qp>) -> Result {
+        let mut members = self.members.lock();
+        if let Some(member) = members.iter_mut().find(|it| Arc::ptr_eq(&it.qp, qp)) {
+            member.uses = member.uses.saturating_add(1);
+            return Ok(());
+        }
+        if members.len() >= MAX_MEMBERS {
+            return Err(ENOMEM);
+        }
+        let member = Member {
+            qp: qp.clone(),
+            uses: 1,
+        };
+        members.push_within_capacity(member).map_err(|_| ENOMEM)
+    }
+
+    /// Returns whether nobody is left.
+    fn remove(&self, qp: &Arc<Qp>) -> bool {
+        let mut gone = None;
+        let mut members = self.members.lock();
+        let found = members.iter().position(|it| Arc::ptr_eq(&it.qp, qp));
+        if let Some(index) = found {
+            let uses = members.get_mut(index).map_or(0, |member| {
+                member.uses = member.uses.saturating_sub(1);
+                member.uses
+            });
+            if uses == 0 {
+                gone = take(&mut members, index);
+            }
+        }
+        let empty = members.is_empty();
+        drop(members);
+        drop(gone);
+        empty
+    }
+
+    /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
+    fn publish(self: &Arc<Self>) -> Result {
+        for key in Self::keys(&self.device, &self.address) {
+            match self.device.registry().groups().insert(key, self.clone()) {
+                Err(error) if error == EBUSY => {}
+                other => return other,
+            }
+        }
+        Err(ENOSPC)
+    }
+
+    fn withdraw(self: &Arc<Self>) {
+        for key in Self::keys(&self.device, &self.address) {
+            self.device.registry().groups().remove_if(key, self);
+        }
+    }
+}
+
+/// A group, and what the network was told of it.
+struct Joined {
+    group: Arc<Group>,
+    /// Until the device lets go of the network.
+    membership: Option<Membership>,
+}
+
+/// The multicast groups of a device.
+#[derive(Default)]
+pub(crate) struct Groups {
+    joined: KVec<Joined>,
+    attachments: u32,
+    closed: bool,
+}
+
+impl Groups {
+    /// The device lets go of the network: leaves all groups there, and joins no more. QPs remain attached, to
+    /// no effect. Context: process, not under RTNL.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        for joined in self.joined.iter_mut() {
+            drop(joined.membership.take());
+        }
+    }
+
+    /// Lets `qp` have the packets for `address`.
+    fn enter(&mut self, device: &Arc<Device>, address: Address, qp: &Arc<Qp>) -> Result {
+        let gid = address.to_gid();
+        if let Some(joined) = self.joined.iter().find(|it| it.group.address == gid) {
+            return joined.group.add(qp);
+        }
+        if self.joined.len() >= crate::device::limits().max_multicast_groups as usize {
+            return Err(ENOMEM);
+        }
+        let netdev = device.netdev().ok_or(ENODEV)?;
+        let group = Group::new(device, gid)?;
+        group.add(qp)?;
+        let joined = Joined {
+            group: group.clone(),
+            membership: Some(Membership::join(&netdev, address)?),
+        };
+        append(&mut self.joined, joined)?;
+        group.publish().inspect_err(|_| {
+            drop(self.joined.pop());
+        })
+    }
+
+    /// Undoes one [`Self::enter`].
+    fn leave(&mut self, address: Address, qp: &Arc<Qp>) {
+        let gid = address.to_gid();
+        let found = self
+            .joined
+            .iter()
+            .position(|joined| joined.group.address == gid);
+        let Some(index) = found else {
+            return;
+        };
+        let empty = self
+            .joined
+            .get(index)
+            .is_some_and(|joined| joined.group.remove(qp));
+        if empty {
+            if let Some(joined) = take(&mut self.joined, index) {
+                joined.group.withdraw();
+            }
+        }
+    }
+}
+
+/// The multicast groups of a QP, as its consumer called them.
+#[derive(Default)]
+pub(crate) struct Attached {
+    entries: KVec<Entry>,
+}
+
+/// An MGID that a QP is attached to.
+struct Entry {
+    mgid: Gid,
+    /// How often. `ib_core` counts attachments by MLID, too, which means nothing here.
+    count: u32,
+    /// The addresses whose packets the QP gets by it.
+    addresses: [Option<Address>; 2],
+}
+
+/// Attaches `qp` to the group `mgid`: from now on it gets a copy of each packet for the group.
+///
+/// Attached again, it still gets one copy; as many [`detach`]es undo it. (A process that does so with the same
+/// MLID does not come here the second time.)
+///
+/// Errors: `EINVAL` if the QP is not one for datagrams, or `mgid` is none; `ENOMEM` beyond the device's
+/// limits; `ENODEV` if the device is going away, or its netdev does not do multicast of the kind.
+/// Context: process, not under RTNL; takes it.
+pub(crate) fn attach(qp: &Arc<Qp>, mgid: &Gid) -> Result {
+    let group = Address::from_gid(*mgid);
+    if qp.ty != Type::Ud || !group.is_multicast() {
+        return Err(EINVAL);
+    }
+    let device = qp.device();
+    let mut groups = device.groups().lock();
+    if groups.closed {
+        return Err(ENODEV);
+    }
+    if groups.attachments >= crate::device::limits().max_multicast_attachments {
+        return Err(ENOMEM);
+    }
+    let mut attached = qp.attached().lock();
+    if let Some(entry) = attached.entries.iter_mut().find(|it| it.mgid == *mgid) {
+        entry.count = entry.count.saturating_add(1);
+    } else {
+        let mut entry = Entry {
+            mgid: *mgid,
+            count: 1,
+            addresses: [None; 2],
+        };
+        let wanted = [Some(group), mapped(mgid)];
+        let mut refused = None;
+        for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
+            match groups.enter(device, address, qp) {
+                Ok(()) => *place = Some(address),
+                Err(error) => refused = Some(error),
+            }
+        }
+        // Of two addresses one may be of a family that the netdev does not have.
+        let entered = entry.addresses;
+        let result = match refused {
+            Some(error) if error != ENODEV || entered == [None; 2] => Err(error),
+            _ => append(&mut attached.entries, entry),
+        };
+        if let Err(error) = result {
+            for address in entered.into_iter().flatten() {
+                groups.leave(address, qp);
+            }
+            return Err(error);
+        }
+    }
+    groups.attachments = groups.attachments.saturating_add(1);
+    Ok(())
+}
+
+/// Undoes one [`attach`]. Errors: `EINVAL` if there is none to be undone.
+/// Context: process, not under RTNL; takes it.
+pub(crate) fn detach(qp: &Arc<Qp>, mgid: &Gid) -> Result {
+    let mut groups = qp.device().groups().lock();
+    let mut attached = qp.attached().lock();
+    let index = attached
+        .entries
+        .iter()
+        .position(|entry| entry.mgid == *mgid)
+        .ok_or(EINVAL)?;
+    let entry = attached.entries.get_mut(index).ok_or(EINVAL)?;
+    entry.count = entry.count.saturating_sub(1);
+    groups.attachments = groups.attachments.saturating_sub(1);
+    if entry.count == 0 {
+        let gone = take(&mut attached.entries, index);
+        let addresses = gone.map_or([None; 2], |entry| entry.addresses);
+        for address in addresses.into_iter().flatten() {
+            groups.leave(address, qp);
+        }
+    }
+    Ok(())
+}
+
+/// Undoes every [`attach`], of a QP that goes: `ib_core` has done so already, one by one.
+/// Context: process, not under RTNL; takes it.
+pub(crate) fn detach_all(qp: &Arc<Qp>) {
+    if qp.ty != Type::Ud {
+        return;
+    }
+    let first = || {
+        let attached = qp.attached().lock();
+        attached.entries.first().map(|entry| entry.mgid)
+    };
+    while let Some(mgid) = first() {
+        if detach(qp, &mgid).is_err() {
+            break;
+        }
+    }
+}
