@@ -1,0 +1,668 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Multicast (UD) between two devices: who gets a packet, its bytes and its network
+ * header, and who must not get it.
+ *
+ * multicast [-4|-6] [-s SEED] [-n NAMESPACE] DEVICE DEVICE
+ *	-n	where the second device's netdev is, for the row that needs a socket
+ * multicast -h [-4|-6] DEVICE
+ *	holds an attached queue pair, says "ready", and stays until it is killed
+ */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "kselftest.h"
+
+#define GRH 40
+#define SLOT (4096 + GRH)
+#define QKEY 0x11223344
+#define GROUP_QPN 0xffffff
+#define WAIT_MS 10000
+#define QUIET_MS 300
+#define HOPS 7
+
+/* At each device three queue pairs that can be in groups. */
+#define MEMBERS 3
+
+struct member {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct region sink;
+	bool attached;
+};
+
+struct end {
+	struct device device;
+	struct region source;
+	struct ibv_cq *cq;
+	struct ibv_qp *sender;
+	struct ibv_ah *ah;
+	struct member members[MEMBERS];
+};
+
+static struct end ends[2];
+static int family = 4;
+static const char *network;
+static union ibv_gid group;
+
+static union ibv_gid group_number(unsigned int number)
+{
+	char text[64];
+	union ibv_gid gid;
+
+	if (family == 4)
+		snprintf(text, sizeof(text), "::ffff:239.77.%u.%u", number >> 8, number & 0xff);
+	else
+		snprintf(text, sizeof(text), "ff15::77:%x", number);
+	if (inet_pton(AF_INET6, text, &gid) != 1)
+		die("%s", text);
+	return gid;
+}
+
+static struct ibv_ah *group_ah(struct end *from, const union ibv_gid *to)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = PORT,
+		.grh = { .dgid = *to, .sgid_index = from->device.gid_index, .hop_limit = HOPS },
+	};
+	struct ibv_ah *ah = ibv_create_ah(from->device.pd, &attr);
+
+	if (!ah)
+		die("ibv_create_ah: %s", strerror(errno));
+	return ah;
+}
+
+static void attach(struct member *member)
+{
+	int error = ibv_attach_mcast(member->qp, &group, 0);
+
+	if (error)
+		die("ibv_attach_mcast: %s", strerror(error));
+	member->attached = true;
+}
+
+static void detach(struct member *member)
+{
+	int error = ibv_detach_mcast(member->qp, &group, 0);
+
+	if (error)
+		die("ibv_detach_mcast: %s", strerror(error));
+	member->attached = false;
+}
+
+static void attach_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2 * MEMBERS; i++)
+		attach(&ends[i / MEMBERS].members[i % MEMBERS]);
+}
+
+static void detach_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2 * MEMBERS; i++) {
+		if (ends[i / MEMBERS].members[i % MEMBERS].attached)
+			detach(&ends[i / MEMBERS].members[i % MEMBERS]);
+	}
+}
+
+static void post_receive(struct member *member)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)member->sink.memory,
+		.length = SLOT,
+		.lkey = member->sink.mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = 77, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int error = ibv_post_recv(member->qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_recv: %s", strerror(error));
+}
+
+static bool send_from(struct end *from, struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_ah *ah,
+		      size_t at, uint32_t length, uint32_t qpn)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)from->source.memory + at,
+		.length = length,
+		.lkey = from->source.mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.imm_data = htonl(length),
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.ud = { .ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY },
+	};
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+	int error = ibv_post_send(qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+	do {
+		if (!cq_poll(cq, &wc, WAIT_MS)) {
+			printf("# the send does not complete\n");
+			return false;
+		}
+		/* A looped back copy may be first. */
+	} while (wc.opcode != IBV_WC_SEND);
+	return wc.status == IBV_WC_SUCCESS;
+}
+
+static bool header_check(const uint8_t *grh, struct end *from, const union ibv_gid *to)
+{
+	const uint8_t *ip = grh + 20;
+
+	if (family == 6) {
+		if (grh[0] >> 4 == 6 && grh[6] == 17 && grh[7] == HOPS &&
+		    !memcmp(grh + 8, &from->device.gid, 16) && !memcmp(grh + 24, to, 16))
+			return true;
+	} else if (ip[0] == 0x45 && ip[9] == 17 && ip[8] == HOPS &&
+		   !memcmp(ip + 12, from->device.gid.raw + 12, 4) &&
+		   !memcmp(ip + 16, to->raw + 12, 4)) {
+		return true;
+	}
+	printf("# wrong network header:");
+	for (ip = grh; ip < grh + GRH; ip++)
+		printf(" %02x", *ip);
+	printf("\n");
+	return false;
+}
+
+static bool received(struct member *member, struct end *from, struct ibv_qp *qp, size_t at,
+		     uint32_t length, const union ibv_gid *to)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(member->cq, &wc, WAIT_MS)) {
+		printf("# nothing arrives\n");
+		return false;
+	}
+	if (wc.status || wc.opcode != IBV_WC_RECV || wc.wr_id != 77 || wc.byte_len != GRH + length ||
+	    wc.qp_num != member->qp->qp_num || wc.src_qp != qp->qp_num ||
+	    wc.wc_flags != (IBV_WC_GRH | IBV_WC_WITH_IMM) || wc.imm_data != htonl(length)) {
+		printf("# receive: %s, opcode %d, byte_len %u, src_qp %#x, flags %#x\n",
+		       ibv_wc_status_str(wc.status), wc.opcode, wc.byte_len, wc.src_qp, wc.wc_flags);
+		return false;
+	}
+	if (!header_check(member->sink.memory, from, to))
+		return false;
+	memcpy(member->sink.expected, member->sink.memory, GRH);
+	memcpy(member->sink.expected + GRH, from->source.expected + at, length);
+	return region_check(&member->sink, "sink");
+}
+
+/*
+ * Sends one packet to a group; those whose bit is set in expected must get it, once,
+ * and all others nothing. Bit 0 is the first member of the first device. What is
+ * posted to one that gets nothing is taken back by a reset.
+ */
+static bool run_to(unsigned int from, uint32_t length, unsigned int expected, struct ibv_ah *ah,
+		   const union ibv_gid *to, uint32_t qpn)
+{
+	struct end *end = &ends[from];
+	size_t at = random_between(0, 2000);
+	struct ibv_wc wc;
+	unsigned int i;
+	bool good;
+
+	for (i = 0; i < 2 * MEMBERS; i++) {
+		if (expected & 1 << i)
+			post_receive(&ends[i / MEMBERS].members[i % MEMBERS]);
+	}
+	good = send_from(end, end->sender, end->cq, ah, at, length, qpn);
+	for (i = 0; good && i < 2 * MEMBERS; i++) {
+		if (expected & 1 << i &&
+		    !received(&ends[i / MEMBERS].members[i % MEMBERS], end, end->sender, at, length,
+			      to)) {
+			printf("# device %u, queue pair %u\n", i / MEMBERS + 1, i % MEMBERS + 1);
+			good = false;
+		}
+	}
+	if (expected != (1 << 2 * MEMBERS) - 1 || length == 1)
+		usleep(QUIET_MS * 1000);
+	for (i = 0; good && i < 2 * MEMBERS; i++) {
+		if (ibv_poll_cq(ends[i / MEMBERS].members[i % MEMBERS].cq, 1, &wc) == 0)
+			continue;
+		printf("# device %u, queue pair %u has too much\n", i / MEMBERS + 1,
+		       i % MEMBERS + 1);
+		good = false;
+	}
+	return good;
+}
+
+static bool run(unsigned int from, uint32_t length, unsigned int expected)
+{
+	return run_to(from, length, expected, ends[from].ah, &group, GROUP_QPN);
+}
+
+/* Each of them has a receive, whether it may use it or not. */
+static bool run_all(unsigned int expected)
+{
+	return run(0, 64, expected) && run(1, 65, expected);
+}
+
+static void qp_again(struct member *member, uint32_t qkey)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	int error = ibv_modify_qp(member->qp, &attr, IBV_QP_STATE);
+
+	if (!error)
+		error = qp_init(member->qp, 0, qkey);
+	if (error)
+		die("to INIT: %s", strerror(error));
+	qp_ready_ud(member->qp);
+}
+
+/* Everybody at both devices, the sender's own included, in all lengths. */
+static bool row_everybody(void)
+{
+	uint32_t mtu = mtu_bytes(ends[0].device.active_mtu), i;
+	const uint32_t lengths[] = { 1, 3, 4, 255, 1024, mtu - 1, mtu };
+	bool good = true;
+
+	attach_all();
+	for (i = 0; good && i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++)
+		good = run(i % 2, lengths[i / 2], 077);
+	return good;
+}
+
+/* A queue pair that is attached gets what it sends. */
+static bool row_sender(void)
+{
+	struct member *member = &ends[0].members[1];
+
+	post_receive(member);
+	if (!send_from(&ends[0], ends[0].sender, ends[0].cq, ends[0].ah, 5, 50, GROUP_QPN) ||
+	    !received(member, &ends[0], ends[0].sender, 5, 50, &group))
+		return false;
+	post_receive(member);
+	post_receive(&ends[1].members[0]);
+	/* Both completions come to one queue; the looped back one may be first. */
+	{
+		struct ibv_sge sge = {
+			.addr = (uintptr_t)ends[0].source.memory,
+			.length = 20,
+			.lkey = ends[0].source.mr->lkey,
+		};
+		struct ibv_send_wr wr = {
+			.opcode = IBV_WR_SEND,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.wr.ud = {
+				.ah = ends[0].ah,
+				.remote_qpn = GROUP_QPN,
+				.remote_qkey = QKEY,
+			},
+		};
+		struct ibv_send_wr *bad;
+		struct ibv_wc wc;
+
+		if (ibv_post_send(member->qp, &wr, &bad))
+			return false;
+		if (!cq_poll(member->cq, &wc, WAIT_MS) || wc.status ||
+		    wc.src_qp != member->qp->qp_num || wc.byte_len != GRH + 20) {
+			printf("# its own packet does not come\n");
+			return false;
+		}
+		memcpy(member->sink.expected, member->sink.memory, GRH);
+		memcpy(member->sink.expected + GRH, ends[0].source.expected, 20);
+		if (!region_check(&member->sink, "sink"))
+			return false;
+		if (!cq_poll(ends[1].members[0].cq, &wc, WAIT_MS) || wc.status ||
+		    wc.src_qp != member->qp->qp_num)
+			return false;
+		memcpy(ends[1].members[0].sink.expected, ends[1].members[0].sink.memory, GRH);
+		memcpy(ends[1].members[0].sink.expected + GRH, ends[0].source.expected, 20);
+		return region_check(&ends[1].members[0].sink, "sink");
+	}
+}
+
+static bool row_qkey(void)
+{
+	bool good;
+
+	qp_again(&ends[0].members[0], QKEY + 1);
+	qp_again(&ends[1].members[2], QKEY + 1);
+	post_receive(&ends[0].members[0]);
+	post_receive(&ends[1].members[2]);
+	good = run_all(036);
+	qp_again(&ends[0].members[0], QKEY);
+	qp_again(&ends[1].members[2], QKEY);
+	return good && run_all(077);
+}
+
+static bool row_detach(void)
+{
+	bool good;
+
+	detach(&ends[0].members[2]);
+	detach(&ends[1].members[0]);
+	post_receive(&ends[0].members[2]);
+	post_receive(&ends[1].members[0]);
+	good = run_all(063);
+	detach_all();
+	good = good && run_all(0);
+	qp_again(&ends[0].members[2], QKEY);
+	qp_again(&ends[1].members[0], QKEY);
+	return good;
+}
+
+/* The second time is no news; with another MLID it is another attachment. */
+static bool row_twice(void)
+{
+	struct member *member = &ends[1].members[1];
+	bool good;
+
+	attach(member);
+	attach(member);
+	if (!run_all(020))
+		return false;
+	if (ibv_attach_mcast(member->qp, &group, 0xc001))
+		return false;
+	good = run_all(020);
+	detach(member);
+	good = good && run_all(020);
+	if (ibv_detach_mcast(member->qp, &group, 0xc001))
+		return false;
+	return good && run_all(0) && ibv_detach_mcast(member->qp, &group, 0) == EINVAL;
+}
+
+/* A queue pair is not destroyed as long as it is attached; a process that ends is. */
+static bool row_destroy(void)
+{
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+	struct end *end = &ends[0];
+	struct ibv_qp *qp = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
+
+	return !ibv_attach_mcast(qp, &group, 0) && ibv_destroy_qp(qp) == EBUSY &&
+	       !ibv_detach_mcast(qp, &group, 0) && !ibv_destroy_qp(qp);
+}
+
+static bool refused(struct ibv_qp *qp, const char *gid)
+{
+	union ibv_gid raw;
+
+	if (inet_pton(AF_INET6, gid, &raw) != 1)
+		die("%s", gid);
+	if (ibv_attach_mcast(qp, &raw, 0) == EINVAL)
+		return true;
+	printf("# %s is not refused\n", gid);
+	return false;
+}
+
+static bool row_refused(void)
+{
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+	struct end *end = &ends[0];
+	struct ibv_qp *rc = qp_make(&end->device, IBV_QPT_RC, end->cq, end->cq, depth, NULL);
+	bool good = ibv_attach_mcast(rc, &group, 0) == EINVAL &&
+		    refused(end->sender, "::ffff:10.0.0.2") && refused(end->sender, "fd00::2") &&
+		    refused(end->sender, "::ffff:255.255.255.255") && refused(end->sender, "::") &&
+		    ibv_detach_mcast(end->sender, &group, 0) == EINVAL;
+
+	return !ibv_destroy_qp(rc) && good;
+}
+
+/* The number of a group's packets is 0xffffff; that of a queue pair's own is not. */
+static bool row_numbers(void)
+{
+	struct member *member = &ends[1].members[0];
+	struct ibv_ah *ah = ah_make(&ends[0].device, &ends[1].device);
+	bool good;
+
+	attach(member);
+	post_receive(member);
+	good = run_to(0, 30, 0, ends[0].ah, &group, member->qp->qp_num) &&
+	       run_to(0, 31, 0, ah, &group, GROUP_QPN);
+	qp_again(member, QKEY);
+	good = good && run_all(010);
+	detach(member);
+	return !ibv_destroy_ah(ah) && good;
+}
+
+/* ff0e::ffff:a.b.c.d is an IPv6 group, and that IPv4 group for those of IPv4. */
+static bool row_forms(void)
+{
+	union ibv_gid form = group_number(9), plain;
+	struct member *member = &ends[1].members[0], *other = &ends[1].members[1];
+	struct ibv_ah *by_form, *by_plain;
+	bool good;
+
+	inet_pton(AF_INET6, "ff0e::ffff:239.77.0.9", &form);
+	inet_pton(AF_INET6, family == 4 ? "::ffff:239.77.0.9" : "ff0e::ffff:239.77.0.9", &plain);
+	if (ibv_attach_mcast(member->qp, &form, 0) || ibv_attach_mcast(other->qp, &plain, 0))
+		return false;
+	by_form = group_ah(&ends[0], &form);
+	by_plain = group_ah(&ends[0], &plain);
+	good = run_to(0, 40, 030, by_form, &plain, GROUP_QPN) &&
+	       run_to(0, 41, 030, by_plain, &plain, GROUP_QPN);
+	/* By both at once: one copy, and one detach leaves the other. */
+	if (family == 4) {
+		good = good && !ibv_attach_mcast(member->qp, &plain, 0) &&
+		       run_to(0, 42, 030, by_form, &plain, GROUP_QPN) &&
+		       !ibv_detach_mcast(member->qp, &form, 0) &&
+		       run_to(0, 43, 030, by_form, &plain, GROUP_QPN) &&
+		       !ibv_detach_mcast(member->qp, &plain, 0);
+	} else {
+		good = good && !ibv_detach_mcast(member->qp, &form, 0);
+	}
+	good = good && run_to(0, 44, 020, by_form, &plain, GROUP_QPN) &&
+	       !ibv_detach_mcast(other->qp, &plain, 0);
+	return !ibv_destroy_ah(by_form) && !ibv_destroy_ah(by_plain) && good;
+}
+
+static unsigned long long counter(struct end *end, const char *name)
+{
+	char path[256];
+	unsigned long long value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
+		 end->device.name, name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%llu", &value) != 1)
+		die("%s: %s", path, strerror(errno));
+	fclose(file);
+	return value;
+}
+
+/* What comes for a group that only others of the host are in is counted. */
+static bool row_nobody(void)
+{
+	unsigned long long before = 0;
+	struct ipv6_mreq mreq6 = { .ipv6mr_multiaddr = *(struct in6_addr *)&group };
+	struct ip_mreqn mreq = { .imr_address.s_addr = *(uint32_t *)(ends[1].device.gid.raw + 12) };
+	int home, there, sock, error;
+	bool good = false;
+	unsigned int i;
+
+	home = open("/proc/self/ns/net", O_RDONLY);
+	there = open(network, O_RDONLY);
+	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
+		die("%s: %s", network, strerror(errno));
+	sock = socket(family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
+	mreq.imr_multiaddr.s_addr = *(uint32_t *)(group.raw + 12);
+	if (family == 4) {
+		error = setsockopt(sock, IPPROTO_IP, IP_ADD_MEMBERSHIP, &mreq, sizeof(mreq));
+	} else {
+		struct if_nameindex *names = if_nameindex();
+
+		for (i = 0; names && names[i].if_index; i++) {
+			if (strcmp(names[i].if_name, "lo"))
+				mreq6.ipv6mr_interface = names[i].if_index;
+		}
+		error = setsockopt(sock, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &mreq6, sizeof(mreq6));
+	}
+	if (error || setns(home, CLONE_NEWNET))
+		die("joining: %s", strerror(errno));
+	before = counter(&ends[1], "unknown_group");
+	if (!run(0, 100, 0))
+		return false;
+	for (i = 0; !good && i < 50; i++) {
+		usleep(20000);
+		good = counter(&ends[1], "unknown_group") == before + 1;
+	}
+	close(sock);
+	close(home);
+	close(there);
+	return good;
+}
+
+/* As many queue pairs and groups as the device says, and not one more. */
+static bool row_limits(void)
+{
+	struct end *end = &ends[0];
+	struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
+	int most = end->device.attr.max_mcast_qp_attach, groups = end->device.attr.max_mcast_grp;
+	struct ibv_qp *qps[256];
+	union ibv_gid gid;
+	int i, error = 0;
+	bool good;
+
+	if (most < 1 || most > 255 || groups < 1 || groups > 16384 ||
+	    end->device.attr.max_total_mcast_qp_attach < groups) {
+		printf("# limits of %d and %d\n", most, groups);
+		return false;
+	}
+	for (i = 0; i <= most; i++)
+		qps[i] = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
+	for (i = 0; i < most && !error; i++)
+		error = ibv_attach_mcast(qps[i], &group, 0);
+	good = !error && ibv_attach_mcast(qps[most], &group, 0) == ENOMEM;
+	if (!good)
+		printf("# queue pair %d of %d: %s\n", i, most, strerror(error));
+	for (i = 0; i < most; i++)
+		ibv_detach_mcast(qps[i], &group, 0);
+	for (i = 0; i < groups && !error; i++) {
+		gid = group_number(256 + i);
+		error = ibv_attach_mcast(qps[0], &gid, 0);
+	}
+	good = good && !error && ibv_attach_mcast(qps[1], &group, 0) == ENOMEM;
+	if (error)
+		printf("# group %d of %d: %s\n", i, groups, strerror(error));
+	for (i = 0; i < groups; i++) {
+		gid = group_number(256 + i);
+		error = ibv_detach_mcast(qps[0], &gid, 0);
+		good = good && !error;
+	}
+	for (i = 0; i <= most; i++)
+		good = !ibv_destroy_qp(qps[i]) && good;
+	return good;
+}
+
+static void end_make(struct end *end, const char *name)
+{
+	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
+	struct member *member;
+
+	device_open(&end->device, name, family);
+	region_make(&end->source, &end->device, 2 * 4096, 0);
+	end->cq = ibv_create_cq(end->device.context, 256, NULL, NULL, 0);
+	if (!end->cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	end->sender = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
+	if (qp_init(end->sender, 0, QKEY))
+		die("UD: RESET to INIT");
+	qp_ready_ud(end->sender);
+	for (member = end->members; member < end->members + MEMBERS; member++) {
+		region_make(&member->sink, &end->device, SLOT, IBV_ACCESS_LOCAL_WRITE);
+		member->cq = ibv_create_cq(end->device.context, 256, NULL, NULL, 0);
+		if (!member->cq)
+			die("ibv_create_cq: %s", strerror(errno));
+		member->qp = qp_make(&end->device, IBV_QPT_UD, member->cq, member->cq, depth, NULL);
+		if (qp_init(member->qp, 0, QKEY))
+			die("UD: RESET to INIT");
+		qp_ready_ud(member->qp);
+	}
+	end->ah = group_ah(end, &group);
+}
+
+static void end_close(struct end *end)
+{
+	struct member *member;
+
+	for (member = end->members; member < end->members + MEMBERS; member++) {
+		if (ibv_destroy_qp(member->qp) || ibv_destroy_cq(member->cq))
+			die("an object does not go away: %s", strerror(errno));
+		region_free(&member->sink);
+	}
+	if (ibv_destroy_ah(end->ah) || ibv_destroy_qp(end->sender) || ibv_destroy_cq(end->cq))
+		die("an object does not go away: %s", strerror(errno));
+	region_free(&end->source);
+	device_close(&end->device);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = time(NULL);
+	bool hold = false;
+	int option, i;
+
+	while ((option = getopt(argc, argv, "46hn:s:")) != -1) {
+		if (option == 's')
+			seed = strtoull(optarg, NULL, 0);
+		else if (option == 'n')
+			network = optarg;
+		else if (option == 'h')
+			hold = true;
+		else if (option == '?')
+			return KSFT_FAIL;
+		else
+			family = option - '0';
+	}
+	random_seed(seed);
+	group = group_number(1);
+	if (hold && argc - optind == 1) {
+		end_make(&ends[0], argv[optind]);
+		for (i = 0; i < MEMBERS; i++)
+			attach(&ends[0].members[i]);
+		printf("ready\n");
+		fflush(stdout);
+		for (;;)
+			pause();
+	}
+	if (argc - optind != 2)
+		die("two devices are needed");
+	ksft_print_header();
+	ksft_set_plan(11);
+	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
+	for (i = 0; i < 2; i++)
+		end_make(&ends[i], argv[optind + i]);
+	ksft_test_result(row_everybody(), "IPv%d: everybody in the group\n", family);
+	ksft_test_result(row_sender(), "IPv%d: the sender too\n", family);
+	ksft_test_result(row_qkey(), "IPv%d: a wrong Q_Key\n", family);
+	ksft_test_result(row_detach(), "IPv%d: nothing after detach\n", family);
+	ksft_test_result(row_twice(), "IPv%d: attached twice\n", family);
+	ksft_test_result(row_destroy(), "IPv%d: destroyed while attached\n", family);
+	ksft_test_result(row_refused(), "IPv%d: refused arguments\n", family);
+	ksft_test_result(row_numbers(), "IPv%d: wrong QP numbers\n", family);
+	ksft_test_result(row_forms(), "IPv%d: ff0e::ffff:a.b.c.d\n", family);
+	if (network)
+		ksft_test_result(row_nobody(), "IPv%d: a group of nobody's\n", family);
+	else
+		ksft_test_result_skip("IPv%d: a group of nobody's: no namespace\n", family);
+	ksft_test_result(row_limits(), "IPv%d: the limits\n", family);
+	for (i = 0; i < 2; i++)
+		end_close(&ends[i]);
+	ksft_finished();
+}
