@@ -144,6 +144,54 @@ perftest()
 	[ "$found" -eq "$rows" ] || fail "$found rows of figures, $rows expected"
 }
 
+# in_group NAMESPACE NETDEV GROUP USERS: so many there are in an IPv4 group.
+in_group()
+{
+	ip -n "$1" maddr show dev "$2" | grep -qE "inet +${3//./\\.} users $4$"
+}
+
+# A receiver in n1, a sender in n2. Both rdma_cm and the device join the group.
+mckey_pair()
+{
+	local mapped=239.77.1.1 receiver tries netdev status failed=0
+	netdev=$(netdev_of n1 "$dev1")
+	ip netns exec n1 timeout -k 2 $((60 * slowness)) mckey -m "$mapped" -b "$address1" "$@" \
+		>"$ktap_dir/server" 2>&1 &
+	receiver=$!
+	for tries in $(seq $((100 * slowness))); do
+		in_group n1 "$netdev" "$mapped" 2 && break
+		sleep 0.1
+	done
+	echo "$tries tries: $(ip -n n1 maddr show dev "$netdev")"
+	in2 timeout -k 2 $((60 * slowness)) mckey -m "$mapped" -b "$address2" -s "$@" >"$ktap_dir/client" 2>&1
+	status=$?
+	sed 's/^/sender: /' "$ktap_dir/client"
+	[ "$status" -eq 0 ] || { echo "sender: status $status"; failed=1; kill "$receiver"; }
+	wait "$receiver"
+	status=$?
+	sed 's/^/receiver: /' "$ktap_dir/server"
+	[ "$status" -eq 0 ] || { echo "receiver: status $status"; failed=1; }
+	grep -q 'data transfers complete' "$ktap_dir/server" || failed=1
+	! ip -n n1 maddr show dev "$netdev" | grep -qF "$mapped" || { echo "$netdev is still in it"; failed=1; }
+	return "$failed"
+}
+
+# An MGID as such: rdma_cm takes that for an IPv6 group, and has none for RoCE v2.
+mckey_unmapped()
+{
+	in1 timeout $((30 * slowness)) mckey -M ::ffff:239.77.1.1 -b "$address1" && fail "it is not refused"
+	in1 timeout $((30 * slowness)) mckey -M ::ffff:239.77.1.1 -b "$address1" 2>&1 |
+		grep -q 'failure joining: Unknown error 524' || fail "refused by something else"
+}
+
+# multicast_bw GID1 GID2 MGID ARG...: each side's queue pair is in the group.
+multicast_bw()
+{
+	local gid1=$1 gid2=$2 group=$3
+	shift 3
+	perftest 1 ib_send_bw -c UD -g -M "$group" "$@"
+}
+
 # One row to a line: name | function and arguments
 table()
 {
@@ -176,6 +224,10 @@ table()
 		ucmatose | cm_pair ucmatose
 		udaddy | cm_pair udaddy
 		rdma_server, rdma_client | rdma_pair
+		mckey | mckey_pair
+		mckey -M, which rdma_cm refuses | mckey_unmapped
+		ib_send_bw -c UD -g, IPv4 | multicast_bw $gid1 $gid2 $mgid4 -s 1024 -n $(count 200)
+		ib_send_bw -c UD -g, IPv6 | multicast_bw $gid1v6 $gid2v6 $mgid6 -s 1024 -n $(count 200)
 	END
 	# All sizes from 2 B to 8 MiB in one run, with and without rdma_cm. Twenty of each: enough
 	# of the long ones to have more under way than a receiver's backlog holds.
@@ -232,10 +284,13 @@ table()
 	done
 }
 
-# A subset by an extended regular expression on the names, to look at one thing.
-mapfile -t rows < <(table | grep -E -e "${FERROCE_ROWS:-.}")
 # shellcheck disable=SC2034 # used by the rows
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
+gid1v6=$(gid_index_wait "$dev1" "$address1v6") gid2v6=$(gid_index_wait "$dev2" "$address2v6")
+# As perftest wants them: ::ffff:239.77.1.2 and ff15::77:102, whose scope leaves the machine.
+mgid4=0:0:0:0:0:0:0:0:0:0:255:255:239:77:1:2 mgid6=255:21:0:0:0:0:0:0:0:0:0:0:0:119:1:2
+# A subset by an extended regular expression on the names, to look at one thing.
+mapfile -t rows < <(table | grep -E -e "${FERROCE_ROWS:-.}")
 ktap_start "${#rows[@]}"
 for line in "${rows[@]}"; do
 	read -ra command <<<"${line#*|}"
