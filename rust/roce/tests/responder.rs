@@ -17,6 +17,7 @@ use roce::{
     psn::Psn,
     qp::Type,
     responder::{
+        Arrival,
         Receive,
         ReceiveOperation,
         RemoteAccess,
@@ -957,6 +958,151 @@ fn again_parks_the_packet_and_keeps_the_receive() {
             assert_eq!(peer.responses().len(), 1);
         }
     });
+}
+
+#[test]
+fn what_waits_is_dropped_when_the_peer_repeats_it() {
+    let rnr = |timer| Syndrome::Rnr { timer };
+    with_psns(|psn| {
+        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        // The parked one is repeated, or one that waits behind it.
+        for repeated in [1, 2, 3] {
+            let mut peer = peer(psn);
+            peer.deliver(&write(0));
+            peer.responses();
+            peer.outcome = Outcome::Again;
+            assert_eq!(peer.deliver(&write(1)), Step::Park);
+            for number in [2, 3, 5] {
+                assert_eq!(peer.responder.arrive(&write(number)), Arrival::Keep);
+            }
+            assert!(peer.responses().is_empty());
+            assert_eq!(peer.responder.arrive(&write(repeated)), Arrival::DropAll);
+            // Everything before is acknowledged by it.
+            let (at, aeth) = peer.response();
+            assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), rnr(5), 1));
+
+            // Nothing waits now: the rest of what is repeated is dropped, without a second NAK.
+            assert_eq!(peer.responder.arrive(&write(3)), Arrival::Keep);
+            for number in [2, 3, 4] {
+                assert_eq!(
+                    peer.deliver(&write(number)),
+                    Step::Dropped(DropReason::SequenceGap)
+                );
+            }
+            assert!(peer.responses().is_empty());
+            peer.outcome = Outcome::Done;
+            assert_eq!(peer.deliver(&write(1)), Step::Done);
+            assert_eq!(peer.deliver(&write(2)), Step::Done);
+            let (at, aeth) = peer.response();
+            assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(2), ACK, 3));
+        }
+    });
+}
+
+#[test]
+fn peer_that_comes_again_is_asked_for_twice_the_patience() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let read = read_request(psn, 0, 600);
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&read), Step::Park);
+        // All the PSNs of the READ wait.
+        let behind = remote(Opcode::RcWriteOnly, psn.add(3), 1, 0, 1);
+        assert_eq!(peer.responder.arrive(&behind), Arrival::Keep);
+        let part = read_request(psn.add(2), 512, 88);
+        assert_eq!(peer.responder.arrive(&part), Arrival::DropAll);
+        assert_eq!(peer.response().1.syndrome, Syndrome::Rnr { timer: 5 });
+        let mut timers = Vec::new();
+        for _ in 0..15 {
+            assert_eq!(peer.deliver(&read), Step::Dropped(DropReason::NotResident));
+            let Syndrome::Rnr { timer } = peer.response().1.syndrome else {
+                panic!("not an RNR NAK");
+            };
+            timers.push(timer);
+        }
+        assert_eq!(timers[..4], [7, 9, 11, 13]);
+        assert_eq!(timers[12..], [31, 0, 0]);
+
+        peer.outcome = Outcome::Done;
+        assert_eq!(peer.deliver(&read), Step::Done);
+        assert_eq!(peer.responses().len(), 3);
+        // The next one has all the patience again.
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&behind), Step::Park);
+        assert_eq!(peer.responder.arrive(&behind), Arrival::DropAll);
+        assert_eq!(peer.response().1.syndrome, Syndrome::Rnr { timer: 5 });
+    });
+}
+
+#[test]
+fn duplicates_do_not_wait() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        let read = read_request(psn.add(1), 0, 600);
+        peer.deliver(&write(0));
+        peer.deliver(&read);
+        assert_eq!(peer.responses().len(), 4);
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&write(4)), Step::Park);
+        for again in [write(0), read] {
+            assert_eq!(peer.responder.arrive(&again), Arrival::Receive);
+            assert_eq!(peer.deliver(&again), Step::Done);
+        }
+        assert_eq!(peer.responses().len(), 4);
+        // That changes nothing for what waits, and behind the responses comes the NAK.
+        peer.deliver(&read);
+        assert_eq!(peer.responder.arrive(&write(4)), Arrival::DropAll);
+        let responses = peer.responses();
+        assert_eq!(responses.len(), 4);
+        assert_eq!(
+            (responses[3].psn, responses[3].aeth.unwrap().syndrome),
+            (psn.add(4), Syndrome::Rnr { timer: 5 })
+        );
+    });
+}
+
+#[test]
+fn message_goes_on_behind_an_rnr_nak_in_its_middle() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.post(600);
+        let last = request(Opcode::RcSendLast, psn.add(2), 88);
+        peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
+        peer.deliver(&request(Opcode::RcSendMiddle, psn.add(1), MTU));
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&last), Step::Park);
+        assert_eq!(peer.responder.arrive(&last), Arrival::DropAll);
+        assert_eq!(peer.response().0, psn.add(2));
+        assert!(peer.responder.has_receive());
+        peer.outcome = Outcome::Done;
+        assert!(matches!(peer.deliver(&last), Step::Complete(_)));
+        assert_eq!(peer.completions[0].length, 600);
+    });
+}
+
+#[test]
+fn what_is_no_request_does_not_disturb_what_waits() {
+    let psn = Psn::new(0);
+    let mut peer = peer(psn);
+    let write = remote(Opcode::RcWriteOnly, psn, 1, 0, 1);
+    peer.outcome = Outcome::Again;
+    assert_eq!(peer.deliver(&write), Step::Park);
+    let mut foreign = write;
+    foreign.pkey = 0x1234;
+    for packet in [foreign, ack(psn), request(Opcode::UcSendOnly, psn, 1)] {
+        assert_eq!(peer.responder.arrive(&packet), Arrival::Keep);
+    }
+    // Once it is handed in again, it waits no more.
+    peer.outcome = Outcome::Done;
+    assert_eq!(peer.deliver(&write), Step::Done);
+    assert_eq!(peer.responder.arrive(&write), Arrival::Keep);
+    peer.outcome = Outcome::Again;
+    let next = remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1);
+    assert_eq!(peer.deliver(&next), Step::Park);
+    peer.responder.flush();
+    assert_eq!(peer.responder.arrive(&next), Arrival::Keep);
+    assert!(peer.responses().is_empty());
 }
 
 #[test]

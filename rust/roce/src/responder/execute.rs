@@ -52,7 +52,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let packet = &pending.packet;
         match (pending.stage, outcome) {
             // They have an answer of their own; without it, nothing has happened.
-            (Stage::Take, _) | (_, Outcome::Again) => Step::Park,
+            (Stage::Take, _) | (_, Outcome::Again) => self.park(packet),
             (Stage::Access, Outcome::Done) => self.invalidate(packet),
             (Stage::Invalidate, Outcome::Done) => self.finish(packet),
             (Stage::Access, Outcome::Protection) => self.access_failed(packet, true),
@@ -114,7 +114,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Atomic::Protection => self.access_failed(packet, true),
             Atomic::Operational => self.access_failed(packet, false),
-            Atomic::Again => Step::Park,
+            Atomic::Again => self.park(packet),
         }
     }
 
@@ -294,6 +294,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.executed = Some((packet.psn, self.msn));
         self.expected = self.expected.next();
         self.gap_answered = false;
+        self.postponed = None;
     }
 
     /// Goes on behind a READ or ATOMIC. Its response is the acknowledgement.
@@ -304,6 +305,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.msn = self.msn.wrapping_add(1) & MSN_MASK;
         self.expected = self.expected.add(psns);
         self.gap_answered = false;
+        self.postponed = None;
     }
 
     /// Remembers a READ or ATOMIC in the place of the oldest one, and lets it be answered.

@@ -8,6 +8,8 @@
 //! Everything is called under one lock, the QP's receive-side lock. The driver
 //! - hands in each request with [`Responder::receive`], and follows the [`Step`]s that come of it;
 //!   it may drop the lock between two of them, but hands in no other request meanwhile;
+//! - after [`Step::Park`] asks [`Responder::arrive`] what to do with each request that comes, until
+//!   it hands in the parked one again;
 //! - after a batch of requests sends what [`Responder::poll_response`] has, as long as it can send;
 //! - then asks [`Responder::take_event`] until there is nothing more.
 //!
@@ -21,6 +23,7 @@ mod resource;
 mod respond;
 mod step;
 mod unreliable;
+mod waiting;
 
 use core::ops::DerefMut;
 
@@ -54,7 +57,8 @@ pub use self::{
         ReceiveOperation,
         ResponderEvent,
         Step, //
-    }, //
+    },
+    waiting::Arrival, //
 };
 
 /// Length of the place for the GRH in front of a datagram's payload in bytes (IBTA 11.4.1.2).
@@ -196,6 +200,11 @@ pub struct Responder<R> {
     pending: Option<Pending>,
     /// The gap before `expected` has been answered, with a sequence error NAK or an RNR NAK.
     gap_answered: bool,
+    /// The request that is expected next is parked, and those from it up to this PSN wait.
+    waiting_end: Option<Psn>,
+    /// The timer code of the last RNR NAK for the request that is expected next, if it was for want
+    /// of memory.
+    postponed: Option<u8>,
 
     /// Index of the oldest resource: the next to be overwritten.
     ring: usize,
@@ -240,6 +249,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             receive: None,
             pending: None,
             gap_answered: false,
+            waiting_end: None,
+            postponed: None,
             ring: 0,
             runs: 0,
             read: None,
@@ -341,6 +352,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.pending = None;
         self.message = Message::None;
         self.gap_answered = false;
+        self.waiting_end = None;
+        self.postponed = None;
         self.resources.fill(Resource::default());
         self.ring = 0;
         self.runs = 0;

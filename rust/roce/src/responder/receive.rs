@@ -38,8 +38,20 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         if self.pending.is_some() {
             return Step::Dropped(DropReason::Busy);
         }
+        if let Some(reason) = self.objection(packet) {
+            return Step::Dropped(reason);
+        }
+        match self.config.service {
+            Type::Rc => self.receive_reliable(packet),
+            Type::Uc => self.receive_unreliable(packet),
+            Type::Ud | Type::Gsi => self.receive_datagram(packet),
+        }
+    }
+
+    /// Why a packet is no request for this QP, whatever came before it.
+    pub(super) fn objection(&self, packet: &Packet) -> Option<DropReason> {
         if !matches!(self.phase, Phase::Receiving) {
-            return Step::Dropped(DropReason::State);
+            return Some(DropReason::State);
         }
         let is_ours = matches!(
             (self.config.service, packet.opcode.transport()),
@@ -48,16 +60,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 | (Type::Ud | Type::Gsi, Transport::Ud)
         );
         if !is_ours || !packet.opcode.is_request() {
-            return Step::Dropped(DropReason::Opcode);
+            return Some(DropReason::Opcode);
         }
         if !pkey::matches(self.config.pkey, packet.pkey) {
-            return Step::Dropped(DropReason::Pkey);
+            return Some(DropReason::Pkey);
         }
-        match self.config.service {
-            Type::Rc => self.receive_reliable(packet),
-            Type::Uc => self.receive_unreliable(packet),
-            Type::Ud | Type::Gsi => self.receive_datagram(packet),
-        }
+        None
     }
 
     /// RC: requests are executed strictly in the order of their PSNs.
@@ -81,6 +89,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
 
         self.established = true;
+        self.waiting_end = None;
         match self.check(packet) {
             Ok(()) => self.execute(packet),
             Err(()) => {

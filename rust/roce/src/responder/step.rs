@@ -22,8 +22,8 @@ pub enum Step {
     /// The packet had no effect.
     Dropped(DropReason),
     /// The driver said [`Outcome::Again`](crate::ticket::Outcome::Again). It keeps this packet and
-    /// those behind it, in order and bounded, and hands it in again later; a packet that it does
-    /// not keep is a lost packet.
+    /// those behind it, in order and bounded, as [`arrive`](super::Responder::arrive) says, and hands
+    /// it in again later; a packet that it does not keep is a lost packet.
     Park,
     /// Take a receive from the receive queue, to be the current one; answer with `commit_receive`.
     TakeReceive {
