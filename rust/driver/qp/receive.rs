@@ -53,6 +53,7 @@ use rdma::{
 use roce::{
     packet::Packet,
     responder::{
+        Arrival,
         Atomic,
         AtomicOperation,
         ReadBurst,
@@ -138,8 +139,19 @@ impl ReceiveSide {
     /// Takes in a request, unless it has to wait for others.
     fn request(&mut self, qp: &Arc<Qp>, packet: &Packet, skb: RxSkb, after: &mut Aftermath) {
         if !qp.waiting_requests.is_empty() {
-            paging::keep(qp, &qp.waiting_requests, skb);
-        } else if self.execute(qp, packet, &skb, after).is_err() {
+            match self.responder.arrive(packet) {
+                Arrival::Receive => {}
+                Arrival::Keep => {
+                    paging::keep(qp, &qp.waiting_requests, skb);
+                    return;
+                }
+                Arrival::DropAll => {
+                    qp.waiting_requests.clear();
+                    return;
+                }
+            }
+        }
+        if self.execute(qp, packet, &skb, after).is_err() {
             qp.waiting_requests.push_front(skb);
         }
     }
