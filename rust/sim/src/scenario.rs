@@ -108,6 +108,10 @@ pub struct Side {
     pub receives: Vec<Posted>,
     /// How often an action cannot be done at once, per million.
     pub again: u32,
+    /// How often a request finds its memory not there, per million.
+    pub absent: u32,
+    /// How long it takes until the memory is there.
+    pub absent_for: Duration,
     /// How long it takes from handing packets to the network to saying so.
     pub commit_delay: Duration,
     /// How long responses are collected.
@@ -174,6 +178,12 @@ impl Scenario {
             let receives = receives(&mut rng, &sides[1 - host], service, benign);
             sides[host].receives = receives;
         }
+        for side in &mut sides {
+            if rng.below(8) == 0 {
+                side.absent = rng.pick(&[1_000, 100_000]);
+                side.absent_for = Duration::from_us(rng.between(1, 20_000));
+            }
+        }
         Self {
             seed,
             service,
@@ -233,6 +243,8 @@ fn side(rng: &mut Rng, service: Type, mtu: Mtu, benign: bool) -> Side {
         work: Vec::new(),
         receives: Vec::new(),
         again: rng.pick(&[0, 0, 10_000, 200_000]),
+        absent: 0,
+        absent_for: Duration::ZERO,
         commit_delay: Duration::from_us(rng.pick(&[0, 0, 1, 50, 200])),
         respond_delay: Duration::from_us(rng.pick(&[0, 0, 2, 20])),
     };

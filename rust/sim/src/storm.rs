@@ -115,6 +115,8 @@ pub fn scenario(seed: u64, storm: Storm, operation: SendOperation, mtu: Mtu) -> 
         work: Vec::new(),
         receives: Vec::new(),
         again: 0,
+        absent: 0,
+        absent_for: Duration::ZERO,
         commit_delay: Duration::ZERO,
         respond_delay: Duration::ZERO,
     });

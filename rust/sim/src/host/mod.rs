@@ -21,6 +21,7 @@ use roce::{
         SendSlot, //
     },
     responder::{
+        Arrival,
         ReceiveCompletion,
         ReceiveOperation,
         RemoteAccess,
@@ -120,6 +121,8 @@ pub struct Host {
     requests: VecDeque<(Packet, Vec<u8>)>,
     responses_parked: bool,
     requests_parked: bool,
+    /// Memory that a request needs is there from then on.
+    absent_until: Option<Instant>,
     armed: Option<Instant>,
     responding: bool,
     /// Requests have come in since it last responded.
@@ -202,6 +205,7 @@ impl Host {
             requests: VecDeque::new(),
             responses_parked: false,
             requests_parked: false,
+            absent_until: None,
             armed: None,
             responding: false,
             owing: false,
@@ -220,6 +224,23 @@ impl Host {
         let (queue, parked) = if packet.opcode.is_response() {
             (&mut self.responses, self.responses_parked)
         } else {
+            if self.requests_parked {
+                match self.responder.arrive(&packet) {
+                    Arrival::Keep => {}
+                    Arrival::Receive => {
+                        self.receive_request(now, packet, payload.to_vec(), out);
+                        self.work(now, out);
+                        return true;
+                    }
+                    Arrival::DropAll => {
+                        self.requests.clear();
+                        self.requests_parked = false;
+                        self.owing = true;
+                        self.work(now, out);
+                        return true;
+                    }
+                }
+            }
             (&mut self.requests, self.requests_parked)
         };
         let has_room = queue.len() < MAX_HELD;
@@ -352,6 +373,15 @@ impl Host {
     /// Whether what is to be done now cannot be done now.
     fn again(&mut self) -> bool {
         self.rng.chance(self.side.again)
+    }
+
+    /// Whether the memory that a request needs is not there now.
+    fn is_absent(&mut self, now: Instant) -> bool {
+        if self.absent_until.is_none() && self.rng.chance(self.side.absent) {
+            self.absent_until = Some(now.add(self.side.absent_for));
+        }
+        self.absent_until = self.absent_until.filter(|until| now < *until);
+        self.absent_until.is_some()
     }
 
     /// When it can be done.

@@ -39,14 +39,15 @@ impl Host {
                 Step::Park => {
                     self.requests.push_front((packet, payload));
                     self.requests_parked = true;
-                    out.wakes.push((self.later(now), Wake::ResumeRequests));
+                    let at = self.absent_until.unwrap_or_else(|| self.later(now));
+                    out.wakes.push((at, Wake::ResumeRequests));
                     return;
                 }
                 Step::Complete(completion) => {
                     self.receive_completions.push(completion);
                     return;
                 }
-                _ => self.again(),
+                _ => self.is_absent(now) || self.again(),
             };
             step = self.step(step, &payload, parks);
         }
