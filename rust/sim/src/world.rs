@@ -4,7 +4,10 @@
 
 use std::{
     cmp::Ordering,
-    collections::BinaryHeap, //
+    collections::{
+        BinaryHeap,
+        VecDeque, //
+    }, //
 };
 
 use roce::{
@@ -39,6 +42,17 @@ const MAX_EVENTS: u64 = 5_000_000;
 enum Event {
     Deliver(Vec<u8>, Packet),
     Wake(Wake),
+}
+
+/// What the wire does to one packet, where a script says so.
+#[derive(Clone, Copy, Debug)]
+pub struct Fate {
+    /// How often it is delivered.
+    pub copies: u8,
+    /// How much later than others the first copy is; the second, twice as much.
+    pub late: Duration,
+    /// Which bit is damaged, of what is behind the UDP header.
+    pub damage: Option<u16>,
 }
 
 /// When and where.
@@ -82,6 +96,8 @@ pub struct World {
     pub trace: Vec<Record>,
     /// The time.
     pub now: Instant,
+    /// What the wire does to the first packets. What is behind them is up to the scenario's wire.
+    pub script: VecDeque<Fate>,
     rng: Rng,
     heap: BinaryHeap<Scheduled>,
     order: u64,
@@ -102,6 +118,7 @@ impl World {
             hosts,
             trace: Vec::new(),
             now: Instant::from_ns(0),
+            script: VecDeque::new(),
             heap: BinaryHeap::new(),
             order: 0,
             busy: [Instant::from_ns(0); 2],
@@ -182,6 +199,10 @@ impl World {
         let time = bytes.len() as u64 * wire.ps_per_byte / 1_000;
         let left = self.busy[host].max(self.now).add(Duration::from_ns(time));
         self.busy[host] = left;
+        if let Some(fate) = self.script.pop_front() {
+            self.follow(fate, host, packet, &bytes, left.add(wire.delay));
+            return;
+        }
         if self.rng.chance(wire.loss) {
             self.record(host, What::Lost, packet);
             return;
@@ -204,6 +225,24 @@ impl World {
                 let len = bytes.len() - frame::OUTER_LEN;
                 let place = frame::OUTER_LEN + self.rng.below(len as u64) as usize;
                 bytes[place] ^= 1 << self.rng.below(8);
+            }
+            self.flying[host] += 1;
+            self.schedule(at, 1 - host, Event::Deliver(bytes, packet));
+        }
+    }
+
+    /// Does to a packet what the script says.
+    fn follow(&mut self, fate: Fate, host: usize, packet: Packet, bytes: &[u8], mut at: Instant) {
+        if fate.copies == 0 {
+            self.record(host, What::Lost, packet);
+        }
+        for _ in 0..fate.copies {
+            at = at.add(fate.late);
+            let mut bytes = bytes.to_vec();
+            if let Some(bit) = fate.damage {
+                let bits = 8 * (bytes.len() - frame::OUTER_LEN);
+                let bit = usize::from(bit) % bits;
+                bytes[frame::OUTER_LEN + bit / 8] ^= 1 << (bit % 8);
             }
             self.flying[host] += 1;
             self.schedule(at, 1 - host, Event::Deliver(bytes, packet));
