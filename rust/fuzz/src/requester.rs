@@ -1,0 +1,711 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! A requester between a consumer, a driver and a peer that do whatever they like.
+//!
+//! The model knows what was posted, where on the circle of PSNs it was first seen, what of it was
+//! handed out, and which data came: so it can tell whether a completion was earned.
+
+use std::collections::HashSet;
+
+use arbitrary::Arbitrary;
+use roce::{
+    opcode::{
+        Opcode,
+        Operation, //
+    },
+    packet::MAX_HEADER_LEN,
+    psn::Psn,
+    qp::Type,
+    requester::{
+        Burst,
+        Received,
+        Requester,
+        RequesterConfig,
+        RequesterCounters,
+        SendAction,
+        SendOperation,
+        SendSlot,
+        SendWr,
+        MAX_BURST_LEN, //
+    },
+    status::Status,
+    ticket::{
+        Outcome,
+        Ticket, //
+    },
+    time::{
+        ack_timeout,
+        Duration,
+        Instant, //
+    }, //
+};
+
+use crate::any::{
+    mtu,
+    AnyPacket,
+    Fate,
+    Number,
+    Service, //
+};
+
+/// More makes a run slow, and nothing new happens.
+const MAX_EVENTS: usize = 300;
+
+/// The longest RNR timer.
+const MAX_RNR: Duration = Duration::from_us(655_360);
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Config {
+    service: Service,
+    mtu: u8,
+    psn: Number,
+    timeout: u8,
+    retry_count: u8,
+    rnr_retry: u8,
+    max_rd_atomic: u8,
+    window_packets: Number,
+    window_responses: Number,
+}
+
+impl Config {
+    fn get(self) -> RequesterConfig {
+        RequesterConfig {
+            service: self.service.get(),
+            mtu: mtu(self.mtu),
+            src_qpn: 1,
+            dest_qpn: 2,
+            pkey: 0xffff,
+            initial_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
+            timeout: ack_timeout(self.timeout),
+            retry_count: self.retry_count & 7,
+            rnr_retry: self.rnr_retry & 7,
+            max_rd_atomic: self.max_rd_atomic,
+            window_packets: self.window_packets.get(),
+            window_responses: self.window_responses.get(),
+        }
+    }
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Wr {
+    operation: u8,
+    length: Number,
+    va: u64,
+    flags: u8,
+}
+
+impl Wr {
+    fn get(self) -> SendWr {
+        const OPERATIONS: [SendOperation; 6] = [
+            SendOperation::Send,
+            SendOperation::Write,
+            SendOperation::Read,
+            SendOperation::CompareSwap,
+            SendOperation::FetchAdd,
+            SendOperation::Local,
+        ];
+        SendWr {
+            operation: OPERATIONS[usize::from(self.operation) % 6],
+            length: self.length.get(),
+            remote_va: self.va,
+            rkey: 7,
+            immediate: (self.flags & 1 != 0).then_some(5),
+            invalidate_rkey: (self.flags & 2 != 0).then_some(6),
+            fence: self.flags & 4 != 0,
+            solicited: self.flags & 8 != 0,
+            signaled: self.flags & 16 != 0,
+            ..SendWr::default()
+        }
+    }
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Event {
+    Post(Wr),
+    /// Takes an action; and commits it at once, if that is not left for later.
+    Send(Option<Fate>),
+    /// Commits one of the last actions, again perhaps.
+    Commit {
+        back: u8,
+        fate: Fate,
+    },
+    /// Any packet.
+    Receive(AnyPacket, Option<Fate>),
+    /// What an honest peer would answer to something that was sent.
+    Answer {
+        back: u8,
+        how: Answer,
+        fate: Option<Fate>,
+    },
+    CommitPlace {
+        back: u8,
+        fate: Fate,
+    },
+    Advance(u32),
+    /// To the next deadline.
+    Timeout,
+    TimeoutNow,
+    Resume,
+    Pause,
+    Start,
+    Flush,
+    Reset,
+    Configure(Config),
+    SetTimeout(u8),
+    SetRetries(u8),
+    SetRnrRetries(u8),
+    SetReads(u8),
+    Reap,
+    TakeError,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Answer {
+    Good,
+    Rnr(u8),
+    Gap,
+    Refused(u8),
+}
+
+#[derive(Arbitrary, Debug)]
+pub struct Input {
+    slots: u8,
+    config: Config,
+    events: Vec<Event>,
+}
+
+/// What is known of a work request.
+#[derive(Debug)]
+struct Work {
+    wr: SendWr,
+    psns: u64,
+    /// Position of its first PSN, once seen.
+    first: Option<u64>,
+    /// How far into it packets have been handed out.
+    handed: u64,
+    /// The offsets of the data that have been placed; of an ATOMIC, 0.
+    placed: HashSet<u32>,
+    /// A local operation that is done.
+    executed: bool,
+    completed: bool,
+}
+
+struct Model {
+    requester: Requester<Vec<SendSlot>>,
+    now: Instant,
+    works: Vec<Work>,
+    completed: usize,
+    /// A work request has failed or was flushed: all that follows is flushed.
+    over: bool,
+    flushed: bool,
+    /// It was asked for an action.
+    polled: bool,
+    actions: Vec<(Ticket, Option<Burst>, u32)>,
+    places: Vec<(Ticket, u32, u32)>,
+    /// The action, and the place, that is not committed yet. All others mean nothing any more.
+    open_action: Option<Ticket>,
+    open_place: Option<Ticket>,
+    /// Positions count from here; the requester has been configured anew since the last ones.
+    sent: Vec<(u64, Operation, u32)>,
+    /// All that has been handed out lies before this position.
+    end: u64,
+    counters: RequesterCounters,
+}
+
+pub fn run(input: Input) {
+    let slots = usize::from(input.slots % 20);
+    let mut requester = Requester::new(vec![SendSlot::default(); slots]);
+    assert!(requester.capacity() as usize <= slots);
+    requester.configure(input.config.get());
+    requester.start();
+    let mut model = Model {
+        requester,
+        now: Instant::from_ns(0),
+        works: Vec::new(),
+        completed: 0,
+        over: false,
+        flushed: false,
+        polled: false,
+        actions: Vec::new(),
+        places: Vec::new(),
+        open_action: None,
+        open_place: None,
+        sent: Vec::new(),
+        end: 0,
+        counters: RequesterCounters::default(),
+    };
+    for event in input.events.into_iter().take(MAX_EVENTS) {
+        model.event(event);
+        model.check();
+    }
+    model.flush();
+    model.reap();
+    assert_eq!(model.completed, model.works.len(), "not all completed");
+    model.check();
+}
+
+impl Model {
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Post(wr) => self.post(wr.get()),
+            Event::Send(fate) => self.send(fate),
+            Event::Commit { back, fate } => self.commit(back, fate),
+            Event::Receive(packet, fate) => {
+                let here = self.requester.config().initial_psn.add(self.una() as u32);
+                let mtu = self.requester.config().mtu.bytes();
+                self.receive(&packet.build(here, mtu), fate);
+            }
+            Event::Answer { back, how, fate } => self.answer(back, how, fate),
+            Event::CommitPlace { back, fate } => self.commit_place(back, fate),
+            Event::Advance(ns) => self.now = self.now.add(Duration::from_ns(ns.into())),
+            Event::Timeout => {
+                if let Some(deadline) = self.requester.poll_timeout() {
+                    self.now = self.now.max(deadline);
+                    self.requester.on_timeout(self.now);
+                }
+            }
+            Event::TimeoutNow => self.requester.on_timeout(self.now),
+            Event::Resume => self.requester.resume(),
+            Event::Pause => self.requester.pause(),
+            Event::Start => {
+                // Of an error, the driver takes note and flushes first.
+                self.take_error();
+                self.reap();
+                let is_rc = self.requester.config().service == Type::Rc;
+                if self.flushed && !is_rc {
+                    self.requester.start();
+                    self.flushed = false;
+                    self.reap();
+                    assert_eq!(self.completed, self.works.len());
+                    self.over = false;
+                    // What is handed out next begins where it likes.
+                    self.forget_positions();
+                } else {
+                    self.requester.start();
+                }
+            }
+            Event::Flush => self.flush(),
+            Event::Reset => {
+                let config = *self.requester.config();
+                self.requester.reset();
+                assert!(self.requester.is_empty());
+                assert_eq!(self.requester.poll_completion(), None);
+                self.works.clear();
+                self.completed = 0;
+                self.begin(config);
+            }
+            Event::Configure(config) => {
+                // Only before anything is started; work requests may have been posted.
+                if !self.polled && !self.flushed {
+                    self.begin(config.get());
+                }
+            }
+            Event::SetTimeout(code) => self.requester.set_timeout(ack_timeout(code)),
+            Event::SetRetries(count) => self.requester.set_retry_count(count & 7),
+            Event::SetRnrRetries(count) => self.requester.set_rnr_retry(count & 7),
+            Event::SetReads(count) => self.requester.set_max_rd_atomic(count),
+            Event::Reap => self.reap(),
+            Event::TakeError => self.take_error(),
+        }
+    }
+
+    fn begin(&mut self, config: RequesterConfig) {
+        self.requester.configure(config);
+        self.requester.start();
+        self.over = false;
+        self.flushed = false;
+        self.polled = false;
+        self.forget_positions();
+        let shift = config.mtu;
+        for work in &mut self.works[self.completed..] {
+            work.psns = psns(&work.wr, shift.bytes());
+        }
+    }
+
+    fn forget_positions(&mut self) {
+        self.open_action = None;
+        self.open_place = None;
+        self.sent.clear();
+        self.end = 0;
+        for work in &mut self.works {
+            work.first = None;
+            if !work.completed {
+                work.handed = 0;
+                work.placed.clear();
+            }
+        }
+    }
+
+    fn una(&self) -> u64 {
+        let oldest = self.works[self.completed..].iter().find_map(|w| w.first);
+        oldest.unwrap_or(self.end)
+    }
+
+    fn post(&mut self, wr: SendWr) {
+        let is_full = self.requester.len() >= self.requester.capacity();
+        match self.requester.post(wr) {
+            Ok(sequence) => {
+                assert!(!is_full);
+                assert_eq!(sequence as usize, self.works.len());
+                self.works.push(Work {
+                    wr,
+                    psns: psns(&wr, self.requester.config().mtu.bytes()),
+                    first: None,
+                    handed: 0,
+                    placed: HashSet::new(),
+                    executed: false,
+                    completed: false,
+                });
+            }
+            Err(_) => assert!(is_full),
+        }
+    }
+
+    fn send(&mut self, fate: Option<Fate>) {
+        self.polled = true;
+        let Some(action) = self.requester.poll_action() else {
+            return;
+        };
+        assert!(!self.flushed, "an action after a flush");
+        assert!(!self.requester.is_parked());
+        assert_eq!(self.requester.poll_action(), None, "two at a time");
+        let (ticket, sequence) = match action {
+            SendAction::Local { ticket, sequence } => {
+                let work = &self.works[sequence as usize];
+                assert_eq!(work.wr.operation, SendOperation::Local);
+                assert!(!work.executed && !work.completed, "executed twice");
+                self.actions.push((ticket, None, sequence));
+                (ticket, sequence)
+            }
+            SendAction::Transmit(burst) => {
+                self.check_burst(&burst);
+                self.actions
+                    .push((burst.ticket, Some(burst), burst.sequence));
+                (burst.ticket, burst.sequence)
+            }
+        };
+        self.open_action = Some(ticket);
+        if let Some(fate) = fate {
+            self.commit_ticket(ticket, sequence, fate.outcome());
+        }
+    }
+
+    fn check_burst(&mut self, burst: &Burst) {
+        let config = *self.requester.config();
+        let mtu = config.mtu.bytes();
+        let sequence = burst.sequence as usize;
+        assert!(burst.packets > 0 && burst.length <= MAX_BURST_LEN);
+        assert!(sequence >= self.completed, "of what is complete");
+        let before = self.works[..sequence]
+            .iter()
+            .rev()
+            .take_while(|work| work.first.is_some() || work.psns == 0)
+            .find(|work| work.psns > 0)
+            .and_then(|work| Some(work.first? + work.psns));
+        let una = self.una();
+        let work = &mut self.works[sequence];
+        let is_message = matches!(
+            work.wr.operation,
+            SendOperation::Send | SendOperation::Write
+        );
+        let begin = u64::from(burst.offset) / u64::from(mtu);
+        let mut bytes = 0;
+        for index in 0..burst.packets {
+            let (packet, offset, length) = self.requester.packet(burst, index).expect("a packet");
+            assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
+            assert!(packet.opcode.is_request());
+            assert_eq!(offset, burst.offset + bytes);
+            assert_eq!(length, packet.payload_len);
+            assert!(length <= mtu);
+            bytes += length;
+
+            // PSNs follow each other, in a work request and from one to the next.
+            let steps = packet.psn.steps_from(config.initial_psn);
+            let number = begin + u64::from(index);
+            let first = *work.first.get_or_insert_with(|| {
+                before.unwrap_or_else(|| {
+                    let near = u64::from(steps).wrapping_sub(number) & 0xff_ffff;
+                    // The first one on this turn of the circle.
+                    una + ((near + (1 << 24) - una % (1 << 24)) & 0xff_ffff)
+                })
+            });
+            assert_eq!(
+                (first + number) & 0xff_ffff,
+                u64::from(steps),
+                "a PSN out of turn: {packet:?}"
+            );
+            let mut end = number + 1;
+            match packet.opcode.operation() {
+                Operation::ReadRequest => {
+                    let reth = packet.reth.expect("a RETH");
+                    end = number + u64::from(reth.length.div_ceil(mtu).max(1));
+                    assert_eq!(reth.va, work.wr.remote_va.wrapping_add(offset.into()));
+                    assert!(u64::from(offset) + u64::from(reth.length) <= work.wr.length.into());
+                    assert_eq!(burst.packets, 1);
+                }
+                Operation::Send | Operation::Write => {
+                    assert_eq!(packet.opcode.starts_message(), offset == 0);
+                    let ends = u64::from(offset) + u64::from(length) == work.wr.length.into();
+                    assert_eq!(packet.opcode.ends_message(), ends);
+                }
+                _ => {}
+            }
+            assert!(end <= work.psns);
+            work.handed = work.handed.max(end);
+            // The peer could not tell new from old.
+            if config.service == Type::Rc {
+                assert!(
+                    first + end - una < (1 << 23) + work.psns.max(1 << 23),
+                    "a PSN out of the window"
+                );
+            }
+            self.end = self.end.max(first + end);
+            self.sent
+                .push((first + number, packet.opcode.operation(), burst.sequence));
+        }
+        assert_eq!(bytes, burst.length);
+        if is_message {
+            assert!(u64::from(burst.offset) + u64::from(bytes) <= work.wr.length.into());
+        }
+        assert!(self.requester.packet(burst, burst.packets).is_none());
+    }
+
+    fn commit(&mut self, back: u8, fate: Fate) {
+        let back = usize::from(back % 4);
+        let Some((ticket, burst, sequence)) = self.actions.iter().rev().nth(back).copied() else {
+            return;
+        };
+        if let Some(burst) = burst {
+            let _ = self.requester.packet(&burst, 0);
+        }
+        self.commit_ticket(ticket, sequence, fate.outcome());
+    }
+
+    fn commit_ticket(&mut self, ticket: Ticket, sequence: u32, outcome: Outcome) {
+        let is_open = self.open_action.take_if(|open| *open == ticket).is_some();
+        if let Some(work) = self.works.get_mut(sequence as usize) {
+            let is_local = work.wr.operation == SendOperation::Local;
+            if is_open && is_local && outcome == Outcome::Done {
+                work.executed = true;
+            }
+        }
+        self.requester.commit(self.now, ticket, outcome);
+    }
+
+    fn answer(&mut self, back: u8, how: Answer, fate: Option<Fate>) {
+        let Some((position, operation, sequence)) =
+            self.sent.iter().rev().nth(back.into()).copied()
+        else {
+            return;
+        };
+        let config = *self.requester.config();
+        let psn = config.initial_psn.add(position as u32);
+        let syndrome = match how {
+            Answer::Good => 0x1f,
+            Answer::Rnr(timer) => 0x20 | timer & 0x1f,
+            Answer::Gap => 0x60,
+            Answer::Refused(code) => 0x61 + code % 4,
+        };
+        let work = &self.works[sequence as usize];
+        let mut packets = vec![(Opcode::RcAcknowledge, psn, 0)];
+        if let (Answer::Good, Some(first)) = (how, work.first) {
+            match operation {
+                Operation::ReadRequest => {
+                    let mtu = config.mtu.bytes();
+                    let number = (position - first) as u32;
+                    packets.clear();
+                    // All of this request, if it is short.
+                    for more in 0..8u32 {
+                        let at = u64::from(number + more) * u64::from(mtu);
+                        let left = u64::from(work.wr.length).saturating_sub(at);
+                        if u64::from(number + more) >= work.psns {
+                            break;
+                        }
+                        let length = left.min(mtu.into()) as u32;
+                        let last = left <= mtu.into() || (number + more) % 128 == 127;
+                        let opcode = match (more == 0, last) {
+                            (true, true) => Opcode::RcReadResponseOnly,
+                            (true, false) => Opcode::RcReadResponseFirst,
+                            (false, false) => Opcode::RcReadResponseMiddle,
+                            (false, true) => Opcode::RcReadResponseLast,
+                        };
+                        packets.push((opcode, psn.add(more), length));
+                        if last {
+                            break;
+                        }
+                    }
+                }
+                Operation::CompareSwap | Operation::FetchAdd => {
+                    packets = vec![(Opcode::RcAtomicAcknowledge, psn, 0)];
+                }
+                _ => {}
+            }
+        }
+        for (opcode, psn, length) in packets {
+            let mut packet = roce::packet::Packet::new(opcode, 1, psn);
+            packet.payload_len = length;
+            packet.aeth = opcode.has_aeth().then_some(roce::packet::Aeth {
+                syndrome: roce::packet::Syndrome::from_byte(syndrome),
+                msn: 0,
+            });
+            packet.atomic_ack = opcode.has_atomic_ack().then_some(9);
+            self.receive(&packet, fate);
+        }
+    }
+
+    fn receive(&mut self, packet: &roce::packet::Packet, fate: Option<Fate>) {
+        let was_over = self.flushed || self.over;
+        let (ticket, sequence, offset) = match self.requester.receive(self.now, packet) {
+            Received::Nothing | Received::Dropped(_) => return,
+            Received::Place {
+                ticket,
+                sequence,
+                offset,
+                length,
+            } => {
+                let work = &self.works[sequence as usize];
+                assert_eq!(work.wr.operation, SendOperation::Read);
+                assert_eq!(length, packet.payload_len);
+                assert!(u64::from(offset) + u64::from(length) <= work.wr.length.into());
+                let mtu = self.requester.config().mtu.bytes();
+                assert!(u64::from(offset / mtu) < work.handed, "not asked for");
+                (ticket, sequence, offset)
+            }
+            Received::PlaceAtomic {
+                ticket,
+                sequence,
+                value,
+            } => {
+                let work = &self.works[sequence as usize];
+                assert!(matches!(
+                    work.wr.operation,
+                    SendOperation::CompareSwap | SendOperation::FetchAdd
+                ));
+                assert_eq!(Some(value), packet.atomic_ack);
+                assert!(work.handed > 0, "not asked for");
+                (ticket, sequence, 0)
+            }
+        };
+        assert!(!was_over, "data after a flush");
+        assert!(!self.works[sequence as usize].completed);
+        self.places.push((ticket, sequence, offset));
+        self.open_place = Some(ticket);
+        if let Some(fate) = fate {
+            self.commit_place_of(ticket, sequence, offset, fate.outcome());
+        }
+    }
+
+    fn commit_place(&mut self, back: u8, fate: Fate) {
+        let back = usize::from(back % 4);
+        if let Some((ticket, sequence, offset)) = self.places.iter().rev().nth(back).copied() {
+            self.commit_place_of(ticket, sequence, offset, fate.outcome());
+        }
+    }
+
+    fn commit_place_of(&mut self, ticket: Ticket, sequence: u32, offset: u32, outcome: Outcome) {
+        let is_open = self.open_place.take_if(|open| *open == ticket).is_some();
+        if is_open && outcome == Outcome::Done {
+            if let Some(work) = self.works.get_mut(sequence as usize) {
+                work.placed.insert(offset);
+            }
+        }
+        self.requester.commit_place(self.now, ticket, outcome);
+    }
+
+    fn take_error(&mut self) {
+        if let Some(status) = self.requester.take_error() {
+            assert_ne!(status, Status::Success);
+            assert_ne!(status, Status::Flushed);
+            self.flush();
+            assert_eq!(self.requester.take_error(), None, "twice");
+        }
+    }
+
+    fn flush(&mut self) {
+        self.requester.flush();
+        self.open_action = None;
+        self.open_place = None;
+        self.flushed = true;
+        assert_eq!(self.requester.poll_action(), None);
+        assert_eq!(self.requester.poll_timeout(), None);
+        let answer = roce::packet::Packet::new(Opcode::RcReadResponseMiddle, 1, Psn::new(0));
+        assert!(matches!(
+            self.requester.receive(self.now, &answer),
+            Received::Dropped(_)
+        ));
+    }
+
+    fn reap(&mut self) {
+        while let Some(completion) = self.requester.poll_completion() {
+            let index = completion.sequence as usize;
+            assert_eq!(index, self.completed, "out of order");
+            let work = &mut self.works[index];
+            assert!(!work.completed, "twice");
+            work.completed = true;
+            self.completed += 1;
+            assert_eq!(completion.operation, work.wr.operation);
+            let is_success = completion.status == Status::Success;
+            assert_eq!(completion.signaled, work.wr.signaled || !is_success);
+            if !is_success {
+                assert!(!self.over || completion.status == Status::Flushed);
+                assert!(completion.status != Status::Flushed || self.over || self.flushed);
+                self.over = true;
+                continue;
+            }
+            assert!(!self.over, "a success after an error");
+            match work.wr.operation {
+                SendOperation::Local => assert!(work.executed),
+                SendOperation::Read => {
+                    assert_eq!(work.placed.len() as u64, work.psns, "data are missing")
+                }
+                SendOperation::CompareSwap | SendOperation::FetchAdd => {
+                    assert!(!work.placed.is_empty(), "data are missing")
+                }
+                SendOperation::Send | SendOperation::Write => {
+                    assert_eq!(work.handed, work.psns, "not all was sent")
+                }
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        let counters = *self.requester.counters();
+        let numbers = |counters: &RequesterCounters| {
+            [
+                counters.retransmitted_packets,
+                counters.timeouts,
+                counters.rnr_naks,
+                counters.sequence_naks,
+                counters.implied_naks,
+                counters.stale_responses,
+                counters.ghost_responses,
+            ]
+        };
+        let before = numbers(&self.counters);
+        assert!(numbers(&counters)
+            .iter()
+            .zip(before)
+            .all(|(now, before)| *now >= before));
+        self.counters = counters;
+
+        assert!(self.requester.len() <= self.requester.capacity());
+        assert_eq!(
+            self.requester.len() as usize,
+            self.works.len() - self.completed
+        );
+        if let Some(deadline) = self.requester.poll_timeout() {
+            // Not longer than four times the longest timeout code, or the longest RNR timer.
+            let longest = Duration::from_ns(4 * (4096 << 31)).max(MAX_RNR);
+            assert!(deadline.since(self.now) <= longest);
+        }
+    }
+}
+
+/// How many PSNs a work request takes.
+fn psns(wr: &SendWr, mtu: u32) -> u64 {
+    match wr.operation {
+        SendOperation::Local => 0,
+        SendOperation::CompareSwap | SendOperation::FetchAdd => 1,
+        _ => wr.length.div_ceil(mtu).max(1).into(),
+    }
+}

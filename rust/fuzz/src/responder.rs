@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! A responder between a driver and a peer that do whatever they like.
+//!
+//! The model knows which PSN is next and what was executed: every access to memory must be the next
+//! one's, and every answer must tell what happened.
+
+use std::collections::VecDeque;
+
+use arbitrary::Arbitrary;
+use roce::{
+    opcode::{
+        Opcode,
+        Operation, //
+    },
+    packet::{
+        NakCode,
+        Packet,
+        Syndrome,
+        MAX_HEADER_LEN, //
+    },
+    psn::Psn,
+    qp::Type,
+    requester::MAX_BURST_LEN,
+    responder::{
+        Arrival,
+        Atomic,
+        ReadBurst,
+        Receive,
+        RemoteAccess,
+        Resource,
+        Responder,
+        ResponderConfig,
+        ResponderCounters,
+        ResponderEvent,
+        Response,
+        Step, //
+    },
+    status::Status,
+    ticket::Outcome, //
+};
+
+use crate::any::{
+    mtu,
+    AnyPacket,
+    Fate,
+    Number,
+    Service, //
+};
+
+const MAX_EVENTS: usize = 300;
+
+/// Packets that the driver keeps.
+const MAX_WAITING: usize = 8;
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Config {
+    service: Service,
+    mtu: u8,
+    psn: Number,
+    timer: u8,
+    access: u8,
+}
+
+impl Config {
+    fn get(self) -> ResponderConfig {
+        ResponderConfig {
+            service: self.service.get(),
+            mtu: mtu(self.mtu),
+            dest_qpn: 2,
+            pkey: 0xffff,
+            qkey: 5,
+            expected_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
+            min_rnr_timer: self.timer,
+            access: access(self.access),
+        }
+    }
+}
+
+fn access(bits: u8) -> RemoteAccess {
+    RemoteAccess {
+        write: bits & 7 != 1,
+        read: bits & 7 != 2,
+        atomic: bits & 7 != 3,
+    }
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Event {
+    /// A packet, and what becomes of the steps that it takes.
+    Receive(AnyPacket, [Fate; 2]),
+    /// The next request, as an honest peer would send it.
+    Next(AnyPacket, [Fate; 2]),
+    /// One of the last requests once more.
+    Again(u8, [Fate; 2]),
+    Post(Number),
+    PostMalformed,
+    Respond {
+        budget: Number,
+        fate: Option<Fate>,
+    },
+    CommitRead {
+        back: u8,
+        fate: Fate,
+    },
+    /// Memory is there now.
+    Resume([Fate; 2]),
+    TakeEvents,
+    Storage(u8),
+    SetAccess(u8),
+    SetTimer(u8),
+    Flush,
+    Reset,
+    Configure(Config),
+}
+
+#[derive(Arbitrary, Debug)]
+pub struct Input {
+    resources: u8,
+    config: Config,
+    events: Vec<Event>,
+}
+
+/// A request that was executed.
+#[derive(Clone, Copy, Debug)]
+struct Executed {
+    psn: Psn,
+    psns: u32,
+    packet: Packet,
+    /// The number of complete messages after it.
+    msn: u32,
+    original: u64,
+}
+
+struct Model {
+    responder: Responder<Vec<Resource>>,
+    expected: Psn,
+    msn: u32,
+    executed: Vec<Executed>,
+    /// The requests that have come, for repetition.
+    history: Vec<Packet>,
+    waiting: VecDeque<Packet>,
+    receives: VecDeque<Receive>,
+    /// Capacity of the current receive, and how many bytes of the message are placed.
+    current: Option<u32>,
+    done: u32,
+    reads: Vec<ReadBurst>,
+    /// The ATOMICs' memory.
+    value: u64,
+    /// The responder was told to end, or has said that it does.
+    dead: bool,
+    in_message: bool,
+    counters: ResponderCounters,
+}
+
+pub fn run(input: Input) {
+    let resources = usize::from(input.resources % 6);
+    let mut model = Model {
+        responder: Responder::new(vec![Resource::default(); resources]),
+        expected: Psn::new(0),
+        msn: 0,
+        executed: Vec::new(),
+        history: Vec::new(),
+        waiting: VecDeque::new(),
+        receives: VecDeque::new(),
+        current: None,
+        done: 0,
+        reads: Vec::new(),
+        value: 0,
+        dead: true,
+        in_message: false,
+        counters: ResponderCounters::default(),
+    };
+    model.configure(input.config.get());
+    for event in input.events.into_iter().take(MAX_EVENTS) {
+        model.event(event);
+        model.check();
+    }
+    model.flush();
+    model.check();
+}
+
+impl Model {
+    fn is_rc(&self) -> bool {
+        self.responder.config().service == Type::Rc
+    }
+
+    fn event(&mut self, event: Event) {
+        let mtu = self.responder.config().mtu.bytes();
+        match event {
+            Event::Receive(packet, fates) => {
+                self.arrive(packet.build(self.expected, mtu), fates);
+            }
+            Event::Next(packet, fates) => {
+                let mut packet = packet.build_as(self.sensible(&packet), self.expected, mtu);
+                packet.psn = self.expected;
+                packet.pkey = 0xffff;
+                if let Some(deth) = &mut packet.deth {
+                    deth.qkey = 5;
+                }
+                // As long as it says.
+                if packet.opcode.starts_message() && packet.opcode.ends_message() {
+                    if let (Operation::Write, Some(reth)) =
+                        (packet.opcode.operation(), &mut packet.reth)
+                    {
+                        packet.payload_len = packet.payload_len.min(mtu);
+                        reth.length = packet.payload_len;
+                    }
+                }
+                self.arrive(packet, fates);
+            }
+            Event::Again(back, fates) => {
+                if let Some(packet) = self.history.iter().rev().nth(back.into()).copied() {
+                    self.arrive(packet, fates);
+                }
+            }
+            Event::Post(capacity) => {
+                let capacity = capacity.get();
+                self.receives.push_back(Receive::Taken { capacity });
+            }
+            Event::PostMalformed => self.receives.push_back(Receive::Malformed),
+            Event::Respond { budget, fate } => self.respond(budget.get(), fate),
+            Event::CommitRead { back, fate } => {
+                if let Some(burst) = self.reads.iter().rev().nth(usize::from(back % 3)) {
+                    self.responder.commit_read(burst.ticket, fate.outcome());
+                }
+            }
+            Event::Resume(fates) => {
+                self.responder.resume();
+                while let Some(packet) = self.waiting.pop_front() {
+                    if !self.receive(packet, fates) {
+                        self.waiting.push_front(packet);
+                        break;
+                    }
+                }
+            }
+            Event::TakeEvents => self.take_events(),
+            Event::Storage(len) => {
+                let len = usize::from(len % 6);
+                self.responder
+                    .replace_storage(vec![Resource::default(); len]);
+            }
+            Event::SetAccess(bits) => self.responder.set_access(access(bits)),
+            Event::SetTimer(code) => self.responder.set_min_rnr_timer(code),
+            Event::Flush => self.flush(),
+            Event::Reset => {
+                self.responder.reset();
+                self.forget();
+                self.dead = true;
+            }
+            Event::Configure(config) => self.configure(config.get()),
+        }
+    }
+
+    /// An opcode that may follow what came before.
+    fn sensible(&self, any: &AnyPacket) -> Opcode {
+        let opcode = any.opcode();
+        let service = self.responder.config().service;
+        let fits = |opcode: &Opcode| {
+            let first = Opcode::ALL[0].transport();
+            let is_ours = match service {
+                Type::Rc => opcode.transport() == first,
+                Type::Uc => opcode.transport() == Opcode::UcSendOnly.transport(),
+                _ => opcode.transport() == Opcode::UdSendOnly.transport(),
+            };
+            is_ours && opcode.is_request() && opcode.starts_message() != self.in_message
+        };
+        if fits(&opcode) {
+            return opcode;
+        }
+        let all: Vec<_> = Opcode::ALL.iter().copied().filter(fits).collect();
+        all.get(usize::from(any.opcode) % all.len().max(1))
+            .copied()
+            .unwrap_or(opcode)
+    }
+
+    fn configure(&mut self, config: ResponderConfig) {
+        self.responder.configure(config);
+        self.forget();
+        self.expected = config.expected_psn;
+        self.dead = false;
+    }
+
+    fn forget(&mut self) {
+        self.msn = 0;
+        self.executed.clear();
+        self.waiting.clear();
+        self.current = None;
+        self.done = 0;
+        self.in_message = false;
+    }
+
+    fn flush(&mut self) {
+        self.responder.flush();
+        self.waiting.clear();
+        self.dead = true;
+        assert_eq!(self.responder.poll_response(1), None);
+        let packet = Packet::new(Opcode::RcSendOnly, 1, self.expected);
+        assert!(matches!(self.responder.receive(&packet), Step::Dropped(_)));
+        assert_eq!(self.responder.arrive(&packet), Arrival::Keep);
+    }
+
+    /// A packet arrives at the driver.
+    fn arrive(&mut self, packet: Packet, fates: [Fate; 2]) {
+        self.history.push(packet);
+        if !self.waiting.is_empty() {
+            match self.responder.arrive(&packet) {
+                Arrival::Keep => {
+                    if self.waiting.len() < MAX_WAITING {
+                        self.waiting.push_back(packet);
+                    }
+                    return;
+                }
+                Arrival::DropAll => {
+                    assert!(self.is_rc() && !self.dead);
+                    assert!(!packet.psn.is_before(self.expected));
+                    self.waiting.clear();
+                    return;
+                }
+                Arrival::Receive => {
+                    assert!(self.is_rc() && packet.psn.is_before(self.expected));
+                    let done = self.receive(packet, fates);
+                    assert!(done, "a duplicate waits");
+                    return;
+                }
+            }
+        }
+        if !self.receive(packet, fates) {
+            self.waiting.push_front(packet);
+        }
+    }
+
+    /// Hands in a packet. Returns false if it has to wait.
+    fn receive(&mut self, packet: Packet, fates: [Fate; 2]) -> bool {
+        let mut step = self.responder.receive(&packet);
+        let mut fates = fates.into_iter();
+        let mut original = 0;
+        let mut steps = 0;
+        loop {
+            steps += 1;
+            assert!(steps < 6, "no end");
+            let is_next = packet.psn == self.expected;
+            let is_access = !matches!(
+                step,
+                Step::Done | Step::Dropped(_) | Step::Park | Step::Complete(_)
+            );
+            assert!(!is_access || !self.dead, "an access after the end");
+            // Each once, in order.
+            assert!(!is_access || !self.is_rc() || is_next, "out of turn");
+            if is_access {
+                assert!(matches!(self.responder.receive(&packet), Step::Dropped(_)));
+            }
+            let outcome = fates.next().map_or(Outcome::Done, Fate::outcome);
+            step = match step {
+                Step::Done => {
+                    self.executed(&packet, original);
+                    return true;
+                }
+                Step::Complete(completion) => {
+                    let capacity = self.current.take().expect("a current receive");
+                    if completion.status == Status::Success {
+                        assert!(completion.length <= capacity || packet.opcode.has_immediate());
+                        assert_eq!(completion.immediate, packet.immediate);
+                        assert_eq!(completion.invalidated_rkey, packet.invalidate_rkey);
+                        self.executed(&packet, original);
+                    } else {
+                        self.dead = true;
+                    }
+                    self.done = 0;
+                    return true;
+                }
+                Step::Dropped(_) => return true,
+                Step::Park => return false,
+                Step::TakeReceive { ticket } => {
+                    assert_eq!(self.current, None, "a receive is lost");
+                    let receive = self.receives.pop_front().unwrap_or(Receive::Empty);
+                    self.current = match receive {
+                        Receive::Taken { capacity } => Some(capacity),
+                        Receive::Malformed => Some(0),
+                        Receive::Empty => None,
+                    };
+                    self.responder.commit_receive(ticket, receive)
+                }
+                Step::PlaceReceive {
+                    ticket,
+                    offset,
+                    length,
+                } => {
+                    let capacity = self.current.expect("a current receive");
+                    assert_eq!(length, packet.payload_len);
+                    assert!(u64::from(offset) + u64::from(length) <= capacity.into());
+                    if self.is_rc() {
+                        assert_eq!(offset, self.done, "a hole in a message");
+                    }
+                    self.responder.commit(ticket, outcome)
+                }
+                Step::PlaceRemote {
+                    ticket,
+                    va,
+                    length,
+                    check_va,
+                    check_length,
+                    ..
+                } => {
+                    assert_eq!(length, packet.payload_len);
+                    assert_eq!(va, check_va);
+                    assert!(length > 0 && length <= check_length && check_length <= 1 << 31);
+                    assert!(self.responder.config().access.write || self.in_message);
+                    self.responder.commit(ticket, outcome)
+                }
+                Step::CheckRead { ticket, length, .. } => {
+                    assert!(length > 0 && length <= 1 << 31);
+                    assert!(self.responder.config().access.read);
+                    self.responder.commit(ticket, outcome)
+                }
+                Step::Invalidate { ticket, rkey } => {
+                    assert_eq!(packet.invalidate_rkey, Some(rkey));
+                    self.responder.commit(ticket, outcome)
+                }
+                Step::Atomic { ticket, va, .. } => {
+                    assert_eq!(va & 7, 0);
+                    assert!(self.responder.config().access.atomic);
+                    let atomic = match outcome {
+                        Outcome::Done => {
+                            self.value += 1;
+                            original = self.value;
+                            Atomic::Done { original }
+                        }
+                        Outcome::Again => Atomic::Again,
+                        Outcome::Protection => Atomic::Protection,
+                        _ => Atomic::Operational,
+                    };
+                    self.responder.commit_atomic(ticket, atomic)
+                }
+            };
+        }
+    }
+
+    /// A packet has been processed: if it was the next one, it has been executed or refused. If it
+    /// was refused, nothing is executed any more, and it does not matter what is thought here.
+    fn executed(&mut self, packet: &Packet, original: u64) {
+        let mtu = self.responder.config().mtu.bytes();
+        if !self.is_rc() {
+            self.expected = packet.psn.next();
+            self.in_message = packet.opcode.starts_message() && !packet.opcode.ends_message()
+                || self.in_message && !packet.opcode.ends_message();
+            return;
+        }
+        if packet.psn != self.expected {
+            return;
+        }
+        let (psns, ends) = match (packet.opcode.operation(), packet.reth) {
+            (Operation::ReadRequest, Some(reth)) => (reth.length.div_ceil(mtu).max(1), true),
+            (Operation::CompareSwap | Operation::FetchAdd, _) => (1, true),
+            _ => (1, packet.opcode.ends_message()),
+        };
+        if ends {
+            self.msn = (self.msn + 1) & 0xff_ffff;
+        }
+        self.in_message = !ends;
+        if packet.opcode.operation() == Operation::Send {
+            self.done = if ends {
+                0
+            } else {
+                self.done + packet.payload_len
+            };
+        }
+        self.executed.push(Executed {
+            psn: packet.psn,
+            psns,
+            packet: *packet,
+            msn: self.msn,
+            original,
+        });
+        self.expected = packet.psn.add(psns);
+    }
+
+    fn respond(&mut self, budget: u32, fate: Option<Fate>) {
+        let Some(response) = self.responder.poll_response(budget) else {
+            return;
+        };
+        assert!(self.is_rc(), "an answer that nobody waits for");
+        match response {
+            Response::Packet(packet) => self.check_answer(&packet),
+            Response::Read(burst) => {
+                self.check_read(&burst, budget);
+                self.reads.push(burst);
+                if let Some(fate) = fate {
+                    self.responder.commit_read(burst.ticket, fate.outcome());
+                }
+            }
+        }
+    }
+
+    fn check_answer(&self, packet: &Packet) {
+        assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
+        assert_eq!(packet.dest_qpn, 2);
+        let aeth = packet.aeth.expect("an AETH");
+        let of_psn = |executed: &&Executed| executed.psn == packet.psn;
+        if packet.opcode == Opcode::RcAtomicAcknowledge {
+            let original = packet.atomic_ack;
+            let is_known = self.executed.iter().filter(of_psn).any(|executed| {
+                let is_atomic = matches!(
+                    executed.packet.opcode.operation(),
+                    Operation::CompareSwap | Operation::FetchAdd
+                );
+                is_atomic && Some(executed.original) == original && executed.msn == aeth.msn
+            });
+            assert!(is_known, "an ATOMIC that was not executed: {packet:?}");
+            return;
+        }
+        assert_eq!(packet.opcode, Opcode::RcAcknowledge);
+        let last = self.executed.last();
+        match aeth.syndrome {
+            Syndrome::Ack { credits } => {
+                assert_eq!(credits, 0x1f);
+                let is_known = self
+                    .executed
+                    .iter()
+                    .filter(of_psn)
+                    .any(|executed| executed.msn == aeth.msn);
+                assert!(is_known, "an ACK for what was not executed: {packet:?}");
+            }
+            Syndrome::Rnr { .. } | Syndrome::Nak(NakCode::SequenceError) => {
+                assert_eq!((packet.psn, aeth.msn), (self.expected, self.msn));
+            }
+            Syndrome::Nak(_) => {
+                // The model thinks that the last one was executed, or a READ has failed late.
+                let is_read = self.executed.iter().any(|executed| {
+                    executed.packet.opcode.operation() == Operation::ReadRequest
+                        && packet.psn.steps_from(executed.psn) < executed.psns
+                });
+                let is_last = last.is_some_and(|last| last.psn == packet.psn);
+                assert!(is_read || is_last || packet.psn == self.expected);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check_read(&mut self, burst: &ReadBurst, budget: u32) {
+        let mtu = self.responder.config().mtu.bytes();
+        assert_eq!(self.responder.poll_response(budget), None, "two at a time");
+        assert!(burst.packets > 0 && burst.packets <= budget.max(1));
+        assert!(burst.length <= MAX_BURST_LEN);
+        let mut bytes = 0;
+        for index in 0..burst.packets {
+            let (packet, offset, length) = self
+                .responder
+                .read_packet(burst, index)
+                .expect("a READ response");
+            assert_eq!((offset, length), (bytes, packet.payload_len));
+            assert!(length <= mtu);
+            assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
+            bytes += length;
+            if index > 0 && index + 1 < burst.packets {
+                continue;
+            }
+            // The data of exactly this PSN.
+            let va = burst.va.wrapping_add(offset.into());
+            let is_known = self.executed.iter().any(|executed| {
+                let number = packet.psn.steps_from(executed.psn);
+                let at = u64::from(number) * u64::from(mtu);
+                executed.packet.reth.is_some_and(|reth| {
+                    executed.packet.opcode == Opcode::RcReadRequest
+                        && number < executed.psns
+                        && reth.rkey == burst.rkey
+                        && va == reth.va.wrapping_add(at)
+                        && at + u64::from(length) <= reth.length.into()
+                })
+            });
+            assert!(is_known, "a READ that was not allowed: {packet:?}");
+        }
+        assert_eq!(bytes, burst.length);
+        assert!(self.responder.read_packet(burst, burst.packets).is_none());
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.responder.take_event() {
+            if event.is_error() {
+                self.dead = true;
+                assert_eq!(self.responder.poll_response(1), None, "after the end");
+            } else {
+                assert_eq!(event, ResponderEvent::CommunicationEstablished);
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        assert_eq!(self.responder.has_receive(), self.current.is_some());
+        let counters = *self.responder.counters();
+        let numbers = |counters: &ResponderCounters| {
+            [
+                counters.duplicates,
+                counters.out_of_sequence,
+                counters.sequence_naks,
+                counters.rnr_naks,
+                counters.error_naks,
+            ]
+        };
+        let before = numbers(&self.counters);
+        assert!(numbers(&counters)
+            .iter()
+            .zip(before)
+            .all(|(now, before)| *now >= before));
+        self.counters = counters;
+        assert!(self.waiting.len() <= MAX_WAITING + 1);
+    }
+}

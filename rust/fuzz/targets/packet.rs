@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: fuzz::packet::Input<'_>| fuzz::packet::run(input));
