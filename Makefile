@@ -46,6 +46,9 @@ SECONDS ?= 600
 fuzz:
 	@scripts/fuzz $(SECONDS) $(SEED)
 
+fuzz-roce:
+	@scripts/fuzz-roce $(SECONDS)
+
 check:
 	@scripts/check
 
@@ -67,7 +70,8 @@ help:
 	@echo '  make test-debug      the selftests, and longer ones, with the debug kernel'
 	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
 	@echo '  make fuzz [SECONDS=600] [SEED=N]  nonsense in rings and packets, with the debug kernel, and coverage'
+	@echo '  make fuzz-roce [SECONDS=600]  fuzz the protocol, each target for so long'
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests fuzz check fmt help
+.PHONY: modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests fuzz fuzz-roce check fmt help
