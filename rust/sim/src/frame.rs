@@ -17,6 +17,9 @@ use roce::{
 /// Length of the IP and UDP headers in bytes.
 pub const OUTER_LEN: usize = 28;
 
+/// Length of what the ICRC of every packet covers, at least: up to the end of the BTH.
+pub const MIN_BODY_LEN: usize = OUTER_LEN + 12;
+
 /// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 
@@ -59,13 +62,20 @@ pub fn build(host: usize, packet: &Packet, payload: &[u8]) -> Vec<u8> {
 pub fn parse(bytes: &[u8]) -> Option<(Packet, &[u8])> {
     let split = bytes.len().checked_sub(icrc::LEN)?;
     let (body, trailer) = bytes.split_at(split);
-    if checksum_of(body) != trailer {
+    if body.len() < MIN_BODY_LEN || checksum_of(body) != trailer {
         return None;
     }
     let datagram = &bytes[OUTER_LEN..];
     let packet = Packet::parse(datagram, datagram.len()).ok()?;
     let payload = &datagram[packet.header_len()..][..packet.payload_len as usize];
     Some((packet, payload))
+}
+
+/// Makes the ICRC at the end of a forged packet right.
+pub fn seal(bytes: &mut [u8]) {
+    let split = bytes.len() - icrc::LEN;
+    let trailer = checksum_of(&bytes[..split]);
+    bytes[split..].copy_from_slice(&trailer);
 }
 
 /// The ICRC of everything in front of it.

@@ -15,6 +15,7 @@ pub mod referee;
 pub mod rng;
 pub mod scenario;
 pub mod storm;
+pub mod stranger;
 pub mod trace;
 pub mod verify;
 pub mod world;

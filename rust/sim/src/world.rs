@@ -21,6 +21,7 @@ use roce::{
 use crate::{
     frame,
     host::{
+        qpn,
         Host,
         Output,
         Wake, //
@@ -28,6 +29,7 @@ use crate::{
     pcap,
     rng::Rng,
     scenario::Scenario,
+    stranger::Stranger,
     trace::{
         Record,
         What, //
@@ -41,6 +43,8 @@ const MAX_EVENTS: u64 = 5_000_000;
 #[derive(Debug)]
 enum Event {
     Deliver(Vec<u8>, Packet),
+    /// From a stranger.
+    Forged(Vec<u8>),
     Wake(Wake),
 }
 
@@ -98,6 +102,8 @@ pub struct World {
     pub now: Instant,
     /// What the wire does to the first packets. What is behind them is up to the scenario's wire.
     pub script: VecDeque<Fate>,
+    /// Who sends forged packets into the conversation.
+    pub stranger: Option<Stranger>,
     rng: Rng,
     heap: BinaryHeap<Scheduled>,
     order: u64,
@@ -119,6 +125,7 @@ impl World {
             trace: Vec::new(),
             now: Instant::from_ns(0),
             script: VecDeque::new(),
+            stranger: None,
             heap: BinaryHeap::new(),
             order: 0,
             busy: [Instant::from_ns(0); 2],
@@ -150,6 +157,14 @@ impl World {
             let mut out = Output::default();
             match event {
                 Event::Wake(wake) => self.hosts[host].wake(at, wake, &mut out),
+                Event::Forged(bytes) => {
+                    // What is for another QP, the host does not hand in to this one.
+                    if let Some((packet, payload)) =
+                        frame::parse(&bytes).filter(|(packet, _)| packet.dest_qpn == qpn(host))
+                    {
+                        self.hosts[host].deliver(at, packet, payload, &mut out);
+                    }
+                }
                 Event::Deliver(bytes, sent) => {
                     self.flying[1 - host] -= 1;
                     match frame::parse(&bytes) {
@@ -189,6 +204,12 @@ impl World {
         let bytes = frame::build(host, &packet, payload);
         if let Some(capture) = &mut self.capture {
             capture.write(self.now, &bytes).expect("a capture file");
+        }
+
+        if let Some(stranger) = &mut self.stranger {
+            for (to, late, bytes) in stranger.overhear(host, &bytes) {
+                self.schedule(self.now.add(late), to, Event::Forged(bytes));
+            }
         }
 
         let wire = self.scenario.wire;

@@ -453,7 +453,9 @@ impl Host {
         out: &mut Output,
     ) {
         let (ticket, sequence, offset, bytes) = match self.requester.receive(now, &packet) {
-            Received::Dropped(DropReason::State) => return,
+            Received::Dropped(
+                DropReason::State | DropReason::Opcode | DropReason::Pkey | DropReason::Syndrome,
+            ) => return,
             Received::Nothing | Received::Dropped(_) => {
                 out.noted.push(packet);
                 return;
