@@ -184,11 +184,8 @@ impl World {
 
     /// Takes what a host has to say.
     fn take(&mut self, host: usize, out: Output) {
-        for packet in out.noted {
-            self.record(host, What::Noted, packet);
-        }
-        for packet in out.unplaced {
-            self.record(host, What::Unplaced, packet);
+        for (what, packet) in out.noted {
+            self.record(host, what, packet);
         }
         for (packet, payload) in out.packets {
             self.send(host, packet, &payload);

@@ -48,7 +48,8 @@ use crate::{
         Fault,
         Scenario,
         Side, //
-    }, //
+    },
+    trace::What, //
 };
 
 /// How many packets a host keeps while one cannot be processed.
@@ -80,11 +81,9 @@ pub struct Output {
     pub packets: Vec<(Packet, Vec<u8>)>,
     /// Reminders.
     pub wakes: Vec<(Instant, Wake)>,
-    /// Responses that the requester has taken note of; later than they arrived, if the host was
-    /// not able to process them.
-    pub noted: Vec<Packet>,
-    /// Those of them whose payload could not be placed are here instead.
-    pub unplaced: Vec<Packet>,
+    /// Responses that the requester has taken note of, in this order; later than they arrived, if
+    /// the host was not able to process them.
+    pub noted: Vec<(What, Packet)>,
 }
 
 /// One end.
@@ -457,7 +456,7 @@ impl Host {
                 DropReason::State | DropReason::Opcode | DropReason::Pkey | DropReason::Syndrome,
             ) => return,
             Received::Nothing | Received::Dropped(_) => {
-                out.noted.push(packet);
+                out.noted.push((What::Noted, packet));
                 return;
             }
             Received::Place {
@@ -483,12 +482,12 @@ impl Host {
             return;
         }
         if self.side.work[sequence as usize].fault == Fault::LocalKey {
-            out.unplaced.push(packet);
+            out.noted.push((What::Unplaced, packet));
             self.requester
                 .commit_place(now, ticket, Outcome::Protection);
             return;
         }
-        out.noted.push(packet);
+        out.noted.push((What::Noted, packet));
         self.buffers[sequence as usize][offset..][..bytes.len()].copy_from_slice(&bytes);
         self.requester.commit_place(now, ticket, Outcome::Done);
     }
