@@ -3,6 +3,8 @@
 //! Two honest ends with any attributes and work, on a wire that does to each packet what the input
 //! says. The simulator's oracle judges: every byte, every completion, and that every error was due.
 
+use std::env;
+
 use arbitrary::Arbitrary;
 use roce::{
     psn::Psn,
@@ -112,12 +114,15 @@ pub fn run(input: Input) {
     let scenario = scenario(&input);
     let mut world = World::new(scenario, None);
     world.script = input.fates.iter().take(MAX_FATES).map(fate).collect();
-    let result = world.run().and_then(|()| verify::check_world(&world));
-    if let Err(error) = result {
+    let ended = world.run();
+    if env::var_os("FUZZ_TRACE").is_some() {
+        eprintln!("{:#?}", world.scenario);
         for record in &world.trace {
             eprintln!("{record}");
         }
-        panic!("{error}: {:#?}", world.scenario);
+    }
+    if let Err(error) = ended.and_then(|()| verify::check_world(&world)) {
+        panic!("{error}");
     }
 }
 
