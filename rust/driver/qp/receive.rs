@@ -145,10 +145,7 @@ impl ReceiveSide {
                     paging::keep(qp, &qp.waiting_requests, skb);
                     return;
                 }
-                Arrival::DropAll => {
-                    qp.waiting_requests.clear();
-                    return;
-                }
+                Arrival::Duplicate => return,
             }
         }
         if self.execute(qp, packet, &skb, after).is_err() {

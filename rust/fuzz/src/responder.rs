@@ -311,10 +311,9 @@ impl Model {
                     }
                     return;
                 }
-                Arrival::DropAll => {
+                Arrival::Duplicate => {
                     assert!(self.is_rc() && !self.dead);
                     assert!(!packet.psn.is_before(self.expected));
-                    self.waiting.clear();
                     return;
                 }
                 Arrival::Receive => {

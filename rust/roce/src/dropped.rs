@@ -29,8 +29,6 @@ pub enum DropReason {
     NoMessage,
     /// No receive is posted. RC answers with an RNR NAK.
     NoReceive,
-    /// Memory is not there yet, and the peer comes again by itself: it is answered with an RNR NAK.
-    NotResident,
     /// UC and UD: the message is longer than the receive buffer or than the path MTU; the receive
     /// is kept for the next message.
     TooLong,

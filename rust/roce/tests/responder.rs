@@ -961,42 +961,61 @@ fn again_parks_the_packet_and_keeps_the_receive() {
 }
 
 #[test]
-fn what_waits_is_dropped_when_the_peer_repeats_it() {
+fn peer_that_repeats_what_waits_is_told_to_be_patient() {
     let rnr = |timer| Syndrome::Rnr { timer };
     with_psns(|psn| {
         let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
-        // The parked one is repeated, or one that waits behind it.
-        for repeated in [1, 2, 3] {
-            let mut peer = peer(psn);
-            peer.deliver(&write(0));
-            peer.responses();
-            peer.outcome = Outcome::Again;
-            assert_eq!(peer.deliver(&write(1)), Step::Park);
-            for number in [2, 3, 5] {
-                assert_eq!(peer.responder.arrive(&write(number)), Arrival::Keep);
-            }
-            assert!(peer.responses().is_empty());
-            assert_eq!(peer.responder.arrive(&write(repeated)), Arrival::DropAll);
-            // Everything before is acknowledged by it.
-            let (at, aeth) = peer.response();
-            assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), rnr(5), 1));
-
-            // Nothing waits now: the rest of what is repeated is dropped, without a second NAK.
-            assert_eq!(peer.responder.arrive(&write(3)), Arrival::Keep);
-            for number in [2, 3, 4] {
-                assert_eq!(
-                    peer.deliver(&write(number)),
-                    Step::Dropped(DropReason::SequenceGap)
-                );
-            }
-            assert!(peer.responses().is_empty());
-            peer.outcome = Outcome::Done;
-            assert_eq!(peer.deliver(&write(1)), Step::Done);
-            assert_eq!(peer.deliver(&write(2)), Step::Done);
-            let (at, aeth) = peer.response();
-            assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(2), ACK, 3));
+        let mut peer = peer(psn);
+        peer.deliver(&write(0));
+        peer.responses();
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&write(1)), Step::Park);
+        for number in [2, 3, 5] {
+            assert_eq!(peer.responder.arrive(&write(number)), Arrival::Keep);
         }
+        assert!(peer.responses().is_empty());
+        // All of it is repeated: one NAK, by which everything before is acknowledged.
+        for repeated in [1, 2, 3] {
+            let arrival = peer.responder.arrive(&write(repeated));
+            assert_eq!(arrival, Arrival::Duplicate);
+        }
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), rnr(5), 1));
+        // Of these it was told nothing.
+        assert_eq!(peer.responder.arrive(&write(2)), Arrival::Duplicate);
+        assert_eq!(peer.responder.arrive(&write(4)), Arrival::Keep);
+        assert!(peer.responses().is_empty());
+
+        // The next one waits too: what waits behind it still does.
+        peer.outcome = Outcome::Done;
+        assert_eq!(peer.deliver(&write(1)), Step::Done);
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&write(2)), Step::Park);
+        assert_eq!(peer.response().1.syndrome, ACK);
+        assert_eq!(peer.responder.arrive(&write(1)), Arrival::Receive);
+        assert_eq!(peer.responder.arrive(&write(4)), Arrival::Duplicate);
+        assert_eq!(peer.responder.arrive(&write(5)), Arrival::Keep);
+        peer.outcome = Outcome::Done;
+        for number in 2..5 {
+            assert_eq!(peer.deliver(&write(number)), Step::Done);
+        }
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(4), ACK, 5));
     });
+}
+
+#[test]
+fn memory_that_comes_settles_a_nak_that_has_not_left() {
+    let psn = Psn::new(7);
+    let mut peer = peer(psn);
+    let write = remote(Opcode::RcWriteOnly, psn, 1, 0, 1);
+    peer.outcome = Outcome::Again;
+    assert_eq!(peer.deliver(&write), Step::Park);
+    assert_eq!(peer.responder.arrive(&write), Arrival::Duplicate);
+    peer.outcome = Outcome::Done;
+    assert_eq!(peer.deliver(&write), Step::Done);
+    let (at, aeth) = peer.response();
+    assert_eq!((at, aeth.syndrome), (psn, ACK));
 }
 
 #[test]
@@ -1007,21 +1026,21 @@ fn peer_that_comes_again_is_asked_for_twice_the_patience() {
         peer.outcome = Outcome::Again;
         assert_eq!(peer.deliver(&read), Step::Park);
         // All the PSNs of the READ wait.
+        let part = read_request(psn.add(2), 512, 88);
+        assert_eq!(peer.responder.arrive(&part), Arrival::Duplicate);
+        assert!(peer.responses().is_empty());
         let behind = remote(Opcode::RcWriteOnly, psn.add(3), 1, 0, 1);
         assert_eq!(peer.responder.arrive(&behind), Arrival::Keep);
-        let part = read_request(psn.add(2), 512, 88);
-        assert_eq!(peer.responder.arrive(&part), Arrival::DropAll);
-        assert_eq!(peer.response().1.syndrome, Syndrome::Rnr { timer: 5 });
         let mut timers = Vec::new();
-        for _ in 0..15 {
-            assert_eq!(peer.deliver(&read), Step::Dropped(DropReason::NotResident));
+        for _ in 0..16 {
+            assert_eq!(peer.responder.arrive(&read), Arrival::Duplicate);
             let Syndrome::Rnr { timer } = peer.response().1.syndrome else {
                 panic!("not an RNR NAK");
             };
             timers.push(timer);
         }
-        assert_eq!(timers[..4], [7, 9, 11, 13]);
-        assert_eq!(timers[12..], [31, 0, 0]);
+        assert_eq!(timers[..5], [5, 7, 9, 11, 13]);
+        assert_eq!(timers[13..], [31, 0, 0]);
 
         peer.outcome = Outcome::Done;
         assert_eq!(peer.deliver(&read), Step::Done);
@@ -1029,7 +1048,7 @@ fn peer_that_comes_again_is_asked_for_twice_the_patience() {
         // The next one has all the patience again.
         peer.outcome = Outcome::Again;
         assert_eq!(peer.deliver(&behind), Step::Park);
-        assert_eq!(peer.responder.arrive(&behind), Arrival::DropAll);
+        assert_eq!(peer.responder.arrive(&behind), Arrival::Duplicate);
         assert_eq!(peer.response().1.syndrome, Syndrome::Rnr { timer: 5 });
     });
 }
@@ -1052,7 +1071,7 @@ fn duplicates_do_not_wait() {
         assert_eq!(peer.responses().len(), 4);
         // That changes nothing for what waits, and behind the responses comes the NAK.
         peer.deliver(&read);
-        assert_eq!(peer.responder.arrive(&write(4)), Arrival::DropAll);
+        assert_eq!(peer.responder.arrive(&write(4)), Arrival::Duplicate);
         let responses = peer.responses();
         assert_eq!(responses.len(), 4);
         assert_eq!(
@@ -1072,7 +1091,7 @@ fn message_goes_on_behind_an_rnr_nak_in_its_middle() {
         peer.deliver(&request(Opcode::RcSendMiddle, psn.add(1), MTU));
         peer.outcome = Outcome::Again;
         assert_eq!(peer.deliver(&last), Step::Park);
-        assert_eq!(peer.responder.arrive(&last), Arrival::DropAll);
+        assert_eq!(peer.responder.arrive(&last), Arrival::Duplicate);
         assert_eq!(peer.response().0, psn.add(2));
         assert!(peer.responder.has_receive());
         peer.outcome = Outcome::Done;

@@ -294,7 +294,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.executed = Some((packet.psn, self.msn));
         self.expected = self.expected.next();
         self.gap_answered = false;
-        self.postponed = None;
+        self.waits_no_more();
     }
 
     /// Goes on behind a READ or ATOMIC. Its response is the acknowledgement.
@@ -305,7 +305,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.msn = self.msn.wrapping_add(1) & MSN_MASK;
         self.expected = self.expected.add(psns);
         self.gap_answered = false;
-        self.postponed = None;
+        self.waits_no_more();
     }
 
     /// Remembers a READ or ATOMIC in the place of the oldest one, and lets it be answered.

@@ -200,7 +200,7 @@ pub struct Responder<R> {
     pending: Option<Pending>,
     /// The gap before `expected` has been answered, with a sequence error NAK or an RNR NAK.
     gap_answered: bool,
-    /// The request that is expected next is parked, and those from it up to this PSN wait.
+    /// The request that is expected next waits, and those behind it up to this PSN (exclusive).
     waiting_end: Option<Psn>,
     /// The timer code of the last RNR NAK for the request that is expected next, if it was for want
     /// of memory.

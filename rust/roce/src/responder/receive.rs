@@ -89,7 +89,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
 
         self.established = true;
-        self.waiting_end = None;
         match self.check(packet) {
             Ok(()) => self.execute(packet),
             Err(()) => {

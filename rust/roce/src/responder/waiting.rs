@@ -3,18 +3,16 @@
 //! Requests that wait for memory, and a peer that grows impatient (IBTA 9.7.5.2.8).
 //!
 //! While a request is parked, the peer hears nothing of it, and does not know better than to count
-//! retries. So when it repeats what waits, it is told with an RNR NAK that it need not: it comes
+//! retries. So when it repeats the parked one, it is told with an RNR NAK that it need not: it comes
 //! again by itself, as often as it takes.
 //!
-//! With that NAK goes all that waits, the parked request too. None of it has been executed, and the
-//! peer sends all of it again: whatever it sends now is executed once and in order, as if the packets
-//! had never come. Were the parked request executed after all, its acknowledgement would contradict
-//! the NAK.
+//! The parked request stays where it is, and is executed as soon as it can be, whatever the peer was
+//! told: memory that is gone again each time that the peer comes would else never be written. What
+//! the peer then sends again is a duplicate, and answered as one.
 
 use core::ops::DerefMut;
 
 use crate::{
-    dropped::DropReason,
     opcode::Operation,
     packet::{
         Packet,
@@ -38,9 +36,8 @@ pub enum Arrival {
     Keep,
     /// It waits for nobody: hand it in.
     Receive,
-    /// It is dropped, and so are all that wait, the parked one too: the peer will be told to send
-    /// them again.
-    DropAll,
+    /// It waits already, and is dropped.
+    Duplicate,
 }
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
@@ -58,8 +55,11 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return Arrival::Receive;
         }
         if packet.psn.is_before(end) {
-            self.postpone();
-            return Arrival::DropAll;
+            // A peer that repeats what is not answered begins with the oldest: one NAK each time.
+            if packet.psn == self.expected {
+                self.postpone();
+            }
+            return Arrival::Duplicate;
         }
         if packet.psn == end {
             self.waiting_end = Some(self.psn_after(packet));
@@ -69,29 +69,35 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// The driver cannot execute a request now.
     pub(super) fn park(&mut self, packet: &Packet) -> Step {
-        if !matches!(self.config.service, Type::Rc) {
-            return Step::Park;
+        if matches!(self.config.service, Type::Rc) {
+            let after = self.psn_after(packet);
+            self.waiting_end = match self.waiting_end {
+                Some(end) if after.is_before(end) => Some(end),
+                _ => Some(after),
+            };
         }
-        if self.postponed.is_some() {
-            // The peer has come again because of an RNR NAK. It must not take silence for loss now.
-            self.postpone();
-            return Step::Dropped(DropReason::NotResident);
-        }
-        self.waiting_end = Some(self.psn_after(packet));
         Step::Park
     }
 
-    /// Asks the peer to send what is expected next, and all behind it, again after a while: each time
-    /// twice as long, so that few retries bridge a long time, and of that at most half is wasted.
+    /// The request that was expected has been executed.
+    pub(super) fn waits_no_more(&mut self) {
+        self.postponed = None;
+        if self
+            .waiting_end
+            .is_some_and(|end| !self.expected.is_before(end))
+        {
+            self.waiting_end = None;
+        }
+    }
+
+    /// Tells the peer to send what is expected next, and all behind it, again after a while: each
+    /// time twice as long, so that few retries bridge a long time.
     fn postpone(&mut self) {
         let timer = match self.postponed {
             Some(timer) => longer(timer),
             None => self.config.min_rnr_timer & 0x1f,
         };
         self.postponed = Some(timer);
-        self.waiting_end = None;
-        // What follows is dropped without a word until the packet comes again.
-        self.gap_answered = true;
         self.negative = Some(Negative {
             psn: self.expected,
             syndrome: Syndrome::Rnr { timer },

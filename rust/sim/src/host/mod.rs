@@ -231,9 +231,7 @@ impl Host {
                         self.work(now, out);
                         return true;
                     }
-                    Arrival::DropAll => {
-                        self.requests.clear();
-                        self.requests_parked = false;
+                    Arrival::Duplicate => {
                         self.owing = true;
                         self.work(now, out);
                         return true;
