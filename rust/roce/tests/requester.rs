@@ -424,6 +424,19 @@ fn rnr_nak_waits_its_time() {
 }
 
 #[test]
+fn rnr_nak_at_the_end_of_the_wait_is_another() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        respond(&mut requester, us(100), &rnr(psn, 1));
+        respond(&mut requester, us(110), &rnr(psn, 1));
+        assert_eq!(requester.poll_timeout(), Some(us(120)));
+        assert_eq!(requester.counters().rnr_naks, 2);
+    });
+}
+
+#[test]
 fn rnr_retries_are_counted() {
     with_psns(|psn| {
         for limit in [0u8, 1, 6] {

@@ -196,7 +196,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// The responder was not ready for the packet at `una`.
     pub(super) fn not_ready(&mut self, now: Instant, timer: u8) {
-        if self.rnr_deadline.is_some() {
+        if self.rnr_deadline.is_some_and(|deadline| now < deadline) {
             // A duplicate.
             return;
         }
