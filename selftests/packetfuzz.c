@@ -56,10 +56,11 @@
 /* The victims are made ready again after so many packets: few stay so for long. */
 #define EPOCH 100
 #define WARM_UP_SECONDS 2
-/* Far less than the slowest machine manages. */
-#define FEWEST_PER_SECOND 3
+/* A machine that is slow gets more time, until it has done so much. */
+#define FEWEST_FRAMES 2000
+#define MORE_TIME_MS 600000
 /* Fragments wait for others, and slabs have some air; a kernel with KASAN keeps what is freed. */
-#define GROWTH_KIB (24 << 10)
+#define GROWTH_KIB (8 << 10)
 #define GROWTH_DEBUG_KIB (192 << 10)
 
 #define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -207,7 +208,14 @@ static size_t packet_emit(const struct packet *packet, uint8_t *bytes)
 	if (has & IETH)
 		at = put32(at, packet->rkey);
 	for (i = 0; i < payload; i++)
-		*at++ = i;
+		at[i] = i;
+	/*
+	 * The MAD layer prints a line about each MAD of another version than 1, and thousands of lines push
+	 * what must be judged out of the log. One that is for QP 0 it drops in silence.
+	 */
+	if (packet->qpn == 1 && payload && !one_in(64))
+		at[0] = 1;
+	at += payload;
 	for (i = 0; i < (-payload & 3); i++)
 		*at++ = 0;
 	return at - bytes;
@@ -301,7 +309,6 @@ struct oddity {
 
 static struct {
 	int file;
-	int ifindex;
 	bool tap;
 	uint8_t own[ETH_ALEN], target[ETH_ALEN];
 	uint64_t frames;
@@ -500,7 +507,6 @@ static struct {
 	uint8_t within;
 } victim;
 
-/* Twice the same bits: what the two ends of a connection may differ in does not matter here. */
 static struct ibv_cq *cq_make(struct device *device)
 {
 	struct ibv_cq *cq = ibv_create_cq(device->context, 4 * DEPTH, NULL, NULL, 0);
@@ -1175,13 +1181,14 @@ static void flood_one(void)
 		packet_send(&network, bytes, size, &oddity);
 }
 
-static void flood(unsigned int seconds, long *most)
+static void flood(unsigned int seconds, uint64_t fewest, long *most)
 {
-	uint64_t end = now_ms() + seconds * 1000;
+	uint64_t end = now_ms() + seconds * 1000, frames = line.frames;
 	unsigned int i;
 	long used;
 
-	while (now_ms() < end) {
+	while (now_ms() < end ||
+	       (line.frames - frames < fewest && now_ms() < end + MORE_TIME_MS)) {
 		victims_revive(one_in(2));
 		for (i = 0; i < EPOCH; i++) {
 			flood_one();
@@ -1246,7 +1253,6 @@ static void line_open(const char *netdev, const char *space)
 {
 	struct sockaddr_ll address = { .sll_family = AF_PACKET };
 	struct ifreq request = { 0 };
-	int control;
 
 	if (space)
 		namespace_enter(space);
@@ -1261,11 +1267,10 @@ static void line_open(const char *netdev, const char *space)
 		return;
 	}
 	line.file = socket(AF_PACKET, SOCK_RAW, 0);
-	control = line.file;
-	if (line.file < 0 || ioctl(control, SIOCGIFHWADDR, &request))
+	if (line.file < 0 || ioctl(line.file, SIOCGIFHWADDR, &request))
 		die("%s: %s", netdev, strerror(errno));
 	memcpy(line.own, request.ifr_hwaddr.sa_data, ETH_ALEN);
-	if (ioctl(control, SIOCGIFINDEX, &request))
+	if (ioctl(line.file, SIOCGIFINDEX, &request))
 		die("%s: %s", netdev, strerror(errno));
 	address.sll_ifindex = request.ifr_ifindex;
 	if (bind(line.file, (struct sockaddr *)&address, sizeof(address)))
@@ -1375,19 +1380,19 @@ int main(int argc, char **argv)
 	for (i = 0; i < ARRAY_LENGTH(classes); i++)
 		ksft_test_result(class_run(i), "packets: counted: %s\n", classes[i].name);
 
-	flood(WARM_UP_SECONDS, NULL);
+	flood(WARM_UP_SECONDS, 0, NULL);
 	successes = 0;
 	errors = 0;
 	for (i = 0; i < ARRAY_LENGTH(raised); i++)
 		before[i] = counter(raised[i]);
 	used = memory_used();
 	frames = line.frames;
-	flood(seconds, &most);
+	flood(seconds, FEWEST_FRAMES, &most);
 	frames = line.frames - frames;
 	ksft_print_msg("executions %" PRIu64 "\n", frames);
 	ksft_print_msg("%" PRIu64 " completions of success, %" PRIu64 " with an error\n", successes,
 		       errors);
-	ksft_test_result(frames >= (uint64_t)FEWEST_PER_SECOND * seconds && successes && errors,
+	ksft_test_result(frames >= FEWEST_FRAMES && successes && errors,
 			 "packets: a flood\n");
 	ksft_test_result(counters_rose(before), "packets: the counters show each class\n");
 	ksft_test_result(memory_back(used, most, checkers), "packets: the memory is there\n");
