@@ -132,6 +132,45 @@ rdma_pair()
 	grep -q 'rdma_server: end 0' "$ktap_dir/server" || fail "the server does not end with 0"
 }
 
+# The server and the client have a line "server end 0", "client end 0" or the like.
+xrc_pair()
+{
+	pair 60 7471 rdma_xserver "$@" -- rdma_xclient -s "$address1" "$@" || return 1
+	grep -q 'end 0' "$ktap_dir/client" || fail "the client does not end with 0"
+}
+
+# rstream_pair PROGRAM ARG...: each size has a line with its bandwidth.
+rstream_pair()
+{
+	local program=$1
+	shift
+	pair 120 7471 "$program" "$@" -- "$program" -s "$address1" "$@" || return 1
+	grep -qE '^[a-z0-9_]+ +[0-9.]+[kmg]? .*[0-9.]+$' "$ktap_dir/client" || fail "no figures"
+}
+
+# rcopy's server goes on until it is ended.
+rcopy_pair()
+{
+	local server tries status
+	head -c 3000001 /dev/urandom >"$ktap_dir/source"
+	rm -f "$ktap_dir/copy"
+	ip netns exec n1 rcopy >"$ktap_dir/server" 2>&1 &
+	server=$!
+	for tries in $(seq 100); do
+		listening n1 7427 && break
+		sleep 0.1
+	done
+	[ "$tries" -lt 100 ] || echo "the server does not listen"
+	in2 timeout -k 2 $((60 * slowness)) rcopy "$ktap_dir/source" "$address1:$ktap_dir/copy"
+	status=$?
+	sleep 1
+	kill "$server"
+	wait "$server" 2>/dev/null
+	cat "$ktap_dir/server"
+	[ "$status" -eq 0 ] || fail "status $status"
+	cmp "$ktap_dir/source" "$ktap_dir/copy"
+}
+
 # perftest ROWS PROGRAM ARG...: that many rows of figures must stand in the client's output.
 perftest()
 {
@@ -223,7 +262,17 @@ table()
 		rping -P, three clients, SIGTERM | rping_persistent
 		ucmatose | cm_pair ucmatose
 		udaddy | cm_pair udaddy
+		udpong | cm_pair udpong
 		rdma_server, rdma_client | rdma_pair
+		rdma_xserver, rdma_xclient -c r | xrc_pair -c r
+		rstream -S all | rstream_pair rstream -S all -I $(count 20)
+		rstream -T b | rstream_pair rstream -T b -S 65536 -I $(count 50)
+		rstream -T v | rstream_pair rstream -T v -S 65536 -I $(count 50)
+		rstream -T f | rstream_pair rstream -T f -S 65536 -I $(count 50)
+		riostream -S all | rstream_pair riostream -S all -I $(count 20)
+		riostream -T v | rstream_pair riostream -T v -S 65536 -I $(count 50)
+		rcopy | rcopy_pair
+		cmtime | cm_pair cmtime -c $(count 50)
 		mckey | mckey_pair
 		mckey -M, which rdma_cm refuses | mckey_unmapped
 		ib_send_bw -c UD -g, IPv4 | multicast_bw $gid1 $gid2 $mgid4 -s 1024 -n $(count 200)
@@ -271,6 +320,22 @@ table()
 		echo "$program -c UC -e -s 4096 | perftest 1 $program -c UC -e -s 4096 -n $(count 200)"
 		echo "$program -c UD -R | perftest 1 $program -c UD -R -e -s 1024 -n $n"
 	done
+	# Inline data, lists of requests, both directions, the older calls.
+	n=$(count 500 5000)
+	for program in "ib_send_bw -e" "ib_send_lat -e" ib_write_bw ib_write_lat; do
+		echo "$program -I 64 | perftest 1 $program -I 64 -s 64 -n $n"
+		echo "$program --use_old_post_send | perftest 1 $program --use_old_post_send -s 4096 -n $n"
+	done
+	for program in "ib_read_bw -e" "ib_read_lat -e" "ib_atomic_bw -e" "ib_atomic_lat -e"; do
+		echo "$program --use_old_post_send | perftest 1 $program --use_old_post_send -n $n"
+	done
+	for program in ib_send_bw ib_write_bw ib_read_bw; do
+		echo "$program -l 16 | perftest 1 $program -l 16 -s 4096 -n $((n / 16 * 16))"
+		echo "$program -b | perftest 1 $program -b -s 65536 -n $(count 50)"
+		echo "$program --odp | perftest 1 $program --odp -s 65536 -n $(count 50)"
+	done
+	echo "ib_write_bw --write_with_imm | perftest 1 ib_write_bw --write_with_imm -s 4096 -n $n"
+	echo "ib_write_bw --write_with_imm -e -c UC | perftest 1 ib_write_bw --write_with_imm -c UC -s 4096 -n $n"
 	# A shared receive queue, of one and of several queue pairs.
 	n=$(count 200 2000)
 	echo "ib_send_bw --use-srq | perftest 1 ib_send_bw --use-srq -s 65536 -n $n"

@@ -512,6 +512,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     } else {
         registry::withdraw_qp(qp.number);
     }
+    qp.settle();
     qp.gate.close_and_wait();
     qp.timer.shutdown();
     qp.pace.shutdown();

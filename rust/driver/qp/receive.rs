@@ -35,7 +35,11 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use net::RxSkb;
 use rdma::{
@@ -75,6 +79,11 @@ use sync::BhGuard;
 
 /// Batches of responses that one caller sends before it leaves the rest to BH work.
 const BATCHES_PER_CALL: u32 = 2;
+
+/// How often, and how long each time in microseconds, a QP that is destroyed waits for its
+/// acknowledgements to leave.
+const SETTLE_ATTEMPTS: u32 = 20;
+const SETTLE_PAUSE_US: i64 = 200;
 
 /// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
 const GRH_LEN: usize = 40;
@@ -518,6 +527,24 @@ impl Qp {
     /// Goes on with responses that are not finished. Context: softirq, no lock held.
     pub(crate) fn run_receive(self: &Arc<Self>) {
         self.drive_receive(|_, _| ());
+    }
+
+    /// Lets the acknowledgements leave that are owed. The consumer saw completions of receives whose
+    /// acknowledgements may have to wait still, for full queues or for another CPU; if it ends now, they
+    /// are all that its peer waits for. Takes a few ms at most. Context: process, may sleep, no lock held.
+    pub(super) fn settle(self: &Arc<Self>) {
+        for _ in 0..SETTLE_ATTEMPTS {
+            {
+                let Some(_pass) = self.gate.enter() else {
+                    return;
+                };
+                self.run_receive();
+            }
+            if !self.receive.lock().responder.owes_acknowledgement() {
+                return;
+            }
+            fsleep(Delta::from_micros(SETTLE_PAUSE_US));
+        }
     }
 
     /// Completes up to `budget` receive requests with a flush error.

@@ -102,9 +102,11 @@ fn acknowledgements_coalesce_with_exact_msn() {
         let mut first = remote(Opcode::RcWriteFirst, psn.add(5), MTU, 0, 300);
         first.ack_request = true;
         peer.deliver(&first);
+        assert!(peer.responder.owes_acknowledgement());
         // The sixth message is not complete.
         let (at, aeth) = peer.response();
         assert_eq!((at, aeth.msn), (psn.add(5), 5));
+        assert!(!peer.responder.owes_acknowledgement());
         assert!(peer.responses().is_empty());
     });
 }

@@ -369,6 +369,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.receive.is_some()
     }
 
+    /// Whether requests have been executed, completed maybe, of which the peer has not been told.
+    #[inline]
+    pub fn owes_acknowledgement(&self) -> bool {
+        self.acknowledge || self.negative.is_some()
+    }
+
     /// What has happened so far.
     #[inline]
     pub fn counters(&self) -> &ResponderCounters {
