@@ -27,6 +27,11 @@ pub(crate) fn send_element_len(sges: u32, inline: u32) -> Result<usize> {
     element_len(SEND_HEADER_LEN, sges, inline)
 }
 
+/// Bytes of inline data that fit where `sges` pieces do.
+pub(crate) const fn inline_room(sges: u32) -> u32 {
+    sges.saturating_mul(SGE_LEN as u32)
+}
+
 /// Bytes of a receive element with room for so many pieces: a power of two.
 /// Errors: `EINVAL` if that is too much.
 pub(crate) fn recv_element_len(sges: u32) -> Result<usize> {

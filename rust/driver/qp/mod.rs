@@ -382,6 +382,11 @@ pub(crate) fn create(
     let mut published = [None, None];
     let (send_source, own_source, staged_sends, staged_receives, slots);
     if let (Some(udata), Some(context)) = (udata, init.context.as_ref()) {
+        // An element with room for pieces has the same room for inline data. Programs know, and send
+        // such data without having asked for it.
+        cap.max_inline_data = cap
+            .max_inline_data
+            .max(user_wqe::inline_room(cap.max_send_sge));
         let send_len = user_wqe::send_element_len(cap.max_send_sge, cap.max_inline_data)?;
         let send_ring = SharedRing::new(cap.max_send_wr.max(1), send_len)?;
         let mut receive = None;
