@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/ioport.h>
+#include <linux/libnvdimm.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+
+__rust_helper bool rust_helper_is_persistent_page(const void *address)
+{
+	return region_intersects(virt_to_phys((void *)address), PAGE_SIZE, IORESOURCE_MEM,
+				 IORES_DESC_PERSISTENT_MEMORY) == REGION_INTERSECTS;
+}
+
+/* What was written is in the domain of persistence once the barrier is passed, on this CPU. */
+__rust_helper void rust_helper_make_persistent(void *address, size_t len)
+{
+	arch_wb_cache_pmem(address, len);
+	wmb();
+}
 
 __rust_helper bool rust_helper_mmu_interval_read_retry(struct mmu_interval_notifier *interval_sub,
 						       unsigned long seq)

@@ -22,6 +22,10 @@ impl Access {
     pub const REMOTE_READ: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_READ);
     /// Remote atomic operations.
     pub const REMOTE_ATOMIC: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
+    /// Remote flushes for global visibility.
+    pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
+    /// Remote flushes for persistence.
+    pub const FLUSH_PERSISTENT: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT);
     /// Memory windows may be bound.
     pub const MW_BIND: Self = Self(bindings::ib_access_flags_IB_ACCESS_MW_BIND);
     /// Addresses count from zero.
@@ -34,7 +38,9 @@ impl Access {
     pub const RELAXED_ORDERING: Self = Self(bindings::ib_access_flags_IB_ACCESS_RELAXED_ORDERING);
     /// What a driver may ignore.
     pub const OPTIONAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_OPTIONAL);
-    /// The rights of remote peers.
+    /// Remote flushes of all kinds.
+    pub const FLUSH: Self = Self(Self::FLUSH_GLOBAL.0 | Self::FLUSH_PERSISTENT.0);
+    /// The rights of remote peers to read and write.
     pub const REMOTE: Self =
         Self(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);
 

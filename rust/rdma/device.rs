@@ -49,6 +49,17 @@ pub mod cap {
     /// Memory windows of type 2, of the kind that has a QP and a protection domain.
     pub const MEM_WINDOW_TYPE_2B: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
+    /// FLUSH for global visibility.
+    pub const FLUSH_GLOBAL: u64 = bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
+    /// FLUSH for persistence, where the architecture has a way to do it; then memory that keeps its
+    /// contents can be registered for that.
+    pub const FLUSH_PERSISTENT: u64 = if cfg!(CONFIG_ARCH_HAS_PMEM_API) {
+        bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_PERSISTENT as u64
+    } else {
+        0
+    };
+    /// ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
 }
 
 /// What may touch memory that is paged on demand (`ib_uverbs_odp_transport_cap_bits`).
@@ -68,6 +79,11 @@ pub mod paging {
     pub const READ: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_READ;
     /// Both ends of an atomic operation.
     pub const ATOMIC: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC;
+    /// What a FLUSH flushes.
+    pub const FLUSH: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_FLUSH;
+    /// What an ATOMIC WRITE writes to.
+    pub const ATOMIC_WRITE: u32 =
+        bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC_WRITE;
 }
 
 /// How far atomic operations are atomic.

@@ -13,10 +13,12 @@ use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
-        Full, //
+        Full,
+        Release, //
     },
 };
 use net::Piece;
+use rdma_bindings as bindings;
 
 // Kernel memory is addressed through its direct mapping.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
@@ -56,6 +58,14 @@ pub unsafe trait Memory {
         intent: Intent,
         f: &mut dyn FnMut(*mut u8, usize, usize),
     ) -> Result<(), Fault>;
+
+    /// Whether the memory keeps its contents without power, and whoever writes to it relies on that. Then
+    /// what is written is persistent as soon as it is written: a FLUSH that came later would have to walk
+    /// all of a region, in softirq, and on each CPU that wrote to it.
+    #[inline]
+    fn is_persistent(&self) -> bool {
+        false
+    }
 }
 
 impl dyn Memory + '_ {
@@ -76,9 +86,14 @@ impl dyn Memory + '_ {
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let base = data.as_ptr();
+        let persistent = self.is_persistent();
         let f = &mut |dst, len, done| {
             // SAFETY: As for `read`, with the directions exchanged.
-            unsafe { copy(dst, base.add(done), len) }
+            unsafe { copy(dst, base.add(done), len) };
+            if persistent {
+                // SAFETY: `dst` is valid for writes of `len` bytes.
+                unsafe { persist(dst, len) };
+            }
         };
         self.pieces(offset, data.len(), Intent::Write, f)
     }
@@ -87,12 +102,17 @@ impl dyn Memory + '_ {
     #[inline]
     pub fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), Fault> {
         let base = piece.as_ptr();
+        let persistent = self.is_persistent();
         let f = &mut |dst, len, done| {
             // SAFETY: As for `write`; the piece is valid for reads of its length. Page fragments of a
             // packet are not part of the memory, or if they are (a packet that was sent to ourselves
             // without a copy), `memmove` semantics do not matter to anybody: its owner sends from
             // where it receives.
-            unsafe { copy(dst, base.add(done), len) }
+            unsafe { copy(dst, base.add(done), len) };
+            if persistent {
+                // SAFETY: `dst` is valid for writes of `len` bytes.
+                unsafe { persist(dst, len) };
+            }
         };
         self.pieces(offset, piece.len(), Intent::Write, f)
     }
@@ -101,12 +121,13 @@ impl dyn Memory + '_ {
     fn with_word<R>(&self, offset: u64, f: impl FnOnce(&Atomic<u64>) -> R) -> Result<R, Fault> {
         let mut f = Some(f);
         let mut result = None;
+        let persistent = self.is_persistent();
         self.pieces(
             offset,
             size_of::<u64>(),
             Intent::Write,
-            &mut |ptr, len, _| {
-                let ptr = ptr.cast::<u64>();
+            &mut |bytes, len, _| {
+                let ptr = bytes.cast::<u64>();
                 if len != size_of::<u64>() || !ptr.is_aligned() {
                     return;
                 }
@@ -115,6 +136,10 @@ impl dyn Memory + '_ {
                     // writes during this call. All other accesses of the kernel are the copies of this
                     // module and the owner's own, which the memory model of `copy` covers.
                     result = Some(f(unsafe { Atomic::from_ptr(ptr) }));
+                    if persistent {
+                        // SAFETY: `bytes` is valid for writes of `len` bytes.
+                        unsafe { persist(bytes, len) };
+                    }
                 }
             },
         )?;
@@ -133,6 +158,12 @@ impl dyn Memory + '_ {
     pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, Fault> {
         self.with_word(offset, |word| word.fetch_add(add, Full))
     }
+
+    /// Writes the word at `offset`, with one store, after all that was written before. An unaligned word
+    /// is out of range.
+    pub fn store(&self, offset: u64, value: u64) -> Result<(), Fault> {
+        self.with_word(offset, |word| word.store(value, Release))
+    }
 }
 
 /// Copies bytes that others may be changing meanwhile.
@@ -148,6 +179,17 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // the kernel's memory model allows the bytes to change underneath: what is read of them is
     // unspecified, and nothing here depends on it.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
+}
+
+/// Makes bytes persistent that were written, before this returns.
+///
+/// # Safety
+///
+/// `dst` must be valid for writes of `len` bytes.
+#[inline]
+unsafe fn persist(dst: *mut u8, len: usize) {
+    // SAFETY: By the promise of the caller.
+    unsafe { bindings::make_persistent(dst.cast(), len) };
 }
 
 /// Kernel memory for whose addresses a kernel consumer vouches.

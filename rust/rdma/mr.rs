@@ -216,10 +216,15 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
         let access = Access::from_bits(access as u32).without(Access::OPTIONAL);
         let known = Access::LOCAL_WRITE
             | Access::REMOTE
+            | Access::FLUSH
             | Access::MW_BIND
             | Access::ON_DEMAND
             | Access::HUGETLB;
         if !dmah.is_null() || access.without(known) != Access::NONE {
+            return Err(not_supported());
+        }
+        // Its pages may be ordinary ones tomorrow.
+        if access.contains(Access::ON_DEMAND | Access::FLUSH_PERSISTENT) {
             return Err(not_supported());
         }
         // The last address must exist.

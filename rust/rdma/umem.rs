@@ -42,6 +42,8 @@ use sync::{
 pub struct Umem {
     raw: NonNull<bindings::ib_umem>,
     blocks: Blocks,
+    /// The pages keep their contents without power, and are to be flushed.
+    persistent: bool,
     released: Atomic<u32>,
     #[pin]
     gate: Gate,
@@ -64,6 +66,9 @@ impl Drop for Raw {
 
 impl Umem {
     /// Pins `len` bytes at the user address `start` of the current process.
+    ///
+    /// Errors: `EINVAL`, if they are to be flushed for persistence ([`Access::FLUSH_PERSISTENT`]) and are
+    /// not all of memory that keeps its contents without power; those of pinning.
     ///
     /// # Safety
     ///
@@ -94,6 +99,7 @@ impl Umem {
             .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
             .ok_or(EINVAL)?
             >> PAGE_SHIFT;
+        let persistent = access.contains(Access::FLUSH_PERSISTENT);
         let mut blocks = Blocks::with_capacity(pages)?;
         let mut iter: bindings::ib_block_iter = pin_init::zeroed();
         // SAFETY: The umem is valid; its table lists its pages, mapped for the device.
@@ -113,6 +119,14 @@ impl Umem {
             }
             // For a device without a DMA device, DMA addresses are kernel addresses.
             let page = (iter.__dma_addr as usize) & !PAGE_SIZE.wrapping_sub(1);
+            // SAFETY: That is the kernel address of a page in the direct mapping.
+            if persistent
+                && !unsafe {
+                    bindings::is_persistent_page(core::ptr::with_exposed_provenance(page))
+                }
+            {
+                return Err(EINVAL);
+            }
             if !blocks.push(page) {
                 return Err(EFAULT);
             }
@@ -125,6 +139,7 @@ impl Umem {
         Ok(pin_init!(Self {
             raw,
             blocks,
+            persistent,
             released: Atomic::new(0),
             gate <- Gate::new(),
         }))
@@ -146,6 +161,7 @@ impl Umem {
         Some(Pages {
             _pass: self.gate.enter()?,
             blocks: &self.blocks,
+            persistent: self.persistent,
         })
     }
 
@@ -173,6 +189,7 @@ impl PinnedDrop for Umem {
 pub struct Pages<'a> {
     _pass: Pass<'a>,
     blocks: &'a Blocks,
+    persistent: bool,
 }
 
 // SAFETY: The pieces are those of the blocks, which stay valid as long as the pass does.
@@ -186,6 +203,11 @@ unsafe impl Memory for Pages<'_> {
         f: &mut dyn FnMut(*mut u8, usize, usize),
     ) -> Result<(), Fault> {
         self.blocks.pieces(offset, len, intent, f)
+    }
+
+    #[inline]
+    fn is_persistent(&self) -> bool {
+        self.persistent
     }
 }
 

@@ -61,6 +61,10 @@ pub enum Opcode {
     BindMw = bindings::ib_wc_opcode_IB_WC_BIND_MW,
     /// Invalidate a key.
     LocalInv = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,
+    /// FLUSH.
+    Flush = bindings::ib_wc_opcode_IB_WC_FLUSH,
+    /// ATOMIC WRITE.
+    AtomicWrite = bindings::ib_wc_opcode_IB_WC_ATOMIC_WRITE,
     /// Register a memory region, kernel only.
     RegMr = bindings::ib_wc_opcode_IB_WC_REG_MR,
     /// Receive.
