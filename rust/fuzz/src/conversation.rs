@@ -7,6 +7,7 @@ use std::env;
 
 use arbitrary::Arbitrary;
 use roce::{
+    packet::Flush,
     psn::Psn,
     qp::{
         Mtu,
@@ -241,7 +242,7 @@ fn work_request(any: &AnyWork, service: Type, mtu: Mtu, index: u32) -> SendWr {
     };
     let immediate = Some(u32::from(any.va));
     let kinds = match service {
-        Type::Rc => 11,
+        Type::Rc => 13,
         Type::Uc => 4,
         _ => 2,
     };
@@ -264,6 +265,14 @@ fn work_request(any: &AnyWork, service: Type, mtu: Mtu, index: u32) -> SendWr {
         }
         8 => wr.operation = SendOperation::CompareSwap,
         9 => wr.operation = SendOperation::FetchAdd,
+        10 => wr.operation = SendOperation::AtomicWrite,
+        11 => {
+            wr.operation = SendOperation::Flush;
+            wr.flush = Flush {
+                placement: 1 + (any.flags >> 5) % 3,
+                selectivity: u8::from(any.flags & 4 != 0),
+            };
+        }
         _ => {
             wr.operation = SendOperation::Local;
             wr.length = 0;
@@ -284,6 +293,15 @@ fn work_request(any: &AnyWork, service: Type, mtu: Mtu, index: u32) -> SendWr {
             wr.compare = u64::from((any.flags >> 5) & 1);
             wr.swap_add = u64::from(any.flags >> 6);
         }
+        SendOperation::AtomicWrite => {
+            wr.length = 8;
+            wr.rkey = ATOMIC_KEY;
+            wr.remote_va = REGION_VA.wrapping_add(8 * u64::from(2 + any.va % 3));
+        }
+        SendOperation::Flush => {
+            wr.rkey = WRITE_KEY;
+            wr.remote_va = REGION_VA.wrapping_add(offset);
+        }
         SendOperation::Send | SendOperation::Local => {}
     }
     wr
@@ -298,7 +316,12 @@ fn plant(kind: u8, work: &mut Work) {
         SendOperation::Write | SendOperation::Read => {
             &[Fault::RemoteKey, Fault::RemoteRange, Fault::LocalKey]
         }
-        _ => &[Fault::RemoteKey, Fault::Alignment, Fault::LocalKey],
+        SendOperation::Flush if wr.flush.is_region() => &[Fault::RemoteKey],
+        SendOperation::Flush => &[Fault::RemoteKey, Fault::RemoteRange],
+        SendOperation::AtomicWrite => &[Fault::RemoteKey, Fault::Alignment],
+        SendOperation::CompareSwap | SendOperation::FetchAdd => {
+            &[Fault::RemoteKey, Fault::Alignment, Fault::LocalKey]
+        }
     };
     work.fault = kinds[usize::from(kind) % kinds.len()];
     if wr.length == 0 && !matches!(wr.operation, SendOperation::Local) {

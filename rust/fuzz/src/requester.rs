@@ -13,7 +13,10 @@ use roce::{
         Opcode,
         Operation, //
     },
-    packet::MAX_HEADER_LEN,
+    packet::{
+        Flush,
+        MAX_HEADER_LEN, //
+    },
     psn::Psn,
     qp::Type,
     requester::{
@@ -96,16 +99,18 @@ struct Wr {
 
 impl Wr {
     fn get(self) -> SendWr {
-        const OPERATIONS: [SendOperation; 6] = [
+        const OPERATIONS: [SendOperation; 8] = [
             SendOperation::Send,
             SendOperation::Write,
             SendOperation::Read,
             SendOperation::CompareSwap,
             SendOperation::FetchAdd,
             SendOperation::Local,
+            SendOperation::Flush,
+            SendOperation::AtomicWrite,
         ];
         SendWr {
-            operation: OPERATIONS[usize::from(self.operation) % 6],
+            operation: OPERATIONS[usize::from(self.operation) % 8],
             length: self.length.get(),
             remote_va: self.va,
             rkey: 7,
@@ -114,6 +119,11 @@ impl Wr {
             fence: self.flags & 4 != 0,
             solicited: self.flags & 8 != 0,
             signaled: self.flags & 16 != 0,
+            // Not all of them make sense.
+            flush: Flush {
+                placement: self.flags >> 5,
+                selectivity: (self.va & 3) as u8,
+            },
             ..SendWr::default()
         }
     }
@@ -207,6 +217,8 @@ struct Model {
     open_place: Option<Ticket>,
     /// Positions count from here; the requester has been configured anew since the last ones.
     sent: Vec<(u64, Operation, u32)>,
+    /// The PSNs for which there was a READ response without data.
+    answered: HashSet<u32>,
     /// All that has been handed out lies before this position.
     end: u64,
     counters: RequesterCounters,
@@ -231,6 +243,7 @@ pub fn run(input: Input) {
         open_action: None,
         open_place: None,
         sent: Vec::new(),
+        answered: HashSet::new(),
         end: 0,
         counters: RequesterCounters::default(),
     };
@@ -326,6 +339,7 @@ impl Model {
         self.open_action = None;
         self.open_place = None;
         self.sent.clear();
+        self.answered.clear();
         self.end = 0;
         for work in &mut self.works {
             work.first = None;
@@ -443,6 +457,18 @@ impl Model {
                     assert!(u64::from(offset) + u64::from(reth.length) <= work.wr.length.into());
                     assert_eq!(burst.packets, 1);
                 }
+                Operation::AtomicWrite => {
+                    let reth = packet.reth.expect("a RETH");
+                    assert_eq!((reth.va, reth.length), (work.wr.remote_va, 8));
+                    assert_eq!((burst.packets, length), (1, 8));
+                }
+                Operation::Flush => {
+                    let reth = packet.reth.expect("a RETH");
+                    assert_eq!((reth.va, reth.length), (work.wr.remote_va, work.wr.length));
+                    assert_eq!(packet.flush, Some(work.wr.flush));
+                    assert!(work.wr.flush.is_valid());
+                    assert_eq!((burst.packets, length), (1, 0));
+                }
                 Operation::Send | Operation::Write => {
                     assert_eq!(packet.opcode.starts_message(), offset == 0);
                     let ends = u64::from(offset) + u64::from(length) == work.wr.length.into();
@@ -538,6 +564,9 @@ impl Model {
                 Operation::CompareSwap | Operation::FetchAdd => {
                     packets = vec![(Opcode::RcAtomicAcknowledge, psn, 0)];
                 }
+                Operation::Flush | Operation::AtomicWrite => {
+                    packets = vec![(Opcode::RcReadResponseOnly, psn, 0)];
+                }
                 _ => {}
             }
         }
@@ -555,6 +584,9 @@ impl Model {
 
     fn receive(&mut self, packet: &roce::packet::Packet, fate: Option<Fate>) {
         let was_over = self.flushed || self.over;
+        if packet.opcode == Opcode::RcReadResponseOnly && packet.payload_len == 0 {
+            self.answered.insert(packet.psn.get());
+        }
         let (ticket, sequence, offset) = match self.requester.receive(self.now, packet) {
             Received::Nothing | Received::Dropped(_) => return,
             Received::Place {
@@ -661,6 +693,12 @@ impl Model {
                 SendOperation::CompareSwap | SendOperation::FetchAdd => {
                     assert!(!work.placed.is_empty(), "data are missing")
                 }
+                SendOperation::Flush | SendOperation::AtomicWrite => {
+                    let first = self.requester.config().initial_psn;
+                    let psn = work.first.map(|position| first.add(position as u32).get());
+                    let is_answered = psn.is_some_and(|psn| self.answered.contains(&psn));
+                    assert!(work.handed == 1 && is_answered, "it was not answered")
+                }
                 SendOperation::Send | SendOperation::Write => {
                     assert_eq!(work.handed, work.psns, "not all was sent")
                 }
@@ -705,7 +743,10 @@ impl Model {
 fn psns(wr: &SendWr, mtu: u32) -> u64 {
     match wr.operation {
         SendOperation::Local => 0,
-        SendOperation::CompareSwap | SendOperation::FetchAdd => 1,
+        SendOperation::CompareSwap
+        | SendOperation::FetchAdd
+        | SendOperation::Flush
+        | SendOperation::AtomicWrite => 1,
         _ => wr.length.div_ceil(mtu).max(1).into(),
     }
 }

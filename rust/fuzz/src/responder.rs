@@ -82,6 +82,8 @@ fn access(bits: u8) -> RemoteAccess {
         write: bits & 7 != 1,
         read: bits & 7 != 2,
         atomic: bits & 7 != 3,
+        flush_global: bits & 7 != 4,
+        flush_persistent: bits & 7 != 5,
     }
 }
 
@@ -197,6 +199,16 @@ impl Model {
                 packet.pkey = 0xffff;
                 if let Some(deth) = &mut packet.deth {
                     deth.qkey = 5;
+                }
+                if packet.opcode.operation() == Operation::AtomicWrite {
+                    if let Some(reth) = &mut packet.reth {
+                        reth.va &= !7;
+                        reth.length = 8;
+                    }
+                }
+                if let Some(flush) = &mut packet.flush {
+                    flush.placement = 1 + flush.placement % 3;
+                    flush.selectivity &= 1;
                 }
                 // As long as it says.
                 if packet.opcode.starts_message() && packet.opcode.ends_message() {
@@ -416,6 +428,29 @@ impl Model {
                     assert_eq!(packet.invalidate_rkey, Some(rkey));
                     self.responder.commit(ticket, outcome)
                 }
+                Step::AtomicWrite { ticket, rkey, va } => {
+                    let reth = packet.reth.expect("a RETH");
+                    assert_eq!((reth.rkey, reth.va, reth.length), (rkey, va, 8));
+                    assert_eq!((va & 7, packet.payload_len), (0, 8));
+                    assert!(self.responder.config().access.write);
+                    self.responder.commit(ticket, outcome)
+                }
+                Step::Flush {
+                    ticket,
+                    rkey,
+                    flush,
+                    va,
+                    length,
+                } => {
+                    let reth = packet.reth.expect("a RETH");
+                    assert_eq!((reth.rkey, reth.va, reth.length), (rkey, va, length));
+                    assert_eq!(packet.flush, Some(flush));
+                    let access = self.responder.config().access;
+                    assert!(flush.is_valid());
+                    assert!(access.flush_global || !flush.is_global());
+                    assert!(access.flush_persistent || !flush.is_persistent());
+                    self.responder.commit(ticket, outcome)
+                }
                 Step::Atomic { ticket, va, .. } => {
                     assert_eq!(va & 7, 0);
                     assert!(self.responder.config().access.atomic);
@@ -506,6 +541,18 @@ impl Model {
                 is_atomic && Some(executed.original) == original && executed.msn == aeth.msn
             });
             assert!(is_known, "an ATOMIC that was not executed: {packet:?}");
+            return;
+        }
+        if packet.opcode == Opcode::RcReadResponseOnly {
+            assert_eq!(packet.payload_len, 0);
+            let is_known = self.executed.iter().filter(of_psn).any(|executed| {
+                let is_empty = matches!(
+                    executed.packet.opcode.operation(),
+                    Operation::Flush | Operation::AtomicWrite
+                );
+                is_empty && executed.msn == aeth.msn
+            });
+            assert!(is_known, "an answer to what was not executed: {packet:?}");
             return;
         }
         assert_eq!(packet.opcode, Opcode::RcAcknowledge);

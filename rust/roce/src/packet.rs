@@ -37,8 +37,8 @@ pub const MAX_HEADER_LEN: usize = Opcode::MAX_HEADER_LEN;
 /// Length of the longest payload in bytes: that of the largest path MTU.
 pub const MAX_PAYLOAD_LEN: u32 = 4096;
 
-/// Length of an ATOMIC WRITE's payload in bytes.
-const ATOMIC_WRITE_LEN: u32 = 8;
+/// Length of an ATOMIC WRITE's payload in bytes (IBTA 1.7, A19.4.2).
+pub const ATOMIC_WRITE_LEN: u32 = 8;
 
 /// Where an RDMA operation takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +84,41 @@ pub struct Deth {
 }
 
 /// What a FLUSH does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flush {
     /// Placement type, 4 bits: see [`feth::PLACEMENT_GLOBAL`], [`feth::PLACEMENT_PERSISTENT`].
     pub placement: u8,
     /// Selectivity level, 2 bits: see [`feth::SELECTIVITY_RANGE`], [`feth::SELECTIVITY_REGION`].
     pub selectivity: u8,
+}
+
+impl Flush {
+    /// Whether it asks for something, and for nothing that the specification reserves.
+    #[inline]
+    pub const fn is_valid(self) -> bool {
+        let placements = feth::PLACEMENT_GLOBAL | feth::PLACEMENT_PERSISTENT;
+        self.placement != 0
+            && self.placement & !placements == 0
+            && self.selectivity <= feth::SELECTIVITY_REGION
+    }
+
+    /// Whether what was written is to become visible to all.
+    #[inline]
+    pub const fn is_global(self) -> bool {
+        self.placement & feth::PLACEMENT_GLOBAL != 0
+    }
+
+    /// Whether what was written is to become persistent.
+    #[inline]
+    pub const fn is_persistent(self) -> bool {
+        self.placement & feth::PLACEMENT_PERSISTENT != 0
+    }
+
+    /// Whether it is for all of the memory region, whatever the range.
+    #[inline]
+    pub const fn is_region(self) -> bool {
+        self.selectivity == feth::SELECTIVITY_REGION
+    }
 }
 
 /// Why a datagram is not a packet. Every one of them is dropped without an answer.

@@ -2,7 +2,10 @@
 
 //! Memory that the peer may access.
 
-use roce::responder::AtomicOperation;
+use roce::{
+    packet::Flush,
+    responder::AtomicOperation, //
+};
 
 use crate::{
     rng::Rng,
@@ -21,6 +24,29 @@ pub struct Region {
     pub rkey: u32,
     /// Its contents.
     pub bytes: Vec<u8>,
+    /// Its contents as far as they were flushed: what a machine without power would still have.
+    pub durable: Vec<u8>,
+}
+
+impl Region {
+    /// Flushes, if all of what is to be flushed is there. Returns whether it is.
+    pub fn flush(&mut self, flush: Flush, va: u64, length: u32) -> bool {
+        let range = if flush.is_region() {
+            0..self.bytes.len()
+        } else {
+            let Ok(offset) = usize::try_from(va.wrapping_sub(REGION_VA)) else {
+                return false;
+            };
+            offset..offset.saturating_add(length as usize)
+        };
+        match (self.durable.get_mut(range.clone()), self.bytes.get(range)) {
+            (Some(durable), Some(bytes)) => {
+                durable.copy_from_slice(bytes);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The memory of one end.
@@ -30,7 +56,12 @@ pub struct Memory {
     pub regions: [Region; 3],
     /// The keys that the peer has invalidated. None of them is that of a region.
     pub invalidated: Vec<u32>,
+    /// The FLUSHes of the peer, in the order in which they were done.
+    pub flushes: Vec<Flushed>,
 }
+
+/// A FLUSH as it was done: R_Key, what, address, length.
+pub type Flushed = (u32, Flush, u64, u32);
 
 impl Memory {
     /// Memory full of random bytes: regions of `len` bytes.
@@ -42,12 +73,28 @@ impl Memory {
                 // So that they compare equal now and then.
                 bytes[..64].fill(0);
             }
-            Region { rkey, bytes }
+            Region {
+                rkey,
+                durable: bytes.clone(),
+                bytes,
+            }
         });
         Self {
             regions,
             invalidated: Vec::new(),
+            flushes: Vec::new(),
         }
+    }
+
+    /// Flushes, if all of what is to be flushed is there. Returns whether it is.
+    pub fn flush(&mut self, flushed: Flushed) -> bool {
+        let (rkey, flush, va, length) = flushed;
+        let region = self.regions.iter_mut().find(|region| region.rkey == rkey);
+        let is_done = region.is_some_and(|region| region.flush(flush, va, length));
+        if is_done {
+            self.flushes.push(flushed);
+        }
+        is_done
     }
 
     /// A range of a region, if all of it is there.

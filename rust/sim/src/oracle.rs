@@ -95,6 +95,8 @@ enum Wanted {
     Acknowledgement,
     ReadResponse,
     AtomicResponse,
+    /// To a FLUSH or ATOMIC WRITE: a READ response without data.
+    EmptyResponse,
 }
 
 /// Why a requester may send something again.
@@ -200,6 +202,7 @@ impl Replay {
                 (Wanted::ReadResponse, u64::from(psns))
             }
             Operation::CompareSwap | Operation::FetchAdd => (Wanted::AtomicResponse, 1),
+            Operation::Flush | Operation::AtomicWrite => (Wanted::EmptyResponse, 1),
             _ => (Wanted::Acknowledgement, 1),
         };
         if wanted != Wanted::Acknowledgement {
@@ -248,7 +251,12 @@ impl Replay {
             (Operation::Acknowledge, Some(Syndrome::Ack { .. }))
         );
         let answered = match packet.opcode.operation() {
-            Operation::ReadResponse => Some(Wanted::ReadResponse),
+            Operation::ReadResponse => match self.wanted.get(&position) {
+                Some(Wanted::EmptyResponse) if packet.payload_len == 0 => {
+                    Some(Wanted::EmptyResponse)
+                }
+                _ => Some(Wanted::ReadResponse),
+            },
             Operation::AtomicAcknowledge => Some(Wanted::AtomicResponse),
             _ => None,
         };

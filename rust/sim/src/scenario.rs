@@ -3,6 +3,7 @@
 //! What happens in a run, made up from a seed.
 
 use roce::{
+    packet::Flush,
     psn::Psn,
     qp::{
         Mtu,
@@ -49,7 +50,7 @@ pub enum Fault {
     RemoteRange,
     /// The receive is too short for it.
     ReceiveTooShort,
-    /// An ATOMIC at an odd address.
+    /// An ATOMIC or ATOMIC WRITE at an odd address.
     Alignment,
     /// The local buffer may not be accessed.
     LocalKey,
@@ -311,7 +312,7 @@ fn work_request(rng: &mut Rng, service: Type, mtu: Mtu, index: u64) -> SendWr {
     };
     let immediate = Some(rng.word() as u32);
     let kinds = match service {
-        Type::Rc => 10,
+        Type::Rc => 12,
         Type::Uc => 4,
         _ => 2,
     };
@@ -333,6 +334,14 @@ fn work_request(rng: &mut Rng, service: Type, mtu: Mtu, index: u64) -> SendWr {
         }
         7 => wr.operation = SendOperation::CompareSwap,
         8 => wr.operation = SendOperation::FetchAdd,
+        9 => wr.operation = SendOperation::AtomicWrite,
+        10 => {
+            wr.operation = SendOperation::Flush;
+            wr.flush = Flush {
+                placement: rng.between(1, 3) as u8,
+                selectivity: rng.below(2) as u8,
+            };
+        }
         _ => {
             wr.operation = SendOperation::Local;
             wr.length = 0;
@@ -357,6 +366,20 @@ fn work_request(rng: &mut Rng, service: Type, mtu: Mtu, index: u64) -> SendWr {
             wr.compare = rng.below(2);
             wr.swap_add = rng.below(3);
         }
+        SendOperation::AtomicWrite => {
+            wr.length = 8;
+            wr.rkey = ATOMIC_KEY;
+            // One of them an ATOMIC's, too.
+            wr.remote_va = REGION_VA.wrapping_add(8 * rng.between(2, 5));
+        }
+        SendOperation::Flush => {
+            wr.rkey = rng.pick(&[WRITE_KEY, ATOMIC_KEY]);
+            wr.remote_va = if wr.flush.is_region() {
+                rng.word()
+            } else {
+                REGION_VA.wrapping_add(rng.below(room + 1))
+            };
+        }
         SendOperation::Send | SendOperation::Local => {}
     }
     wr
@@ -373,7 +396,12 @@ fn plant(rng: &mut Rng, work: &mut Work) {
         SendOperation::Write | SendOperation::Read => {
             rng.pick(&[Fault::RemoteKey, Fault::RemoteRange, Fault::LocalKey])
         }
-        _ => rng.pick(&[Fault::RemoteKey, Fault::Alignment, Fault::LocalKey]),
+        SendOperation::Flush if wr.flush.is_region() => Fault::RemoteKey,
+        SendOperation::Flush => rng.pick(&[Fault::RemoteKey, Fault::RemoteRange]),
+        SendOperation::AtomicWrite => rng.pick(&[Fault::RemoteKey, Fault::Alignment]),
+        SendOperation::CompareSwap | SendOperation::FetchAdd => {
+            rng.pick(&[Fault::RemoteKey, Fault::Alignment, Fault::LocalKey])
+        }
     };
     if wr.length == 0 && !matches!(wr.operation, SendOperation::Local) {
         wr.length = 1;
@@ -386,6 +414,15 @@ fn plant(rng: &mut Rng, work: &mut Work) {
         }
         Fault::Alignment => wr.remote_va = wr.remote_va.wrapping_add(rng.between(1, 7)),
         _ => {}
+    }
+}
+
+/// How many bytes there are in the local buffer of a work request.
+pub fn payload_len(wr: &SendWr) -> u32 {
+    match wr.operation {
+        // Its length is that of the range.
+        SendOperation::Flush => 0,
+        _ => wr.length,
     }
 }
 

@@ -18,10 +18,14 @@ use roce::{
 
 use crate::{
     host::Host,
-    memory::apply,
+    memory::{
+        apply,
+        Flushed, //
+    },
     oracle,
     referee,
     scenario::{
+        payload_len,
         takes_receive,
         Scenario,
         REGION_VA,
@@ -132,7 +136,7 @@ fn check_completions(world: &World, id: usize) -> Result<usize, String> {
                     "host {id}: work request {index} succeeds after an error"
                 );
                 ensure!(
-                    completion.length == wr.length,
+                    completion.length == payload_len(wr),
                     "host {id}: completion {index} has a wrong length"
                 );
                 delivered += 1;
@@ -256,13 +260,25 @@ fn check_memory(
     let mut unknown = model
         .each_ref()
         .map(|region| vec![false; region.bytes.len()]);
+    let mut unflushed = model.each_ref().map(|_| false);
+    let mut flushes: Vec<Flushed> = Vec::new();
     for (index, wr) in works.iter().enumerate() {
         let Some(which) = model.iter().position(|region| region.rkey == wr.rkey) else {
             continue;
         };
         let start = wr.remote_va.wrapping_sub(REGION_VA) as usize;
-        let end = start + wr.length as usize;
+        let end = start.wrapping_add(wr.length as usize);
         let buffer = &this.buffers[index];
+        if wr.operation == SendOperation::Flush {
+            if index >= delivered {
+                unflushed[which] = true;
+                continue;
+            }
+            let is_flushed = model[which].flush(wr.flush, wr.remote_va, wr.length);
+            ensure!(is_flushed, "host {id}: FLUSH {index} of what is not there");
+            flushes.push((wr.rkey, wr.flush, wr.remote_va, wr.length));
+            continue;
+        }
         if index >= delivered {
             if wr.operation != SendOperation::Read && end <= unknown[which].len() {
                 unknown[which][start..end].fill(true);
@@ -271,7 +287,7 @@ fn check_memory(
         }
         let memory = &mut model[which].bytes[start..end];
         match wr.operation {
-            SendOperation::Write => memory.copy_from_slice(buffer),
+            SendOperation::Write | SendOperation::AtomicWrite => memory.copy_from_slice(buffer),
             SendOperation::Read => {
                 let same = memory
                     .iter()
@@ -300,15 +316,26 @@ fn check_memory(
                     "host {id}: ATOMIC {index} returned {buffer:x?}, not {original:#x}"
                 );
             }
-            SendOperation::Send | SendOperation::Local => {}
+            SendOperation::Send | SendOperation::Local | SendOperation::Flush => {}
         }
     }
+    // Each once, in order. Of those that did not end well, some may have been done.
+    ensure!(
+        peer.memory.flushes.starts_with(&flushes),
+        "host {id}: flushed was {:x?}, not {flushes:x?}",
+        peer.memory.flushes
+    );
     for (which, region) in model.iter().enumerate() {
         let is = &peer.memory.regions[which].bytes;
         let wrong = (0..is.len()).find(|at| !unknown[which][*at] && is[*at] != region.bytes[*at]);
         ensure!(
             wrong.is_none(),
             "host {id}: the peer's memory {:#x} differs at {wrong:?}",
+            region.rkey
+        );
+        ensure!(
+            unflushed[which] || peer.memory.regions[which].durable == region.durable,
+            "host {id}: of the peer's memory {:#x}, not what should be is flushed",
             region.rkey
         );
     }

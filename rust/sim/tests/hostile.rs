@@ -11,6 +11,7 @@ use roce::{
         Aeth,
         AtomicRequest,
         Deth,
+        Flush,
         Packet,
         Reth,
         Syndrome,
@@ -135,13 +136,24 @@ fn packet(rng: &mut Rng, psn: Psn, mtu: Mtu, response: bool) -> Packet {
         });
     }
     packet.atomic_ack = opcode.has_atomic_ack().then_some(9);
+    packet.flush = opcode.has_flush().then_some(Flush {
+        placement: rng.below(5) as u8,
+        selectivity: rng.below(3) as u8,
+    });
     packet.deth = opcode.has_deth().then_some(Deth {
         qkey: 5,
         src_qpn: 3,
     });
     packet.immediate = opcode.has_immediate().then_some(6);
     packet.invalidate_rkey = opcode.has_invalidate().then_some(6);
-    if opcode.has_payload() {
+    if opcode == Opcode::RcAtomicWrite {
+        packet.payload_len = 8;
+        packet.reth = packet.reth.map(|reth| Reth {
+            va: reth.va & !rng.pick(&[0, 7, 7]),
+            length: rng.pick(&[reth.length, 8, 8]),
+            ..reth
+        });
+    } else if opcode.has_payload() {
         packet.payload_len = match rng.below(4) {
             0 => rng.below(u64::from(mtu.bytes()) + 2) as u32,
             1 => 0,
@@ -250,12 +262,18 @@ impl Sender {
                 SendOperation::Read,
                 SendOperation::CompareSwap,
                 SendOperation::FetchAdd,
+                SendOperation::Flush,
+                SendOperation::AtomicWrite,
                 SendOperation::Local,
             ]),
             length: number(rng),
             remote_va: rng.word(),
             immediate: rng.pick(&[None, Some(1)]),
             invalidate_rkey: rng.pick(&[None, Some(1)]),
+            flush: Flush {
+                placement: rng.below(5) as u8,
+                selectivity: rng.below(3) as u8,
+            },
             fence: rng.below(4) == 0,
             ..SendWr::default()
         };
@@ -396,6 +414,8 @@ impl Receiver {
                 write: rng.below(8) > 0,
                 read: rng.below(8) > 0,
                 atomic: rng.below(8) > 0,
+                flush_global: rng.below(8) > 0,
+                flush_persistent: rng.below(8) > 0,
             },
         });
         let grh = if matches!(service, Type::Ud | Type::Gsi) {
@@ -493,6 +513,14 @@ impl Receiver {
                     self.responder.commit(ticket, outcome)
                 }
                 Step::Invalidate { ticket, .. } => self.responder.commit(ticket, outcome),
+                Step::AtomicWrite { ticket, va, .. } => {
+                    assert_eq!((va & 7, packet.payload_len), (0, 8));
+                    self.responder.commit(ticket, outcome)
+                }
+                Step::Flush { ticket, flush, .. } => {
+                    assert!(flush.is_valid());
+                    self.responder.commit(ticket, outcome)
+                }
                 Step::Atomic { ticket, va, .. } => {
                     assert_eq!(va & 7, 0);
                     let atomic = match outcome {

@@ -35,8 +35,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             operation: slot.wr.operation,
             length: match slot.wr.operation {
                 SendOperation::Send | SendOperation::Write | SendOperation::Read => slot.wr.length,
-                SendOperation::CompareSwap | SendOperation::FetchAdd => 8,
-                SendOperation::Local => 0,
+                SendOperation::CompareSwap
+                | SendOperation::FetchAdd
+                | SendOperation::AtomicWrite => 8,
+                SendOperation::Flush | SendOperation::Local => 0,
             },
         };
         self.tail = sequence.wrapping_add(1);

@@ -12,6 +12,7 @@ use core::ops::DerefMut;
 use crate::{
     dropped::DropReason,
     opcode::{
+        Opcode,
         Operation,
         Transport, //
     },
@@ -154,7 +155,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// The response at `una` is placed.
+    /// The response at `una` is placed, or there is nothing of it to place.
     fn placed(&mut self, now: Instant) {
         self.step(now);
         self.go_on(now);
@@ -332,6 +333,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         let sequence = self.oldest;
         let slot = match self.slot(sequence) {
+            Some(slot) if slot.wr.operation.is_answered_empty() => {
+                return self.on_empty_response(now, packet);
+            }
             Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => *slot,
             _ => return self.on_bad_response(Status::BadResponse),
         };
@@ -348,6 +352,18 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
             Err(status) => self.on_bad_response(status),
         }
+    }
+
+    /// The response to the FLUSH or ATOMIC WRITE at `una`: there is nothing to place.
+    fn on_empty_response(&mut self, now: Instant, packet: &Packet) -> Received {
+        if packet.opcode != Opcode::RcReadResponseOnly {
+            return self.on_bad_response(Status::BadResponse);
+        }
+        if packet.payload_len != 0 {
+            return self.on_bad_response(Status::LocalLength);
+        }
+        self.placed(now);
+        Received::Nothing
     }
 
     /// A response to a READ of which one before is missing: that one is asked for again, but this

@@ -2,7 +2,10 @@
 
 //! Send work requests, where they are kept, and how they complete.
 
-use crate::status::Status;
+use crate::{
+    packet::Flush,
+    status::Status, //
+};
 
 /// What a send work request does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -18,16 +21,33 @@ pub enum SendOperation {
     CompareSwap,
     /// Fetch and add.
     FetchAdd,
+    /// FLUSH.
+    Flush,
+    /// ATOMIC WRITE.
+    AtomicWrite,
     /// Something that the driver executes without a packet: local invalidate, fast registration,
     /// bind.
     Local,
 }
 
 impl SendOperation {
-    /// Whether it counts against the limit of outstanding READs and ATOMICs.
+    /// Whether it has responses of its own, and counts against the limit of outstanding READs and
+    /// ATOMICs: these, and FLUSHes and ATOMIC WRITEs (IBTA 1.7, annex A19). What is said of ATOMICs
+    /// holds for those two wherever nothing else is said.
     #[inline]
     pub(crate) const fn is_read_or_atomic(self) -> bool {
-        matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
+        match self {
+            Self::Read | Self::CompareSwap | Self::FetchAdd | Self::Flush | Self::AtomicWrite => {
+                true
+            }
+            Self::Send | Self::Write | Self::Local => false,
+        }
+    }
+
+    /// Whether what answers it is a READ response without data.
+    #[inline]
+    pub(super) const fn is_answered_empty(self) -> bool {
+        matches!(self, Self::Flush | Self::AtomicWrite)
     }
 }
 
@@ -36,11 +56,12 @@ impl SendOperation {
 pub struct SendWr {
     /// What it does.
     pub operation: SendOperation,
-    /// Length of the payload in bytes. Ignored for ATOMICs (8) and local operations.
+    /// Length of the payload in bytes, or of a FLUSH's range. Ignored for ATOMICs and ATOMIC WRITEs (8)
+    /// and local operations.
     pub length: u32,
-    /// Remote address of WRITE, READ and ATOMICs.
+    /// Remote address of WRITE, READ, ATOMICs, ATOMIC WRITE and FLUSH.
     pub remote_va: u64,
-    /// R_Key of WRITE, READ and ATOMICs.
+    /// R_Key of WRITE, READ, ATOMICs, ATOMIC WRITE and FLUSH.
     pub rkey: u32,
     /// Immediate data of SEND and WRITE.
     pub immediate: Option<u32>,
@@ -50,6 +71,8 @@ pub struct SendWr {
     pub compare: u64,
     /// What an ATOMIC swaps in, or adds.
     pub swap_add: u64,
+    /// What a FLUSH does.
+    pub flush: Flush,
     /// Start only when all READs and ATOMICs before are complete (IBTA 10.8.3.3); for a local
     /// operation: only when everything before is complete. A local invalidate should always have
     /// it, or a retransmission could find its key gone.
@@ -98,6 +121,6 @@ pub struct SendCompletion {
     pub signaled: bool,
     /// What it did.
     pub operation: SendOperation,
-    /// Number of bytes moved: 8 for an ATOMIC, 0 for a local operation.
+    /// Number of bytes moved: 8 for an ATOMIC or ATOMIC WRITE, 0 for a FLUSH or a local operation.
     pub length: u32,
 }

@@ -10,7 +10,8 @@ use crate::{
         AtomicRequest,
         Deth,
         Packet,
-        Reth, //
+        Reth,
+        ATOMIC_WRITE_LEN, //
     },
     qp::Type,
     status::Status,
@@ -50,8 +51,8 @@ pub struct Burst {
     pub sequence: u32,
     /// Where in the work request's payload the burst begins, in bytes.
     pub offset: u32,
-    /// Number of payload bytes in the burst, at most [`MAX_BURST_LEN`]. None for READ and ATOMIC
-    /// requests.
+    /// Number of payload bytes in the burst, at most [`MAX_BURST_LEN`]. None for READ, ATOMIC and
+    /// FLUSH requests.
     pub length: u32,
     /// Number of packets, at least 1.
     pub packets: u32,
@@ -123,9 +124,16 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     self.has_read_room() && self.has_room(psns) && self.has_response_room(psns);
                 room.then(|| self.transmit(sequence, &slot, psns, 1, 0))
             }
-            SendOperation::CompareSwap | SendOperation::FetchAdd => {
+            SendOperation::CompareSwap
+            | SendOperation::FetchAdd
+            | SendOperation::Flush
+            | SendOperation::AtomicWrite => {
                 let room = self.has_read_room() && self.has_room(1) && self.window() > 0;
-                room.then(|| self.transmit(sequence, &slot, 1, 1, 0))
+                let length = match slot.wr.operation {
+                    SendOperation::AtomicWrite => ATOMIC_WRITE_LEN,
+                    _ => 0,
+                };
+                room.then(|| self.transmit(sequence, &slot, 1, 1, length))
             }
             SendOperation::Send | SendOperation::Write => {
                 let window = self.window();
@@ -184,7 +192,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     fn psns_of(&self, wr: &SendWr) -> u32 {
         match wr.operation {
             SendOperation::Local => 0,
-            SendOperation::CompareSwap | SendOperation::FetchAdd => 1,
+            SendOperation::CompareSwap
+            | SendOperation::FetchAdd
+            | SendOperation::Flush
+            | SendOperation::AtomicWrite => 1,
             SendOperation::Send | SendOperation::Write | SendOperation::Read => {
                 let round_up = self.config.mtu.bytes().wrapping_sub(1);
                 wr.length
@@ -197,16 +208,26 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Why a work request cannot be executed at all.
     fn refusal(&self, wr: &SendWr) -> Option<Status> {
+        let is_reliable = matches!(self.config.service, Type::Rc) && self.config.max_rd_atomic > 0;
         let is_supported = match wr.operation {
             SendOperation::Local => return None,
             SendOperation::Send => true,
             SendOperation::Write => self.config.service.is_connected(),
-            SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => {
-                matches!(self.config.service, Type::Rc) && self.config.max_rd_atomic > 0
-            }
+            SendOperation::Read
+            | SendOperation::CompareSwap
+            | SendOperation::FetchAdd
+            | SendOperation::AtomicWrite => is_reliable,
+            SendOperation::Flush => is_reliable && wr.flush.is_valid(),
         };
         let max = match (wr.operation, self.config.service) {
-            (SendOperation::CompareSwap | SendOperation::FetchAdd, _) => u32::MAX,
+            // No payload goes by this length.
+            (
+                SendOperation::CompareSwap
+                | SendOperation::FetchAdd
+                | SendOperation::Flush
+                | SendOperation::AtomicWrite,
+                _,
+            ) => u32::MAX,
             (_, Type::Rc | Type::Uc) => MAX_MESSAGE_LEN,
             (_, Type::Ud | Type::Gsi) => self.config.mtu.bytes(),
         };
@@ -342,6 +363,28 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     compare: wr.compare,
                 });
                 Some((packet, 0, 0))
+            }
+            SendOperation::Flush => {
+                let mut packet = self.new_packet(Opcode::RcFlush, dest_qpn, psn);
+                packet.ack_request = true;
+                packet.flush = Some(wr.flush);
+                packet.reth = Some(Reth {
+                    va: wr.remote_va,
+                    rkey: wr.rkey,
+                    length: wr.length,
+                });
+                Some((packet, 0, 0))
+            }
+            SendOperation::AtomicWrite => {
+                let mut packet = self.new_packet(Opcode::RcAtomicWrite, dest_qpn, psn);
+                packet.ack_request = true;
+                packet.payload_len = ATOMIC_WRITE_LEN;
+                packet.reth = Some(Reth {
+                    va: wr.remote_va,
+                    rkey: wr.rkey,
+                    length: ATOMIC_WRITE_LEN,
+                });
+                Some((packet, 0, ATOMIC_WRITE_LEN))
             }
             SendOperation::Send | SendOperation::Write => {
                 let mtu = self.config.mtu;

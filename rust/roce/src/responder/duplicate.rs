@@ -25,7 +25,7 @@ use super::{
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Answers a request that was executed before: a SEND or WRITE is acknowledged again, a READ is
-    /// executed again, an ATOMIC is answered as before.
+    /// executed again, an ATOMIC, ATOMIC WRITE or FLUSH is answered as before.
     ///
     /// A READ that comes again need not be the one that came before: the peer asks for what it has
     /// not got.
@@ -43,7 +43,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 return Step::Done;
             }
             (Operation::ReadRequest, Some(reth)) => self.read_again(packet, &reth),
-            (Operation::CompareSwap | Operation::FetchAdd, _) => self.atomic_again(packet),
+            (Operation::CompareSwap | Operation::FetchAdd, _) => {
+                self.answer_again(packet, |kind| matches!(kind, Kind::Atomic { .. }))
+            }
+            (Operation::Flush, _) => self.answer_again(packet, |kind| matches!(kind, Kind::Flush)),
+            (Operation::AtomicWrite, _) => {
+                self.answer_again(packet, |kind| matches!(kind, Kind::AtomicWrite))
+            }
             _ => None,
         };
         match run {
@@ -84,8 +90,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         )
     }
 
-    fn atomic_again(&mut self, packet: &Packet) -> Option<()> {
-        let (index, _) = self.find(packet, |kind| matches!(kind, Kind::Atomic { .. }))?;
+    /// Answers what has one response as before, without executing it: an ATOMIC or ATOMIC WRITE must
+    /// not undo what was written since, and what a FLUSH was for has been flushed (IBTA 1.7, annex A19).
+    fn answer_again(&mut self, packet: &Packet, is_kind: fn(&Kind) -> bool) -> Option<()> {
+        let (index, _) = self.find(packet, is_kind)?;
         self.run(
             index,
             Run {

@@ -200,6 +200,24 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 },
                 None => Step::Dropped(DropReason::Opcode),
             },
+            Operation::AtomicWrite => match packet.reth {
+                Some(reth) => Step::AtomicWrite {
+                    ticket: self.expect(Stage::Access, packet),
+                    rkey: reth.rkey,
+                    va: reth.va,
+                },
+                None => Step::Dropped(DropReason::Opcode),
+            },
+            Operation::Flush => match (packet.flush, packet.reth) {
+                (Some(flush), Some(reth)) => Step::Flush {
+                    ticket: self.expect(Stage::Access, packet),
+                    rkey: reth.rkey,
+                    flush,
+                    va: reth.va,
+                    length: reth.length,
+                },
+                _ => Step::Dropped(DropReason::Opcode),
+            },
             _ => Step::Dropped(DropReason::Opcode),
         }
     }
@@ -231,6 +249,16 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     self.remember(packet, kind, psns, reth.length);
                     self.accepted(psns);
                 }
+                return Step::Done;
+            }
+            Operation::Flush => {
+                self.remember(packet, Kind::Flush, 1, 0);
+                self.accepted(1);
+                return Step::Done;
+            }
+            Operation::AtomicWrite => {
+                self.remember(packet, Kind::AtomicWrite, 1, 0);
+                self.accepted(1);
                 return Step::Done;
             }
             Operation::Send => {

@@ -67,15 +67,20 @@ pub const GRH_LEN: u32 = 40;
 /// The bits of an MSN.
 const MSN_MASK: u32 = 0xff_ffff;
 
-/// What the peer may do to memory, as far as the QP has a say.
+/// What the peer may do to memory, as far as the QP has a say. Wherever READs and ATOMICs are spoken
+/// of as requests with responses of their own, FLUSHes and ATOMIC WRITEs are meant, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteAccess {
     /// RDMA WRITE.
     pub write: bool,
     /// RDMA READ.
     pub read: bool,
-    /// ATOMICs.
+    /// ATOMICs. (For an ATOMIC WRITE, the right to write counts.)
     pub atomic: bool,
+    /// FLUSH, for global visibility.
+    pub flush_global: bool,
+    /// FLUSH, for persistence.
+    pub flush_persistent: bool,
 }
 
 /// The attributes of the QP that the responder goes by.

@@ -14,7 +14,8 @@ use crate::{
     packet::{
         NakCode,
         Packet,
-        Syndrome, //
+        Syndrome,
+        ATOMIC_WRITE_LEN, //
     },
     pkey,
     qp::Type,
@@ -133,6 +134,22 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             Operation::CompareSwap | Operation::FetchAdd => {
                 let aligned = packet.atomic.is_some_and(|atomic| atomic.va & 7 == 0);
                 self.config.access.atomic && aligned && self.has_resource()
+            }
+            // IBTA 1.7, A19.4.2: eight bytes, aligned.
+            Operation::AtomicWrite => {
+                let fits = packet
+                    .reth
+                    .is_some_and(|reth| reth.va & 7 == 0 && reth.length == ATOMIC_WRITE_LEN);
+                self.config.access.write && fits && self.has_resource()
+            }
+            Operation::Flush => {
+                let access = &self.config.access;
+                let allowed = packet.flush.is_some_and(|flush| {
+                    flush.is_valid()
+                        && (access.flush_global || !flush.is_global())
+                        && (access.flush_persistent || !flush.is_persistent())
+                });
+                allowed && self.has_resource()
             }
             _ => false,
         };

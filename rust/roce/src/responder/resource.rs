@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Responder resources: the READs and ATOMICs that are being answered, or may be asked for again
-//! (IBTA 9.7.5.1.3, 9.7.7.1.1).
+//! Responder resources: the READs, ATOMICs, FLUSHes and ATOMIC WRITEs that are being answered, or may
+//! be asked for again (IBTA 9.7.5.1.3, 9.7.7.1.1; 1.7, annex A19).
 
 use crate::psn::Psn;
 
@@ -25,6 +25,10 @@ pub(super) enum Kind {
         /// What stood at the address before.
         original: u64,
     },
+    /// A FLUSH.
+    Flush,
+    /// An ATOMIC WRITE.
+    AtomicWrite,
 }
 
 /// Which responses are to be sent, counted from the first of the resource.
@@ -40,7 +44,7 @@ pub(super) struct Run {
     pub(super) end_offset: u32,
 }
 
-/// One READ or ATOMIC: an element of a responder's storage.
+/// One READ, ATOMIC, FLUSH or ATOMIC WRITE: an element of a responder's storage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resource {
     pub(super) kind: Kind,

@@ -38,7 +38,8 @@ const ACK: Syndrome = Syndrome::Ack {
 /// What to send next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Response {
-    /// A packet without payload: ACK, NAK, RNR NAK, ATOMIC acknowledgement. It counts as sent.
+    /// A packet without payload: ACK, NAK, RNR NAK, ATOMIC acknowledgement, the response to FLUSH and
+    /// ATOMIC WRITE. It counts as sent.
     Packet(Packet),
     /// READ responses. To be returned with [`commit_read`](Responder::commit_read) before more is
     /// asked for.
@@ -123,6 +124,21 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     msn: resource.msn,
                 });
                 packet.atomic_ack = Some(original);
+                Some(Response::Packet(packet))
+            }
+            // A READ response without data (IBTA 1.7, annex A19).
+            Kind::Flush | Kind::AtomicWrite => {
+                self.finish_run(index);
+                let mut packet = Packet::new(
+                    Opcode::RcReadResponseOnly,
+                    self.config.dest_qpn,
+                    resource.first,
+                );
+                packet.pkey = self.config.pkey;
+                packet.aeth = Some(Aeth {
+                    syndrome: ACK,
+                    msn: resource.msn,
+                });
                 Some(Response::Packet(packet))
             }
             Kind::Free => None,

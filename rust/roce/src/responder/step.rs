@@ -4,6 +4,7 @@
 
 use crate::{
     dropped::DropReason,
+    packet::Flush,
     status::Status,
     ticket::Ticket, //
 };
@@ -84,6 +85,35 @@ pub enum Step {
         va: u64,
         /// What to do, in native byte order.
         operation: AtomicOperation,
+    },
+    /// Write the packet's payload, 8 bytes, to `va`, which is a multiple of 8, all at once: nobody
+    /// may ever see some of the new bytes and some of the old ones. Answer with `commit`.
+    ///
+    /// The key must allow for a remote write.
+    AtomicWrite {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// R_Key.
+        rkey: u32,
+        /// Address.
+        va: u64,
+    },
+    /// See that whatever was written before, by way of this key, gets as far as `flush` says; answer
+    /// with `commit`.
+    ///
+    /// The key must allow for a FLUSH of each kind that is asked for, of all of `va..va + length`
+    /// if `flush` is not for the whole region.
+    Flush {
+        /// To be returned with the outcome.
+        ticket: Ticket,
+        /// R_Key.
+        rkey: u32,
+        /// What to do. It is valid.
+        flush: Flush,
+        /// Beginning of the range. Means nothing for a whole region.
+        va: u64,
+        /// Length of the range in bytes, may be zero. Means nothing for a whole region.
+        length: u32,
     },
     /// Invalidate `rkey`; answer with `commit`.
     Invalidate {

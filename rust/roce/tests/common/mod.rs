@@ -9,6 +9,7 @@ use roce::{
     packet::{
         Aeth,
         AtomicRequest,
+        Flush,
         NakCode,
         Packet,
         Reth,
@@ -126,6 +127,22 @@ pub fn fetch_add() -> SendWr {
     operation(SendOperation::FetchAdd, 8)
 }
 
+/// A FLUSH of a range, for global visibility.
+pub fn flush(length: u32) -> SendWr {
+    SendWr {
+        flush: Flush {
+            placement: 1,
+            selectivity: 0,
+        },
+        ..operation(SendOperation::Flush, length)
+    }
+}
+
+/// An ATOMIC WRITE.
+pub fn atomic_write() -> SendWr {
+    operation(SendOperation::AtomicWrite, 8)
+}
+
 /// Does all that the requester wants done, and returns the packets.
 pub fn transmit(requester: &mut Requester<Vec<SendSlot>>, now: Instant) -> Vec<Packet> {
     let mut packets = Vec::new();
@@ -227,6 +244,8 @@ pub fn responder_config(psn: Psn) -> ResponderConfig {
             write: true,
             read: true,
             atomic: true,
+            flush_global: true,
+            flush_persistent: true,
         },
     }
 }
@@ -248,7 +267,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// One that remembers four READs and ATOMICs.
+    /// One that remembers four READs, ATOMICs, FLUSHes and ATOMIC WRITEs.
     pub fn new(config: ResponderConfig) -> Self {
         let mut responder = Responder::new(vec![Resource::default(); 4]);
         responder.configure(config);
@@ -302,6 +321,8 @@ impl Peer {
                 Step::PlaceReceive { ticket, .. }
                 | Step::PlaceRemote { ticket, .. }
                 | Step::CheckRead { ticket, .. }
+                | Step::AtomicWrite { ticket, .. }
+                | Step::Flush { ticket, .. }
                 | Step::Invalidate { ticket, .. } => self.responder.commit(ticket, self.outcome),
             };
         }
@@ -360,6 +381,21 @@ pub fn remote(opcode: Opcode, psn: Psn, payload: u32, va: u64, length: u32) -> P
 /// A READ request.
 pub fn read_request(psn: Psn, va: u64, length: u32) -> Packet {
     remote(Opcode::RcReadRequest, psn, 0, va, length)
+}
+
+/// An ATOMIC WRITE request.
+pub fn atomic_write_request(psn: Psn, va: u64) -> Packet {
+    remote(Opcode::RcAtomicWrite, psn, 8, va, 8)
+}
+
+/// A FLUSH request.
+pub fn flush_request(psn: Psn, placement: u8, selectivity: u8, va: u64, length: u32) -> Packet {
+    let mut packet = remote(Opcode::RcFlush, psn, 0, va, length);
+    packet.flush = Some(Flush {
+        placement,
+        selectivity,
+    });
+    packet
 }
 
 /// A FetchAdd request.

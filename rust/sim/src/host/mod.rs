@@ -45,6 +45,7 @@ use crate::{
     memory::Memory,
     rng::Rng,
     scenario::{
+        payload_len,
         Fault,
         Scenario,
         Side, //
@@ -165,6 +166,8 @@ impl Host {
                 write: true,
                 read: true,
                 atomic: true,
+                flush_global: true,
+                flush_persistent: true,
             },
         });
 
@@ -173,7 +176,7 @@ impl Host {
             .work
             .iter()
             .map(|work| {
-                let mut bytes = vec![0; work.wr.length as usize];
+                let mut bytes = vec![0; payload_len(&work.wr) as usize];
                 rng.fill(&mut bytes);
                 bytes
             })

@@ -138,6 +138,33 @@ impl Host {
                 };
                 self.responder.commit_atomic(ticket, atomic)
             }
+            Step::AtomicWrite { ticket, rkey, va } => {
+                let outcome = match self.memory.range(rkey, va, 8) {
+                    _ if parks => Outcome::Again,
+                    None => Outcome::Protection,
+                    Some(place) => {
+                        place.copy_from_slice(payload);
+                        Outcome::Done
+                    }
+                };
+                self.responder.commit(ticket, outcome)
+            }
+            Step::Flush {
+                ticket,
+                rkey,
+                flush,
+                va,
+                length,
+            } => {
+                let outcome = if parks {
+                    Outcome::Again
+                } else if self.memory.flush((rkey, flush, va, length)) {
+                    Outcome::Done
+                } else {
+                    Outcome::Protection
+                };
+                self.responder.commit(ticket, outcome)
+            }
             Step::Invalidate { ticket, rkey } => {
                 let outcome = if parks {
                     Outcome::Again
