@@ -401,7 +401,10 @@ impl Device {
                 | cap::SRQ_RESIZE
                 | cap::MEM_MGT_EXTENSIONS
                 | cap::MEM_WINDOW
-                | cap::MEM_WINDOW_TYPE_2B,
+                | cap::MEM_WINDOW_TYPE_2B
+                | cap::FLUSH_GLOBAL
+                | cap::FLUSH_PERSISTENT
+                | cap::ATOMIC_WRITE,
             max_qp: limits.max_qp,
             max_qp_wr: limits.max_qp_wr,
             max_sge: limits.max_sge,
@@ -427,7 +430,9 @@ impl Device {
                 | paging::SHARED_RECEIVE
                 | paging::WRITE
                 | paging::READ
-                | paging::ATOMIC,
+                | paging::ATOMIC
+                | paging::FLUSH
+                | paging::ATOMIC_WRITE,
             paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
         }
     }

@@ -36,6 +36,7 @@ use rdma::{
     wr::SendOp, //
 };
 use roce::{
+    packet::Flush,
     requester::{
         SendOperation,
         SendWr, //
@@ -71,6 +72,8 @@ pub(crate) struct SendElement {
     pub(crate) buffers: usize,
     /// Bytes of inline data, which then stands for the list.
     pub(crate) inline: Option<usize>,
+    /// What an ATOMIC WRITE writes, as in memory; it stands for the list, too.
+    word: Option<[u8; 8]>,
     /// The destination of a datagram.
     pub(crate) ah: Option<Arc<Ah>>,
     /// What to do, if the request never reaches the wire.
@@ -87,6 +90,7 @@ impl SendElement {
             opcode: wc::Opcode::Send,
             buffers: 0,
             inline: None,
+            word: None,
             ah: None,
             local: None,
             refused: false,
@@ -142,7 +146,11 @@ impl SendElements {
 
     /// The inline data of work request `sequence`, if it has some.
     pub(crate) fn inline(&self, sequence: u32) -> Option<&[u8]> {
-        let len = self.head(sequence)?.inline?;
+        let head = self.head(sequence)?;
+        if let Some(word) = &head.word {
+            return Some(word);
+        }
+        let len = head.inline?;
         let start = self.index(sequence).wrapping_mul(self.max_inline);
         self.inline.get(start..start.wrapping_add(len))
     }
@@ -236,6 +244,24 @@ impl SendElements {
                     wr.swap_add = atomic.compare_add;
                 }
             }
+            opcode::ATOMIC_WRITE if ty == Type::Rc => {
+                let rdma = header.rdma()?;
+                element.opcode = wc::Opcode::AtomicWrite;
+                wr.operation = SendOperation::AtomicWrite;
+                wr.remote_va = rdma.remote_addr;
+                wr.rkey = rdma.rkey;
+            }
+            opcode::FLUSH if ty == Type::Rc => {
+                let flush = header.flush()?;
+                element.opcode = wc::Opcode::Flush;
+                wr.operation = SendOperation::Flush;
+                wr.remote_va = flush.remote_addr;
+                wr.rkey = flush.rkey;
+                wr.flush = Flush {
+                    placement: flush.placement,
+                    selectivity: flush.selectivity,
+                };
+            }
             opcode::LOCAL_INV if connected => {
                 element.opcode = wc::Opcode::LocalInv;
                 element.local = Some(Local::Invalidate(header.invalidate_rkey()));
@@ -277,6 +303,19 @@ impl SendElements {
     ) -> Option<()> {
         if element.local.is_some() {
             return Some(());
+        }
+        // Neither has a list, whatever the flags say.
+        match wr.operation {
+            SendOperation::AtomicWrite => {
+                element.word = Some(*data.first_chunk()?);
+                wr.length = 8;
+                return Some(());
+            }
+            SendOperation::Flush => {
+                wr.length = header.dma.length;
+                return Some(());
+            }
+            _ => {}
         }
         let index = self.index(sequence);
         // The provider leaves `num_sge` at either value for inline data: the flag decides.

@@ -19,6 +19,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        barrier::smp_mb,
         Arc, //
     },
 };
@@ -210,6 +211,8 @@ pub(crate) fn register_user(
 
 /// Makes a region of all memory. Context: process, may sleep.
 pub(crate) fn get_dma(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Mr>> {
+    // Nobody knows what memory its consumer will name.
+    let access = access.without(Access::FLUSH_PERSISTENT);
     publish(pd, Backing::Dma { memory, access })
 }
 
@@ -284,6 +287,19 @@ impl Mr {
         match &mut *self.backing.lock() {
             Backing::Window(window) => Ok(f(window)),
             _ => Err(Fault::Protection),
+        }
+    }
+
+    /// The first address that the key leads to.
+    fn start(&self) -> Result<u64, Fault> {
+        match &*self.backing.lock() {
+            Backing::User { range, .. } | Backing::OnDemand { range, .. } => Ok(range.start),
+            Backing::Dma { .. } => Ok(0),
+            Backing::Fast { state, .. } => match &state.range {
+                Some((range, _)) => Ok(range.start),
+                None => Err(Fault::Protection),
+            },
+            Backing::Window(window) => window.start(),
         }
     }
 
@@ -421,6 +437,31 @@ pub(crate) fn remote_access(
     find(pd, key)?.check(Some(qp), key, va, len, need)
 }
 
+/// Checks a key that the peer of the QP with the number `qp` has sent with a FLUSH, of all that the key
+/// leads to or of `va .. va + len`; when this returns, what was written by way of it is where `need` says:
+/// [`Access::FLUSH_GLOBAL`], [`Access::FLUSH_PERSISTENT`].
+///
+/// Nothing is to be done for it but to wait for the writes of this CPU. What was written before was
+/// written under locks that have changed hands since; caches are coherent, and what is to be persistent
+/// became so when it was written ([`Memory::is_persistent`]). Context: process or softirq.
+pub(crate) fn remote_flush(
+    pd: &Arc<Pd>,
+    qp: u32,
+    key: u32,
+    range: Option<(u64, u64)>,
+    need: Access,
+) -> Result<(), Fault> {
+    let mr = find(pd, key)?;
+    let (va, len) = match range {
+        Some(range) => range,
+        // No byte of it: the right is the same for all of them.
+        None => (mr.start()?, 0),
+    };
+    mr.check(Some(qp), key, va, len, need)?;
+    smp_mb();
+    Ok(())
+}
+
 /// What `key` leads to in `pd`, whatever its variant. Context: any.
 pub(crate) fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
     let mr = pd
@@ -502,6 +543,11 @@ impl MrAccess {
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64, Fault> {
         self.with(0, size_of::<u64>(), |memory, at| memory.fetch_add(at, add))
     }
+
+    /// Writes `value` to the range, eight aligned bytes, with one store.
+    pub(crate) fn store(&self, value: u64) -> Result<(), Fault> {
+        self.with(0, size_of::<u64>(), |memory, at| memory.store(at, value))
+    }
 }
 
 /// Invalidates a fast-registration region or a window of type 2: by its owner, with a request on the QP with
@@ -537,6 +583,10 @@ pub(crate) fn fast_register(
     access: Access,
 ) -> Result<(), Fault> {
     if !Arc::ptr_eq(&mr.pd, pd) || key >> VARIANT_BITS != mr.index {
+        return Err(Fault::Protection);
+    }
+    // Its pages are ordinary ones, as far as anybody knows.
+    if access.contains(Access::FLUSH_PERSISTENT) {
         return Err(Fault::Protection);
     }
     let mut backing = mr.backing.lock();

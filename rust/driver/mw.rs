@@ -56,7 +56,7 @@ impl Bind {
         }
         let access = self.access.without(Access::OPTIONAL);
         // Local rights are the region's affair.
-        let known = Access::REMOTE | Access::LOCAL_WRITE | Access::ZERO_BASED;
+        let known = Access::REMOTE | Access::FLUSH | Access::LOCAL_WRITE | Access::ZERO_BASED;
         if access.without(known) != Access::NONE {
             return Err(Fault::Protection);
         }
@@ -64,6 +64,10 @@ impl Bind {
         let mut need = Access::MW_BIND;
         if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
             need = need | Access::LOCAL_WRITE;
+        }
+        // But for this one, which not every memory can grant.
+        if access.contains(Access::FLUSH_PERSISTENT) {
+            need = need | Access::FLUSH_PERSISTENT;
         }
         let hold = mr::hold(pd, self.region, self.start, self.len, need)?;
         let start = if access.contains(Access::ZERO_BASED) {
@@ -112,6 +116,14 @@ impl Window {
     /// The low bits of its key.
     pub(crate) fn variant(&self) -> u32 {
         self.variant
+    }
+
+    /// Where it starts, in a peer's addresses.
+    pub(crate) fn start(&self) -> Result<u64, Fault> {
+        match &self.state {
+            State::Bound(binding) => Ok(binding.range.start),
+            _ => Err(Fault::Protection),
+        }
     }
 
     /// Whether it still is bound as it was in `turn`.

@@ -70,6 +70,8 @@ pub(crate) mod opcode {
     pub(crate) const LOCAL_INV: u32 = 7;
     pub(crate) const BIND_MW: u32 = 8;
     pub(crate) const SEND_WITH_INV: u32 = 9;
+    pub(crate) const FLUSH: u32 = 14;
+    pub(crate) const ATOMIC_WRITE: u32 = 15;
 }
 
 /// `struct ib_sge`: one piece of a work request's buffer.
@@ -134,6 +136,20 @@ pub(crate) struct Atomic {
     _reserved: u32,
 }
 
+/// `wr.flush`. The provider gives the length of the range in `dma.length`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Flush {
+    pub(crate) remote_addr: u64,
+    _length: u32,
+    pub(crate) rkey: u32,
+    /// `ib_placement_type`.
+    pub(crate) placement: u8,
+    /// `ib_selectivity_level`.
+    pub(crate) selectivity: u8,
+    _reserved: [u8; 6],
+}
+
 /// `wr.mw`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -191,6 +207,11 @@ impl SendHeader {
     /// The fields of an atomic operation.
     pub(crate) fn atomic(&self) -> Option<Atomic> {
         Some(Atomic::read_from_prefix(&self.operation).ok()?.0)
+    }
+
+    /// The fields of a FLUSH.
+    pub(crate) fn flush(&self) -> Option<Flush> {
+        Some(Flush::read_from_prefix(&self.operation).ok()?.0)
     }
 
     /// The fields of a memory window's bind.

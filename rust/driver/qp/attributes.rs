@@ -259,6 +259,8 @@ fn responder_access(set: &Attr) -> RemoteAccess {
         write: bits.contains(Access::REMOTE_WRITE),
         read: bits.contains(Access::REMOTE_READ),
         atomic: bits.contains(Access::REMOTE_ATOMIC),
+        flush_global: bits.contains(Access::FLUSH_GLOBAL),
+        flush_persistent: bits.contains(Access::FLUSH_PERSISTENT),
     }
 }
 

@@ -260,6 +260,28 @@ impl ReceiveSide {
                     };
                     self.responder.commit_atomic(ticket, answer)
                 }
+                Step::AtomicWrite { ticket, rkey, va } => {
+                    let written = atomic_write(qp, rkey, va, skb, payload);
+                    self.commit(qp, ticket, written)
+                }
+                Step::Flush {
+                    ticket,
+                    rkey,
+                    flush,
+                    va,
+                    length,
+                } => {
+                    let range = (!flush.is_region()).then_some((va, u64::from(length)));
+                    let mut need = Access::NONE;
+                    if flush.is_global() {
+                        need = need | Access::FLUSH_GLOBAL;
+                    }
+                    if flush.is_persistent() {
+                        need = need | Access::FLUSH_PERSISTENT;
+                    }
+                    let flushed = mr::remote_flush(&qp.pd, qp.number, rkey, range, need);
+                    self.commit(qp, ticket, flushed)
+                }
                 Step::Invalidate { ticket, rkey } => {
                     let invalidated = mr::invalidate(&qp.pd, qp.number, rkey);
                     self.commit(qp, ticket, invalidated)
@@ -493,6 +515,14 @@ fn place_remote(
         at = at.wrapping_add(piece.len() as u64);
     }
     Ok(())
+}
+
+/// Places an ATOMIC WRITE's payload, which begins `from` bytes into the datagram.
+fn atomic_write(qp: &Qp, rkey: u32, va: u64, skb: &RxSkb, from: usize) -> Result<(), Fault> {
+    let mut bytes = [0; size_of::<u64>()];
+    skb.copy(from, &mut bytes).or(Err(Fault::Protection))?;
+    let access = access(qp, rkey, va, bytes.len() as u64, Access::REMOTE_WRITE)?;
+    access.store(u64::from_ne_bytes(bytes))
 }
 
 /// Carries out an atomic operation of the peer. Returns what was there before.
