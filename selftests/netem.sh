@@ -42,7 +42,7 @@ moves()
 	shift
 	before=$(counter "$counter") sent=$(counter sent_pkts)
 	impair "$@"
-	for program in "move -q -m 1024 -s $seed" "atomics -l -s $seed"; do
+	for program in "move -q -m 1024 -s $seed" "atomics -l -s $seed" "placement -l -s $seed"; do
 		# shellcheck disable=SC2086
 		"$here"/$program "$dev1" "$dev2" || status=1
 	done
