@@ -665,6 +665,102 @@ fn retries_are_exceeded_after_the_promised_time() {
 }
 
 #[test]
+fn used_up_retries_migrate_once_and_count_anew() {
+    with_psns(|psn| {
+        for retries in [0u8, 1, 7] {
+            let config = RequesterConfig {
+                retry_count: retries,
+                ..requester_config(psn)
+            };
+            let mut requester = requester_with(config);
+            requester.post(send(1)).unwrap();
+            requester.post(read(1)).unwrap();
+            let mut sent = 0;
+            let mut migrated_after = None;
+            while requester.take_error().is_none() {
+                let now = us(0).add(Duration::from_ms(sent));
+                requester.set_alternate(migrated_after.is_none());
+                requester.on_timeout(now);
+                if requester.take_migration() {
+                    assert_eq!(migrated_after, None);
+                    migrated_after = Some(sent);
+                    requester.path_changed(Some(TIMEOUT));
+                }
+                if !transmit(&mut requester, now).is_empty() {
+                    sent += 1;
+                }
+            }
+            let attempts = u64::from(retries) + 1;
+            assert_eq!(migrated_after, Some(attempts));
+            assert_eq!(sent, 2 * attempts);
+            assert!(!requester.take_migration());
+            requester.flush();
+            assert_eq!(
+                completions(&mut requester),
+                [(0, Status::RetryExceeded), (1, Status::Flushed)]
+            );
+        }
+    });
+}
+
+#[test]
+fn requests_complete_over_the_alternate_path() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            retry_count: 0,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.set_alternate(true);
+        requester.post(send(3 * MTU)).unwrap();
+        let first = transmit(&mut requester, us(0));
+        requester.on_timeout(us(1_000));
+        assert!(requester.take_migration());
+        // With its own timeout from the first packet on.
+        requester.path_changed(Some(Duration::from_ms(5)));
+        let again = transmit(&mut requester, us(1_000));
+        assert_eq!(first.len(), again.len());
+        assert_eq!(first[0].psn, again[0].psn);
+        assert_eq!(requester.poll_timeout(), Some(us(6_000)));
+        respond(&mut requester, us(1_100), &ack(psn.add(2)));
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        assert_eq!(requester.take_error(), None);
+    });
+}
+
+#[test]
+fn a_gap_after_the_last_retry_migrates_too() {
+    let config = RequesterConfig {
+        retry_count: 0,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.set_alternate(true);
+    requester.post(read(2 * MTU)).unwrap();
+    transmit(&mut requester, us(0));
+    let behind = read_response(Opcode::RcReadResponseLast, Psn::new(1), MTU);
+    respond(&mut requester, us(1), &behind);
+    assert!(requester.take_migration());
+    assert_eq!(requester.take_error(), None);
+    assert_eq!(transmit(&mut requester, us(1)).len(), 1);
+}
+
+#[test]
+fn a_receiver_that_is_never_ready_is_no_reason_to_migrate() {
+    let config = RequesterConfig {
+        rnr_retry: 0,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.set_alternate(true);
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    respond(&mut requester, us(1), &rnr(Psn::new(0), 1));
+    assert!(!requester.take_migration());
+    assert_eq!(requester.take_error(), Some(Status::RnrRetryExceeded));
+}
+
+#[test]
 fn progress_resets_the_retry_counter() {
     with_psns(|psn| {
         let config = RequesterConfig {

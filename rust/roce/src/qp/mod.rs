@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Queue pairs: their states, their attributes, and which transition asks for which attributes.
+//! Queue pairs: their states, their attributes, which transition asks for which attributes, and the
+//! migration of their paths.
 
 pub mod attr;
+pub mod migration;
 pub mod state;
 pub mod transition;
 
@@ -10,6 +12,10 @@ pub use self::{
     attr::{
         AttrMask,
         Mtu, //
+    },
+    migration::{
+        Migration,
+        MigrationState, //
     },
     state::{
         State,

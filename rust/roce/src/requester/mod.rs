@@ -14,6 +14,8 @@
 //!   says so with [`Requester::commit_place`] before it hands in the next response;
 //! - arms a timer for [`Requester::poll_timeout`], and calls [`Requester::on_timeout`] when it
 //!   fires;
+//! - where the QP may have an alternate path, tells so with [`Requester::set_alternate`] before
+//!   these two, and asks [`Requester::take_migration`] after them;
 //! - after any of these takes completions from [`Requester::poll_completion`] until there are no
 //!   more, and asks [`Requester::take_error`] whether the QP is in error now.
 
@@ -258,6 +260,10 @@ pub struct Requester<S> {
     silence_end: Instant,
     /// A probe is due or on its way: nothing at or behind this position is sent.
     probe_end: Option<u64>,
+    /// When the retries are used up, there is another path to be tried.
+    has_alternate: bool,
+    /// They were, and nobody has taken notice yet.
+    migrated: bool,
 
     error: Option<Status>,
     counters: RequesterCounters,
@@ -319,6 +325,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             probes: 0,
             silence_end: Instant::from_ns(0),
             probe_end: None,
+            has_alternate: false,
+            migrated: false,
             error: None,
             counters: RequesterCounters::default(),
         }
@@ -384,6 +392,30 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     pub fn set_rnr_retry(&mut self, count: u8) {
         self.config.rnr_retry = count;
         self.rnr_retries_left = self.rnr_retries_left.min(count);
+    }
+
+    /// Tells whether the QP may migrate to an alternate path once the retries of this one are used up.
+    #[inline]
+    pub fn set_alternate(&mut self, has_alternate: bool) {
+        self.has_alternate = has_alternate;
+    }
+
+    /// Whether the retries were used up and the QP has to migrate, once: what comes next from
+    /// [`poll_action`](Self::poll_action) is for the alternate path. Its timeout is for the driver to
+    /// set, with [`path_changed`](Self::path_changed).
+    #[inline]
+    pub fn take_migration(&mut self) -> bool {
+        core::mem::take(&mut self.migrated)
+    }
+
+    /// The QP has migrated: to a path with this timeout, of which nothing is known yet, and with all
+    /// of its retries left. What is on its way goes on.
+    pub fn path_changed(&mut self, timeout: Option<Duration>) {
+        self.config.timeout = timeout;
+        self.round_trip = RoundTrip::default();
+        self.migrated = false;
+        self.has_alternate = false;
+        self.refill();
     }
 
     /// Changes the number of READs and ATOMICs that may be outstanding.
@@ -542,5 +574,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.alive = false;
         self.round_trip = RoundTrip::default();
         self.probe_end = None;
+        self.migrated = false;
     }
 }

@@ -20,9 +20,13 @@
 //! Apart from that, one packet is sent once more, at no cost, when nothing has been heard for much
 //! longer than answers take: see [`super::probe`].
 //!
+//! Where the QP has an alternate path, the last unit does not fail the request: the QP migrates, and
+//! the counter is full again.
+//!
 //! # Why it ends
 //!
-//! Without progress each time of going back takes at least one unit, and there are finitely many.
+//! Without progress each time of going back takes at least one unit, and there are finitely many; an
+//! alternate path can be migrated to once.
 //! Between two of them lies at most [`PATIENCE`] times the timeout, whatever comes in: signs of life
 //! only move the deadline within that, which is the span that IBTA 9.7.6.1.3 leaves to a requester
 //! for noticing that its timer has expired. Probes do not begin the timeout anew, and are ever further
@@ -40,6 +44,7 @@ use crate::{
 };
 
 use super::{
+    probe::RoundTrip,
     Requester,
     SendSlot, //
 };
@@ -185,8 +190,16 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Goes back, if that is still allowed.
     fn retry(&mut self, cost: u16) -> bool {
         if self.retries_left == 0 {
-            self.fail(Status::RetryExceeded);
-            return false;
+            if !core::mem::take(&mut self.has_alternate) {
+                self.fail(Status::RetryExceeded);
+                return false;
+            }
+            // All of it anew, over the other path.
+            self.migrated = true;
+            self.round_trip = RoundTrip::default();
+            self.refill();
+            self.go_back();
+            return true;
         }
         // What is left may be less than the price: then this is the last time.
         self.retries_left = self.retries_left.saturating_sub(cost);
