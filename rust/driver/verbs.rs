@@ -23,8 +23,8 @@ use crate::{
         Access,
         Mr, //
     },
-    mw,
     multicast,
+    mw,
     pd::Pd,
     port,
     qp::{
