@@ -115,13 +115,14 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     if !qp.takes_packets() {
         return;
     }
-    if !addresses_match(qp, &skb) {
-        device.counters().add(Counter::UnknownQp, 1);
-        return;
-    }
     // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
     if packet.pkey & 0x7fff != crate::port::DEFAULT_PKEY & 0x7fff {
         device.counters().add(Counter::BadKey, 1);
+        return;
+    }
+    // Last, as it may make the QP migrate.
+    if !addresses_match(qp, packet, &skb) {
+        device.counters().add(Counter::UnknownQp, 1);
         return;
     }
     if packet.opcode.is_request() {
@@ -158,9 +159,10 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
     speaks.then_some(qp)
 }
 
-/// A connected QP takes packets from its peer only (IBTA 9.6.1.2.3, annex A17.4.5).
-fn addresses_match(qp: &Qp, skb: &RxSkb) -> bool {
-    qp.is_datagram() || qp.is_peer(&skb.source(), &skb.destination())
+/// A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8,
+/// annex A17.4.5).
+fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
+    qp.is_datagram() || qp.admits(&skb.source(), &skb.destination(), packet.migrated)
 }
 
 /// Checks the ICRC over the whole datagram.

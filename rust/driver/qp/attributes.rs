@@ -2,7 +2,13 @@
 
 //! `modify_qp` and `query_qp`.
 
-use super::Qp;
+use super::{
+    paths::{
+        Alternate,
+        Paths, //
+    },
+    Qp, //
+};
 use crate::{
     mr::Access,
     path::Path,
@@ -38,7 +44,30 @@ const WINDOW_PACKETS: u32 = 64;
 /// A QP's attributes as they were set.
 #[derive(Default)]
 pub(crate) struct Attributes {
-    pub(crate) set: Attr,
+    set: Attr,
+    /// The migrations that `set` tells of.
+    migrations: u32,
+}
+
+impl Attributes {
+    /// Catches up with a migration: what was said of the alternate path holds for the primary one now. There
+    /// is at most one between two changes by the consumer, who has to load the next path.
+    fn follow(&mut self, qp: &Qp) {
+        let (state, migrations) = {
+            let paths = qp.paths.lock();
+            (paths.state(), paths.migrations())
+        };
+        let set = &mut self.set;
+        set.path_mig_state = state as u32;
+        if self.migrations == migrations {
+            return;
+        }
+        self.migrations = migrations;
+        set.address = set.alt_address.take();
+        set.port = core::mem::take(&mut set.alt_port);
+        set.pkey_index = core::mem::take(&mut set.alt_pkey_index);
+        set.timeout = core::mem::take(&mut set.alt_timeout);
+    }
 }
 
 fn protocol_state(state: State) -> protocol::State {
@@ -68,6 +97,7 @@ fn protocol_type(ty: Type) -> protocol::Type {
 /// value out of range; nothing is changed then. Context: process, may sleep.
 pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     let mut attributes = qp.attributes.lock();
+    attributes.follow(qp);
     let from = qp.state();
     if mask.contains(AttrMask::CUR_STATE) && attr.cur_state != from {
         return Err(EINVAL);
@@ -86,19 +116,36 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     .map_err(|_| EINVAL)?;
     check_values(qp, attr, mask)?;
 
-    let new_path = match (&attr.address, mask.contains(AttrMask::AV)) {
-        (Some(address), true) => {
-            let peer = if mask.contains(AttrMask::DEST_QPN) {
-                attr.dest_qp_num
-            } else {
-                attributes.set.dest_qp_num
-            };
-            Some(Path::resolve(qp.device(), address, qp.number, peer)?)
-        }
+    let peer = if mask.contains(AttrMask::DEST_QPN) {
+        attr.dest_qp_num
+    } else {
+        attributes.set.dest_qp_num
+    };
+    let resolve = |address| Path::resolve(qp.device(), address, qp.number, peer);
+    let primary = match &attr.address {
+        Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
         _ => None,
     };
+    let alternate = match &attr.alt_address {
+        Some(address) if mask.contains(AttrMask::ALT_PATH) => Some(Alternate {
+            path: resolve(address)?,
+            timeout: attr.alt_timeout,
+        }),
+        _ => None,
+    };
+    let wanted = if mask.contains(AttrMask::PATH_MIG_STATE) {
+        let wanted = protocol::MigrationState::try_from(attr.path_mig_state);
+        Some(wanted.map_err(|()| EINVAL)?)
+    } else {
+        None
+    };
+    let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted))?;
     merge(&mut attributes.set, attr, mask);
     attributes.set.state = to;
+    if let Some(migrated) = &migrated {
+        qp.migrated(migrated);
+    }
+    attributes.follow(qp);
 
     match to {
         State::Reset => reset(qp, &mut attributes),
@@ -109,7 +156,7 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
             }
         }
         _ => {
-            apply(qp, &attributes.set, from, to, new_path)?;
+            apply(qp, &attributes, from, to)?;
             qp.set_state(to);
             drop(attributes);
             if to == State::Rts || to == State::Sqd {
@@ -135,7 +182,8 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
         || (mask.contains(AttrMask::RNR_RETRY) && attr.rnr_retry > 7)
         || (mask.contains(AttrMask::MIN_RNR_TIMER) && attr.min_rnr_timer > 31)
         || (mask.contains(AttrMask::CAP))
-        || (mask.contains(AttrMask::ALT_PATH));
+        || (mask.contains(AttrMask::ALT_PATH)
+            && (attr.alt_port != 1 || attr.alt_pkey_index != 0 || attr.alt_timeout > 31));
     if refused {
         return Err(EINVAL);
     }
@@ -165,9 +213,12 @@ fn merge(set: &mut Attr, attr: &Attr, mask: AttrMask) {
         MIN_RNR_TIMER => min_rnr_timer,
         SQ_PSN => sq_psn,
         MAX_DEST_RD_ATOMIC => max_dest_rd_atomic,
-        PATH_MIG_STATE => path_mig_state,
         DEST_QPN => dest_qp_num,
         EN_SQD_ASYNC_NOTIFY => en_sqd_async_notify,
+        ALT_PATH => alt_address,
+        ALT_PATH => alt_port,
+        ALT_PATH => alt_pkey_index,
+        ALT_PATH => alt_timeout,
     );
 }
 
@@ -176,13 +227,15 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     qp.timer.stop();
     qp.send.lock().reset(qp);
     qp.receive.lock().reset(qp);
+    qp.with_paths(Paths::reset);
     qp.send_cq.forget(&qp.handle);
     qp.recv_cq.forget(&qp.handle);
-    attributes.set = Attr::default();
+    *attributes = Attributes::default();
 }
 
 /// Puts the attributes where packets are made of them.
-fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<Path>>) -> Result {
+fn apply(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> Result {
+    let set = &attributes.set;
     // A datagram is one packet, as long as the port can send.
     let mtu = if qp.is_datagram() {
         qp.device().mtu_enum()
@@ -235,7 +288,10 @@ fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<
     if from == State::Rtr && to == State::Rts {
         send.requester.configure(config);
     } else {
-        send.requester.set_timeout(config.timeout);
+        // A migration since has brought its own.
+        if qp.paths.lock().migrations() == attributes.migrations {
+            send.requester.set_timeout(config.timeout);
+        }
         send.requester.set_retry_count(config.retry_count);
         send.requester.set_rnr_retry(config.rnr_retry);
         send.requester.set_max_rd_atomic(config.max_rd_atomic);
@@ -244,11 +300,6 @@ fn apply(qp: &Arc<Qp>, set: &Attr, from: State, to: State, new_path: Option<Arc<
         State::Rts => send.requester.start(),
         State::Sqd => send.requester.pause(),
         _ => {}
-    }
-    if let Some(path) = new_path {
-        send.path = Some(path.clone());
-        drop(send);
-        qp.receive.lock().path = Some(path);
     }
     Ok(())
 }
@@ -266,7 +317,8 @@ fn responder_access(set: &Attr) -> RemoteAccess {
 
 /// Reads back what was set. Context: process, may sleep.
 pub(crate) fn query(qp: &Arc<Qp>, attr: &mut Attr) -> Result<Cap> {
-    let attributes = qp.attributes.lock();
+    let mut attributes = qp.attributes.lock();
+    attributes.follow(qp);
     *attr = attributes.set.clone();
     attr.state = qp.state();
     attr.cur_state = attr.state;

@@ -5,12 +5,14 @@
 //! # Locks
 //!
 //! A QP has a send lock and a receive lock, both taken with bottom halves off, by the doorbell, by
-//! BH work and by the packet handler; never one inside the other. A kernel consumer's post, which
+//! BH work and by the packet handler; never one inside the other. Inside either, the lock of its paths
+//! may be taken. A kernel consumer's post, which
 //! may come with interrupts off, takes only the lock of the QP's kernel ring and kicks BH work.
 //! No lock is held while packets leave or consumers are called.
 
 mod attributes;
 mod paging;
+mod paths;
 mod receive;
 mod receive_queue;
 mod send;
@@ -24,6 +26,7 @@ pub(crate) use self::attributes::{
 use self::{
     attributes::Attributes,
     paging::PAGING,
+    paths::Paths,
     receive::ReceiveSide,
     receive_queue::RecvSource,
     send::SendSide,
@@ -60,6 +63,7 @@ use crate::{
     verbs::Ferroce, //
 };
 use core::sync::atomic::{
+    AtomicBool,
     AtomicU32,
     Ordering, //
 };
@@ -154,6 +158,11 @@ pub(crate) struct Qp {
     send: SpinLockBh<SendSide>,
     #[pin]
     receive: SpinLockBh<ReceiveSide>,
+    /// The ways to the connected peer; inside the other two.
+    #[pin]
+    paths: SpinLockBh<Paths>,
+    /// Whether the QP may migrate to an alternate path: written under the lock of the paths.
+    is_armed: AtomicBool,
     #[pin]
     kernel_sends: SpinLockIrq<Option<StagedSends>>,
     #[pin]
@@ -249,14 +258,6 @@ impl Qp {
     /// Whether the QP sends datagrams rather than messages of a connection.
     pub(crate) fn is_datagram(&self) -> bool {
         matches!(self.ty, Type::Ud | Type::Gsi)
-    }
-
-    /// Whether a packet from `source` to `destination` comes from the connected peer.
-    pub(crate) fn is_peer(&self, source: &net::Address, destination: &net::Address) -> bool {
-        match &self.receive.lock().path {
-            Some(path) => path.is_reverse(source, destination),
-            None => false,
-        }
     }
 
     /// The number of the connected peer; 0 for datagram QPs.
@@ -482,6 +483,8 @@ pub(crate) fn create(
             attached <- new_mutex!(Attached::default()),
             send <- new_spin_lock_bh!(send),
             receive <- new_spin_lock_bh!(receive),
+            paths <- new_spin_lock_bh!(Paths::default()),
+            is_armed: AtomicBool::new(false),
             kernel_sends <- new_spin_lock_irq!(staged_sends),
             kernel_receives <- new_spin_lock_irq!(staged_receives),
             waiting_responses <- RxQueue::new(),
@@ -532,6 +535,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     drop((qp.receive.lock(), qp.send.lock()));
     qp.send.lock().reset(qp);
     qp.receive.lock().reset(qp);
+    qp.with_paths(Paths::reset);
 }
 
 /// The stock provider's doorbell: send requests were put into the shared ring.

@@ -8,6 +8,7 @@ use super::{
         Paging,
         REPLAY_BUDGET, //
     },
+    paths::Course,
     receive_queue::{
         ReceiveQueue,
         RecvSource, //
@@ -30,8 +31,7 @@ use crate::{
         Access,
         Fault,
         MrAccess, //
-    },
-    path::Path, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -92,7 +92,6 @@ const GRH_LEN: usize = 40;
 pub(crate) struct ReceiveSide {
     pub(crate) responder: Responder<KVVec<Resource>>,
     queue: ReceiveQueue,
-    pub(crate) path: Option<Arc<Path>>,
     /// The owner bit, as on the send side.
     busy: bool,
     again: bool,
@@ -127,7 +126,6 @@ impl ReceiveSide {
         Ok(Self {
             responder: Responder::new(KVVec::new()),
             queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
-            path: None,
             busy: false,
             again: false,
             batch: Batch::new()?,
@@ -141,7 +139,6 @@ impl ReceiveSide {
         self.responder.reset();
         self.paging = Paging::default();
         qp.waiting_requests.clear();
-        self.path = None;
         self.queue.reset(qp);
     }
 
@@ -409,9 +406,10 @@ impl ReceiveSide {
 
     /// Builds responses until the batch is full.
     fn respond(&mut self, qp: &Arc<Qp>, batch: &mut Batch) {
-        let Some(path) = self.response_path(qp) else {
+        let Some(course) = qp.course() else {
             return;
         };
+        let path = &course.path;
         if path.is_congested() {
             qp.wait_for_queues();
             return;
@@ -420,13 +418,14 @@ impl ReceiveSide {
             let budget = u32::try_from(batch.room()).unwrap_or(0);
             match self.responder.poll_response(budget) {
                 None => break,
-                Some(Response::Packet(packet)) => {
-                    if let Ok(skb) = datagram::build(&path, &packet, |_| Ok::<(), Fault>(())) {
-                        batch.push(skb, &path);
+                Some(Response::Packet(mut packet)) => {
+                    packet.migrated = course.migrated;
+                    if let Ok(skb) = datagram::build(path, &packet, |_| Ok::<(), Fault>(())) {
+                        batch.push(skb, path);
                     }
                 }
                 Some(Response::Read(burst)) => {
-                    let sent = self.read(qp, &path, &burst, batch);
+                    let sent = self.read(qp, &course, &burst, batch);
                     let outcome = self.outcome(qp, sent);
                     self.responder.commit_read(burst.ticket, outcome);
                 }
@@ -438,7 +437,7 @@ impl ReceiveSide {
     fn read(
         &self,
         qp: &Qp,
-        path: &Arc<Path>,
+        course: &Course,
         burst: &ReadBurst,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
@@ -456,15 +455,16 @@ impl ReceiveSide {
         };
         let built = batch.len();
         for index in 0..burst.packets {
-            let Some((packet, offset, _)) = self.responder.read_packet(burst, index) else {
+            let Some((mut packet, offset, _)) = self.responder.read_packet(burst, index) else {
                 break;
             };
+            packet.migrated = course.migrated;
             let fill = |out: &mut [u8]| match &access {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(path, &packet, fill) {
-                Ok(skb) => batch.push(skb, path),
+            match datagram::build(&course.path, &packet, fill) {
+                Ok(skb) => batch.push(skb, &course.path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);
                 }
@@ -475,15 +475,6 @@ impl ReceiveSide {
             }
         }
         Ok(())
-    }
-
-    fn response_path(&mut self, qp: &Qp) -> Option<Arc<Path>> {
-        let path = self.path.as_ref()?;
-        if !path.is_valid() {
-            let fresh = path.renew(qp.device()).ok()?;
-            self.path = Some(fresh);
-        }
-        self.path.clone()
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
         Paging,
         REPLAY_BUDGET, //
     },
+    paths::Course,
     send_queue::SendSource,
     Qp, //
 };
@@ -39,6 +40,7 @@ use crate::{
     path::Path,
     storage::filled, //
 };
+use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -76,8 +78,6 @@ pub(crate) struct SendSide {
     next: u32,
     /// The QP's own queue key, for datagrams that ask for it.
     pub(crate) qkey: u32,
-    /// The route of a connected QP.
-    pub(crate) path: Option<Arc<Path>>,
     /// The route of the last datagram.
     datagram_path: Option<(Arc<Ah>, Arc<Path>)>,
     /// The owner bit: whoever set it builds batches and sends them, until there is nothing left.
@@ -113,7 +113,6 @@ impl SendSide {
             source,
             next: 0,
             qkey: 0,
-            path: None,
             datagram_path: None,
             busy: false,
             again: false,
@@ -131,7 +130,6 @@ impl SendSide {
         qp.waiting_responses.clear();
         self.next = 0;
         self.elements.clear();
-        self.path = None;
         self.datagram_path = None;
         if let SendSource::User { outstanding, .. } = &mut self.source {
             *outstanding = 0;
@@ -217,15 +215,17 @@ impl SendSide {
         }
     }
 
-    /// The route that is in use, if any.
-    fn current_path(&self) -> Option<&Arc<Path>> {
-        let datagram = self.datagram_path.as_ref().map(|(_, path)| path);
-        self.path.as_ref().or(datagram)
+    /// Whether the route that is in use, if any, leads to queues that are full.
+    fn is_congested(&self, qp: &Qp) -> bool {
+        match &self.datagram_path {
+            Some((_, path)) => path.is_congested(),
+            None => qp.paths.lock().is_congested(),
+        }
     }
 
     /// Carries out what the requester asks for, until the batch is full.
     fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
-        if self.current_path().is_some_and(|path| path.is_congested()) {
+        if self.is_congested(qp) {
             qp.wait_for_queues();
             return;
         }
@@ -256,11 +256,11 @@ impl SendSide {
         if head.refused {
             return Ok(Outcome::Operational);
         }
-        let path = match &head.ah {
-            Some(ah) => datagram_path(&mut self.datagram_path, qp, ah),
-            None => connected_path(&mut self.path, qp),
+        let course = match &head.ah {
+            Some(ah) => datagram_course(&mut self.datagram_path, qp, ah),
+            None => qp.course(),
         };
-        let Some(path) = path else {
+        let Some(Course { path, migrated }) = course else {
             // No route is a loss in the network, as far as the protocol is concerned.
             qp.device().counters().add(Counter::SendDropped, 1);
             return Ok(Outcome::Done);
@@ -270,9 +270,10 @@ impl SendSide {
         let mut cursor = Cursor::new(&qp.pd, self.elements.buffers(burst.sequence), Access::NONE);
         let built = batch.len();
         for index in 0..burst.packets {
-            let Some((packet, offset, len)) = self.requester.packet(burst, index) else {
+            let Some((mut packet, offset, len)) = self.requester.packet(burst, index) else {
                 break;
             };
+            packet.migrated = migrated;
             let fill = |out: &mut [u8]| match inline {
                 Some(data) => {
                     let start = offset as usize;
@@ -485,30 +486,25 @@ fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
     }
 }
 
-/// The route of a connected QP, looked up again when it has gone stale.
-fn connected_path(cached: &mut Option<Arc<Path>>, qp: &Qp) -> Option<Arc<Path>> {
-    let path = cached.as_ref()?;
-    if !path.is_valid() {
-        let fresh = path.renew(qp.device()).ok()?;
-        *cached = Some(fresh);
-    }
-    cached.clone()
-}
-
-/// The route to `ah`.
-fn datagram_path(
+/// The way of datagrams to `ah`.
+fn datagram_course(
     cached: &mut Option<(Arc<Ah>, Arc<Path>)>,
     qp: &Qp,
     ah: &Arc<Ah>,
-) -> Option<Arc<Path>> {
-    if let Some((owner, path)) = cached {
-        if Arc::ptr_eq(owner, ah) && path.is_valid() {
-            return Some(path.clone());
+) -> Option<Course> {
+    let path = match cached {
+        Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid() => path.clone(),
+        _ => {
+            let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
+            *cached = Some((ah.clone(), path.clone()));
+            path
         }
-    }
-    let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
-    *cached = Some((ah.clone(), path.clone()));
-    Some(path)
+    };
+    // What never migrates says that it has (IBTA 17.2.8).
+    Some(Course {
+        path,
+        migrated: true,
+    })
 }
 
 impl Qp {
@@ -560,7 +556,12 @@ impl Qp {
             let turn = {
                 let mut send = self.send.lock();
                 if let Some(first) = first.take() {
+                    send.requester
+                        .set_alternate(self.is_armed.load(Ordering::Relaxed));
                     first(&mut send, now);
+                    if send.requester.take_migration() {
+                        self.migrate_requester(&mut send);
+                    }
                 }
                 if send.busy && !owner {
                     send.again = true;

@@ -112,6 +112,11 @@ pub struct Attr {
     /// Holds a reference to the GID table: must be dropped when the QP is destroyed.
     pub address: Option<Address>,
     pub pkey_index: u16,
+    /// The alternate path. Holds a reference, as `address` does.
+    pub alt_address: Option<Address>,
+    pub alt_pkey_index: u16,
+    pub alt_port: u32,
+    pub alt_timeout: u8,
     pub en_sqd_async_notify: bool,
     pub sq_draining: bool,
     pub max_rd_atomic: u8,
@@ -129,7 +134,7 @@ impl Attr {
     /// # Safety
     ///
     /// The fields of `raw` that `mask` names must be initialised, with a reference to the source
-    /// GID if that includes an address.
+    /// GID of each address that it includes.
     pub(super) unsafe fn from_raw(
         raw: *const bindings::ib_qp_attr,
         mask: AttrMask,
@@ -154,6 +159,9 @@ impl Attr {
         read!(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic, max_dest_rd_atomic);
         read!(MIN_RNR_TIMER, min_rnr_timer, min_rnr_timer);
         read!(PORT, port, port_num);
+        read!(ALT_PATH, alt_pkey_index, alt_pkey_index);
+        read!(ALT_PATH, alt_port, alt_port_num);
+        read!(ALT_PATH, alt_timeout, alt_timeout);
         read!(TIMEOUT, timeout, timeout);
         read!(RETRY_CNT, retry_cnt, retry_cnt);
         read!(RNR_RETRY, rnr_retry, rnr_retry);
@@ -177,6 +185,9 @@ impl Attr {
             if mask.contains(AttrMask::AV) {
                 attr.address = Some(Address::from_raw(&(*raw).ah_attr)?);
             }
+            if mask.contains(AttrMask::ALT_PATH) {
+                attr.alt_address = Some(Address::from_raw(&(*raw).alt_ah_attr)?);
+            }
         }
         Ok(attr)
     }
@@ -195,6 +206,12 @@ impl Attr {
         if let Some(address) = &self.address {
             address.to_raw(&mut raw.ah_attr);
         }
+        if let Some(address) = &self.alt_address {
+            address.to_raw(&mut raw.alt_ah_attr);
+        }
+        raw.alt_pkey_index = self.alt_pkey_index;
+        raw.alt_port_num = self.alt_port;
+        raw.alt_timeout = self.alt_timeout;
         raw.pkey_index = self.pkey_index;
         raw.en_sqd_async_notify = self.en_sqd_async_notify.into();
         raw.sq_draining = self.sq_draining.into();

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The paths of a connected QP, and the change from one to the other.
+
+use super::{
+    send::SendSide,
+    Qp, //
+};
+use crate::path::Path;
+use core::sync::atomic::Ordering;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::Address;
+use rdma::qp::Event;
+use roce::{
+    qp::{
+        migration::{
+            Verdict,
+            Way, //
+        },
+        Migration,
+        MigrationState, //
+    },
+    time, //
+};
+
+/// What [`Qp::paths`] keeps under its lock, which is taken inside the send lock and the receive lock.
+#[derive(Default)]
+pub(super) struct Paths {
+    migration: Migration,
+    primary: Option<Arc<Path>>,
+    alternate: Option<Alternate>,
+    /// What was the primary path before the last migration: the peer may not have heard of that yet.
+    former: Option<Arc<Path>>,
+    /// Migrations since the QP was reset. The number wraps around.
+    migrations: u32,
+}
+
+/// The path that a QP may migrate to.
+pub(super) struct Alternate {
+    pub(super) path: Arc<Path>,
+    /// Its Local ACK timeout, as in `alt_timeout`.
+    pub(super) timeout: u8,
+}
+
+/// A QP has migrated, to a path with this Local ACK timeout: [`Qp::migrated`] is to be called once the lock
+/// is released.
+#[must_use]
+pub(super) struct Migrated {
+    timeout: u8,
+}
+
+/// Where packets go, and what they say.
+pub(super) struct Course {
+    pub(super) path: Arc<Path>,
+    /// The MigReq bit.
+    pub(super) migrated: bool,
+}
+
+impl Paths {
+    /// Forgets all paths (RESET).
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Where the migration stands.
+    pub(super) fn state(&self) -> MigrationState {
+        self.migration.state()
+    }
+
+    /// How often the QP has migrated.
+    pub(super) fn migrations(&self) -> u32 {
+        self.migrations
+    }
+
+    /// Whether so much waits in this machine's queues that more would only be dropped there.
+    pub(super) fn is_congested(&self) -> bool {
+        self.primary
+            .as_ref()
+            .is_some_and(|path| path.is_congested())
+    }
+
+    /// The way of packets to the peer, over the route that is valid now.
+    pub(super) fn course(&mut self, qp: &Qp) -> Option<Course> {
+        let mut path = self.primary.clone()?;
+        if !path.is_valid() {
+            path = path.renew(qp.device()).ok()?;
+            self.primary = Some(path.clone());
+        }
+        Some(Course {
+            path,
+            migrated: self.migration.migrated_bit(),
+        })
+    }
+
+    /// What a consumer asks for, all of it or nothing.
+    ///
+    /// Errors: `EINVAL` for what the state of the migration does not allow.
+    pub(super) fn modify(
+        &mut self,
+        primary: Option<Arc<Path>>,
+        alternate: Option<Alternate>,
+        wanted: Option<MigrationState>,
+    ) -> Result<Option<Migrated>> {
+        // Another primary path would not be the one that the peer has been armed for.
+        if primary.is_some() && self.state() != MigrationState::Migrated {
+            return Err(EINVAL);
+        }
+        let has_migrated = self
+            .migration
+            .modify(alternate.is_some(), wanted)
+            .map_err(|_| EINVAL)?;
+        if primary.is_some() {
+            self.primary = primary;
+            self.former = None;
+        }
+        if alternate.is_some() {
+            self.alternate = alternate;
+        }
+        if self.state() != MigrationState::Migrated {
+            self.former = None;
+        }
+        Ok(if has_migrated { self.switch() } else { None })
+    }
+
+    /// The retries of the primary path are used up.
+    fn exhausted(&mut self) -> Option<Migrated> {
+        if self.migration.exhausted() {
+            self.switch()
+        } else {
+            None
+        }
+    }
+
+    /// What to do with a packet from `source` to `destination` with this MigReq bit.
+    fn receive(
+        &mut self,
+        source: &Address,
+        destination: &Address,
+        migrated: bool,
+    ) -> (Verdict, Option<Migrated>) {
+        let is_of = |path: Option<&Arc<Path>>| {
+            path.is_some_and(|path| path.is_reverse(source, destination))
+        };
+        let way = Way {
+            primary: is_of(self.primary.as_ref()),
+            alternate: is_of(self.alternate.as_ref().map(|alternate| &alternate.path)),
+            former: is_of(self.former.as_ref()),
+        };
+        let verdict = self.migration.receive(way, migrated);
+        let switched = match verdict {
+            Verdict::Migrate => self.switch(),
+            _ => None,
+        };
+        (verdict, switched)
+    }
+
+    /// The alternate path is the primary one from now on.
+    fn switch(&mut self) -> Option<Migrated> {
+        let Alternate { path, timeout } = self.alternate.take()?;
+        self.former = self.primary.replace(path);
+        self.migrations = self.migrations.wrapping_add(1);
+        Some(Migrated { timeout })
+    }
+}
+
+impl Migrated {
+    fn timeout(&self) -> Option<time::Duration> {
+        time::ack_timeout(self.timeout)
+    }
+}
+
+impl Qp {
+    /// Does `change` to the paths.
+    pub(super) fn with_paths<T>(&self, change: impl FnOnce(&mut Paths) -> T) -> T {
+        let mut paths = self.paths.lock();
+        let result = change(&mut paths);
+        let is_armed = paths.state() == MigrationState::Armed;
+        self.is_armed.store(is_armed, Ordering::Relaxed);
+        result
+    }
+
+    /// The way of packets to the connected peer.
+    pub(super) fn course(&self) -> Option<Course> {
+        self.paths.lock().course(self)
+    }
+
+    /// Whether a packet from `source` to `destination`, with this MigReq bit, comes from the connected
+    /// peer. It may make the QP migrate. Context: softirq, no lock held.
+    pub(crate) fn admits(
+        self: &Arc<Self>,
+        source: &Address,
+        destination: &Address,
+        migrated: bool,
+    ) -> bool {
+        let (verdict, switched) =
+            self.with_paths(|paths| paths.receive(source, destination, migrated));
+        if let Some(switched) = switched {
+            self.migrated(&switched);
+        }
+        match verdict {
+            Verdict::Accept | Verdict::Migrate => true,
+            Verdict::Drop => false,
+            Verdict::Refuse => {
+                self.events.raise(Event::PathMigrationError);
+                false
+            }
+        }
+    }
+
+    /// The QP has migrated. Context: process or softirq, no lock held.
+    pub(super) fn migrated(&self, switched: &Migrated) {
+        self.send.lock().requester.path_changed(switched.timeout());
+        self.events.raise(Event::PathMigrated);
+    }
+
+    /// The requester has used up the retries of the primary path. `send` is this QP's own send side, which
+    /// the caller has locked. Context: process or softirq.
+    pub(super) fn migrate_requester(&self, send: &mut SendSide) {
+        // Nothing is left to do where a packet of the peer has made it migrate in between.
+        if let Some(switched) = self.with_paths(Paths::exhausted) {
+            send.requester.path_changed(switched.timeout());
+            self.events.raise(Event::PathMigrated);
+        }
+    }
+}
