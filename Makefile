@@ -12,6 +12,11 @@ modules:
 	@mkdir -p $(BUILD)
 	+$(kbuild) modules
 
+# Of the selftests; their scripts build it.
+selftests-modules:
+	@mkdir -p $(BUILD)/selftests-kernel
+	+$(MAKE) -C $(KDIR) M=$(CURDIR)/selftests/kernel MO=$(CURDIR)/$(BUILD)/selftests-kernel modules
+
 modules_install:
 	@test -f $(BUILD)/ferroce.ko || { echo 'ferroce: no $(BUILD)/ferroce.ko: run make first' >&2; exit 1; }
 	+$(kbuild) modules_install
@@ -74,4 +79,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests fuzz fuzz-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests fuzz fuzz-roce check fmt help
