@@ -37,6 +37,7 @@ use rdma::{
     },
     on_demand::{
         Absence,
+        Effort,
         OnDemand, //
     },
     umem::Umem, //
@@ -59,20 +60,20 @@ const RANDOM_TRIES: u32 = 16;
 pub(crate) enum Fault {
     /// Bad key, protection domain, state, right or range.
     Protection,
-    /// Pages are not there. Nothing was touched.
+    /// Pages are not there. Copies are to be made anew.
     Absent(Absent),
 }
 
 /// Pages of a region that are not there.
 #[derive(Clone)]
 pub(crate) struct Absent {
-    memory: Arc<OnDemand>,
+    memory: OnDemand,
     absence: Absence,
 }
 
 impl PartialEq for Absent {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.memory, &other.memory) && self.absence == other.absence
+        self.memory.is_same(&other.memory) && self.absence == other.absence
     }
 }
 
@@ -80,7 +81,9 @@ impl Absent {
     /// Brings them in, or the first of them. Errors: the process could not access them either.
     /// Context: process, may sleep for as long as whoever serves the process's page faults likes.
     pub(crate) fn bring_in(&self) -> Result {
-        self.memory.bring_in(&self.absence)
+        self.memory
+            .bring_in(&self.absence, Effort::Fault)
+            .map(|_| ())
     }
 }
 
@@ -88,7 +91,7 @@ pub(crate) enum Backing {
     /// A process's pinned memory.
     User { umem: Arc<Umem>, range: Range },
     /// A process's memory that is paged on demand.
-    OnDemand { memory: Arc<OnDemand>, range: Range },
+    OnDemand { memory: OnDemand, range: Range },
     /// All memory, for a kernel consumer.
     Dma { memory: Unchecked, access: Access },
     /// Pages that a kernel consumer registers by work requests.
@@ -397,7 +400,7 @@ pub(crate) fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> R
 #[derive(Clone)]
 pub(crate) enum Source {
     User(Arc<Umem>),
-    OnDemand(Arc<OnDemand>),
+    OnDemand(OnDemand),
     Dma(memory::KernelBuffer),
     Fast(Arc<FastPages>, Activation),
 }
@@ -505,7 +508,7 @@ impl MrAccess {
         }
         let result = match &self.source {
             Source::User(umem) => f(&umem.enter().ok_or(Fault::Protection)?, at),
-            Source::OnDemand(memory) => f(&**memory, at),
+            Source::OnDemand(memory) => f(memory, at),
             Source::Dma(buffer) => f(buffer, at),
             Source::Fast(pages, activation) => pages.with(activation, |memory| f(memory, at)),
         };

@@ -2,8 +2,20 @@
 
 #include <linux/ioport.h>
 #include <linux/libnvdimm.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
+
+__rust_helper struct mem_cgroup *rust_helper_get_mem_cgroup_from_mm(struct mm_struct *mm)
+{
+	return get_mem_cgroup_from_mm(mm);
+}
+
+__rust_helper void rust_helper_mem_cgroup_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
+}
 
 __rust_helper bool rust_helper_is_persistent_page(const void *address)
 {
@@ -38,4 +50,14 @@ __rust_helper void *rust_helper_page_address(const struct page *page)
 __rust_helper void rust_helper_put_page(struct page *page)
 {
 	put_page(page);
+}
+
+__rust_helper struct mem_cgroup *rust_helper_set_active_memcg(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
+}
+
+__rust_helper unsigned long rust_helper_totalram_pages(void)
+{
+	return totalram_pages();
 }

@@ -358,8 +358,10 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
             | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
             | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING,
     );
-    raw.odp_caps.general_caps =
-        u64::from(bindings::ib_uverbs_odp_general_cap_bits_IB_UVERBS_ODP_SUPPORT);
+    raw.odp_caps.general_caps = u64::from(
+        bindings::ib_uverbs_odp_general_cap_bits_IB_UVERBS_ODP_SUPPORT
+            | bindings::ib_uverbs_odp_general_cap_bits_IB_UVERBS_ODP_SUPPORT_IMPLICIT,
+    );
     raw.odp_caps.per_transport_caps.rc_odp_caps = attr.paging_rc;
     raw.odp_caps.per_transport_caps.ud_odp_caps = attr.paging_ud;
     raw.max_qp = int(attr.max_qp);

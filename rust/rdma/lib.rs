@@ -18,6 +18,7 @@
 //! [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 
 pub mod access;
+mod address_space;
 pub mod ah;
 pub mod cq;
 pub mod device;
@@ -33,6 +34,7 @@ pub mod mw;
 mod object;
 pub mod on_demand;
 mod ops;
+mod page_list;
 mod pd;
 pub mod port;
 pub mod qp;

@@ -28,7 +28,8 @@ const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 pub enum Fault {
     /// The access goes beyond the end, or a word is not aligned.
     OutOfRange,
-    /// Pages of a process are not there at the moment, or not for writing. Nothing was accessed.
+    /// Pages of a process are not there at the moment, or not for writing. It may be that a part was
+    /// accessed: copying anew does no harm.
     Absent(Absence),
 }
 

@@ -131,7 +131,7 @@ pub enum UserMemory {
     /// Pinned until the region is destroyed.
     Pinned(Arc<Umem>),
     /// Paged on demand.
-    OnDemand(Arc<OnDemand>),
+    OnDemand(OnDemand),
 }
 
 impl UserMemory {
@@ -230,7 +230,14 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
         // The last address must exist.
         iova.checked_add(length).ok_or(EINVAL)?;
         let memory = if access.contains(Access::ON_DEMAND) {
-            UserMemory::OnDemand(Arc::pin_init(OnDemand::new(start, length)?, GFP_KERNEL)?)
+            UserMemory::OnDemand(match (start, length) {
+                // All of the address space, as `ibv_reg_mr(3)` has it, for its own addresses.
+                (0, u64::MAX) if iova != 0 || access.contains(Access::HUGETLB) => {
+                    return Err(EINVAL);
+                }
+                (0, u64::MAX) => OnDemand::all()?,
+                _ => OnDemand::range(start, length)?,
+            })
         } else {
             // SAFETY: `ib_core` passes a protection domain of a registered device of this driver,
             // which has no DMA device.

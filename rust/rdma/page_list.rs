@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A list of pages of a process, as far as they are known.
+//!
+//! Nothing is pinned. The list says which pages are known to be where; whatever changes the process's
+//! page tables first has them taken off the list. Who finds a page missing has it
+//! [brought in](PageList::bring_in), which may sleep, and tries again.
+//!
+//! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
+
+use crate::memory::{
+    Fault,
+    Intent,
+    Memory, //
+};
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    bindings as kernel_bindings, container_of,
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    },
+    types::Opaque,
+};
+use rdma_bindings as bindings;
+use sync::{
+    new_spin_lock_bh,
+    SpinLockBh, //
+};
+
+/// An entry of a page that is not known.
+const ABSENT: usize = 0;
+/// The bit of an entry, which is a page's address, that says that it may be written to.
+const WRITABLE: usize = 1;
+
+/// Pages that are brought in at once, at the most.
+pub(crate) const MAX_BATCH: usize = 512;
+
+/// Pages that an access needs and does not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absence {
+    /// The first, as an index into the memory's pages.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) intent: Intent,
+}
+
+/// Which pages are brought in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Those that the process could access, as if it did.
+    Fault,
+    /// Those that the process has mapped already.
+    Present,
+}
+
+/// A process's pages, as far as they are known.
+struct Known {
+    /// For each page [`ABSENT`], or its kernel address, with [`WRITABLE`].
+    ///
+    /// A page on it is mapped by the process, at the address that goes with its index, and for writing
+    /// if the bit is set: before that changes, [`PageList::invalidate`] takes it off.
+    pages: KVVec<usize>,
+    /// The address space; [`None`] once the memory is released.
+    mm: Option<ARef<Mm>>,
+}
+
+impl Known {
+    /// The entries of the pages of `span`, all of them known. Errors: which are not; out of range if the
+    /// memory is released.
+    fn present(&self, span: &Absence) -> Result<&[usize], Fault> {
+        let past = span.first.saturating_add(span.count);
+        let pages = self.pages.get(span.first..past).ok_or(Fault::OutOfRange)?;
+        let needed = match span.intent {
+            Intent::Read => 0,
+            Intent::Write => WRITABLE,
+        };
+        for (index, &entry) in (span.first..).zip(pages) {
+            if entry == ABSENT || entry & needed != needed {
+                return Err(Fault::Absent(Absence {
+                    first: index,
+                    count: past.wrapping_sub(index),
+                    intent: span.intent,
+                }));
+            }
+        }
+        Ok(pages)
+    }
+}
+
+/// Charges what is allocated meanwhile for the account of the owner of an address space, whoever the current
+/// task is.
+struct Charge {
+    group: *mut kernel_bindings::mem_cgroup,
+    before: *mut kernel_bindings::mem_cgroup,
+}
+
+impl Charge {
+    fn to(mm: &MmWithUser) -> Self {
+        // SAFETY: The address space exists. The result comes with a reference, or is null where there are no
+        // memory cgroups, which is as good for the second function.
+        unsafe {
+            let group = bindings::get_mem_cgroup_from_mm(mm.as_raw());
+            let before = bindings::set_active_memcg(group);
+            Self { group, before }
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        // SAFETY: `before` is what the current task had, and its own affair. The reference of `group` is ours.
+        // This is the task that made `self`, which is not `Send`.
+        unsafe {
+            bindings::set_active_memcg(self.before);
+            bindings::mem_cgroup_put(self.group);
+        }
+    }
+}
+
+/// A range of a process's memory, and what is known of its pages.
+///
+/// # Invariants
+///
+/// - `notifier` is registered for the pages' addresses until `released` is set.
+/// - `first_offset + len` bytes do not exceed the pages that the list was made for.
+#[pin_data(PinnedDrop)]
+pub(crate) struct PageList {
+    /// The address of the first page.
+    start: usize,
+    first_offset: usize,
+    len: u64,
+    released: Atomic<u32>,
+    #[pin]
+    known: SpinLockBh<Known>,
+    #[pin]
+    notifier: Opaque<kernel_bindings::mmu_interval_notifier>,
+}
+
+// SAFETY: A notifier can be removed by any task.
+unsafe impl Send for PageList {}
+// SAFETY: What changes is under a lock, or atomic; the notifier's functions do their own locking.
+unsafe impl Sync for PageList {}
+
+impl PageList {
+    const OPERATIONS: kernel_bindings::mmu_interval_notifier_ops =
+        kernel_bindings::mmu_interval_notifier_ops {
+            invalidate: Some(Self::invalidate),
+            invalidate_start: None,
+            invalidate_finish: None,
+        };
+
+    /// Prepares `len` bytes at the user address `start` of the address space `mm`, whose owner pays for the
+    /// list.
+    ///
+    /// That something is mapped there is found out when it is accessed. Errors: `EINVAL` for no bytes, or
+    /// for more than there are addresses; `ENOMEM`. Context: process, may sleep.
+    pub(crate) fn new(mm: &MmWithUser, start: u64, len: u64) -> Result<Arc<Self>> {
+        let size = usize::try_from(len)?;
+        let first = usize::try_from(start)?;
+        let first_offset = first & PAGE_SIZE.wrapping_sub(1);
+        let page = first.wrapping_sub(first_offset);
+        let span = first_offset
+            .checked_add(size)
+            .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
+            .ok_or(EINVAL)?;
+        if size == 0 || page.checked_add(span).is_none() {
+            return Err(EINVAL);
+        }
+        // A process chooses the size: it pays for it, and too much of it is no news.
+        let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
+        let _charge = Charge::to(mm);
+        let pages = KVVec::from_elem(ABSENT, span >> PAGE_SHIFT, flags)?;
+        let space = mm.as_raw();
+        let known = Known {
+            pages,
+            mm: Some(ARef::from(&**mm)),
+        };
+        let this = try_pin_init!(Self {
+            start: page,
+            first_offset,
+            len,
+            released: Atomic::new(0),
+            known <- new_spin_lock_bh!(known),
+            // INVARIANT: This registers it. From then on it is called back, so it comes last.
+            notifier <- Opaque::try_ffi_init(
+                move |notifier: *mut kernel_bindings::mmu_interval_notifier| {
+                // SAFETY: `notifier` is zeroed memory for a notifier, which stays where it is until it
+                // is removed by `release`, at the latest when `self` is dropped. The address space is
+                // `mm`, which has users and which `known` refers to, and the operations are static.
+                kernel::error::to_result(unsafe {
+                    notifier.write(pin_init::zeroed());
+                    kernel_bindings::mmu_interval_notifier_insert(
+                        notifier,
+                        space,
+                        page as c_ulong,
+                        span as c_ulong,
+                        &Self::OPERATIONS,
+                    )
+                })
+            }),
+        }? Error);
+        Arc::pin_init(this, flags)
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The process's mapping of some pages changes: they are not known any more.
+    ///
+    /// # Safety
+    ///
+    /// Only the memory management may call this, with the notifier of a [`PageList`].
+    unsafe extern "C" fn invalidate(
+        notifier: *mut kernel_bindings::mmu_interval_notifier,
+        range: *const kernel_bindings::mmu_notifier_range,
+        sequence: c_ulong,
+    ) -> bool {
+        // SAFETY: The notifier is part of a `PageList`, which stays until after its removal, and that
+        // waits for this function; the range is valid.
+        let (this, start, end) = unsafe {
+            let this = &*container_of!(Opaque::cast_from(notifier), Self, notifier);
+            (this, (*range).start, (*range).end)
+        };
+        let first = start.saturating_sub(this.start) >> PAGE_SHIFT;
+        let end = end.saturating_sub(this.start).div_ceil(PAGE_SIZE);
+        let mut known = this.known.lock();
+        // SAFETY: The notifier is valid, and this is under the lock that `bring_in` compares under.
+        unsafe { bindings::mmu_interval_set_seq(notifier, sequence) };
+        let end = end.min(known.pages.len());
+        if let Some(pages) = known.pages.get_mut(first..end) {
+            pages.fill(ABSENT);
+        }
+        true
+    }
+
+    /// Pages of the range.
+    pub(crate) fn pages(&self) -> usize {
+        // CAST: It was a `usize`. No overflow, by the type invariant.
+        self.first_offset
+            .wrapping_add(self.len as usize)
+            .div_ceil(PAGE_SIZE)
+    }
+
+    /// The pages of `offset .. offset + len`. Errors: it is not within the range.
+    pub(crate) fn span(&self, offset: u64, len: u64, intent: Intent) -> Result<Absence, Fault> {
+        let end = offset.checked_add(len).ok_or(Fault::OutOfRange)?;
+        if end > self.len {
+            return Err(Fault::OutOfRange);
+        }
+        // CAST: At most `self.len`, which was a `usize`. No overflow, by the type invariant.
+        let start = self.first_offset.wrapping_add(offset as usize);
+        let first = start >> PAGE_SHIFT;
+        let past = match len {
+            0 => first,
+            _ => start.wrapping_add(len as usize).div_ceil(PAGE_SIZE),
+        };
+        Ok(Absence {
+            first,
+            count: past.saturating_sub(first),
+            intent,
+        })
+    }
+
+    /// Whether nobody accesses the pages any more, and nobody will.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released.load(Acquire) != 0
+    }
+
+    /// Brings pages in: as many of `absence` as there are in a row from the first on, and no more than
+    /// [`MAX_BATCH`]. Others may take them away again at once. Returns how many of them are done with, at
+    /// least 1: with [`Effort::Present`], those that are not there are passed over.
+    ///
+    /// It may sleep for as long as whoever serves the process's page faults likes. Errors: `EFAULT` and
+    /// others, if the process could not access the first page either, or if the memory is released.
+    /// Context: process.
+    pub(crate) fn bring_in(&self, absence: &Absence, effort: Effort) -> Result<usize> {
+        let mm = {
+            let known = self.known.lock();
+            known.mm.as_ref().and_then(|mm| mm.mmget_not_zero())
+        };
+        // The last reference tears the address space down, which is not for us to wait for.
+        let mm = MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?);
+        let mut wanted = *absence;
+        wanted.count = wanted
+            .count
+            .min(MAX_BATCH)
+            .min(self.pages().saturating_sub(wanted.first));
+        let mut pages = KVVec::with_capacity(wanted.count, GFP_KERNEL)?;
+        match effort {
+            Effort::Fault => self.take_over(&mm, &wanted, 0, &mut pages),
+            Effort::Present => {
+                let count = wanted.count;
+                let no_fault = kernel_bindings::FOLL_NOFAULT;
+                while !wanted.is_empty() {
+                    let mut got = self.take_over(&mm, &wanted, no_fault, &mut pages);
+                    if got.is_err() && wanted.intent == Intent::Write {
+                        // Not for writing: for reading, one by one.
+                        let one = Absence {
+                            count: 1,
+                            intent: Intent::Read,
+                            ..wanted
+                        };
+                        got = self.take_over(&mm, &one, no_fault, &mut pages);
+                    }
+                    wanted = wanted.without_first(got.unwrap_or(1));
+                }
+                Ok(count)
+            }
+        }
+    }
+
+    /// Has the process access pages, with `flags` of `get_user_pages_remote`, and puts them on the list.
+    /// Returns how many there were in a row from the first on, at least 1.
+    ///
+    /// `pages` is empty, with room for as many, and stays so.
+    fn take_over(
+        &self,
+        mm: &MmWithUser,
+        absence: &Absence,
+        mut flags: c_uint,
+        pages: &mut KVVec<*mut kernel_bindings::page>,
+    ) -> Result<usize> {
+        let offset = absence.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
+        let address = self.start.checked_add(offset).ok_or(EFAULT)?;
+        if absence.intent == Intent::Write {
+            flags |= kernel_bindings::FOLL_WRITE;
+        }
+        pages.clear();
+        let room = pages.spare_capacity_mut();
+        let count = absence.count.min(room.len());
+
+        // SAFETY: The notifier was registered, and the address space exists as long as `mm` does.
+        let sequence = unsafe { kernel_bindings::mmu_interval_read_begin(self.notifier.get()) };
+        let mut locked: c_int = 1;
+        // SAFETY: The address space has users, of whom `mm` is one. The lock is taken, and released
+        // unless the function has done that; there is room for `count` pages.
+        let got = unsafe {
+            kernel_bindings::mmap_read_lock(mm.as_raw());
+            let got = kernel_bindings::get_user_pages_remote(
+                mm.as_raw(),
+                address,
+                count,
+                flags,
+                room.as_mut_ptr().cast(),
+                &mut locked,
+            );
+            if locked != 0 {
+                kernel_bindings::mmap_read_unlock(mm.as_raw());
+            }
+            got
+        };
+        let got = match usize::try_from(got) {
+            Ok(0) => return Err(EFAULT),
+            // CAST: A negative errno fits.
+            Err(_) => return Err(Error::from_errno(got as c_int)),
+            Ok(got) => got.min(count),
+        };
+        // SAFETY: That many page pointers were written, into the capacity.
+        unsafe { pages.inc_len(got) };
+
+        self.note(absence, sequence, pages);
+
+        for &page in pages.iter() {
+            // SAFETY: The reference is from `get_user_pages_remote`. While the page is on the list the
+            // process's mapping keeps it, and tells us before it lets go.
+            unsafe { bindings::put_page(page) };
+        }
+        pages.clear();
+        Ok(got)
+    }
+
+    /// Puts pages on the list, unless the process's mapping has changed since `sequence`.
+    fn note(&self, absence: &Absence, sequence: c_ulong, pages: &[*mut kernel_bindings::page]) {
+        let mut known = self.known.lock();
+        // SAFETY: The notifier is valid, and this is under the lock that `invalidate` holds.
+        if unsafe { bindings::mmu_interval_read_retry(self.notifier.get(), sequence) } {
+            return;
+        }
+        if known.mm.is_none() {
+            return;
+        }
+        let writable = match absence.intent {
+            Intent::Read => 0,
+            Intent::Write => WRITABLE,
+        };
+        let entries = known.pages.iter_mut().skip(absence.first);
+        for (entry, &page) in entries.zip(pages) {
+            // SAFETY: The caller has a reference to the page; it has a kernel address, as pages that are
+            // taken out of the direct mapping are not given to `get_user_pages_remote`.
+            let address = unsafe { bindings::page_address(page) } as usize;
+            // One that is known for writing stays so.
+            if *entry & !WRITABLE != address || writable != 0 {
+                *entry = address | writable;
+            }
+        }
+    }
+
+    /// Whether no page is known.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.known.lock().pages.iter().all(|&entry| entry == ABSENT)
+    }
+
+    /// Whether all pages of `offset .. offset + len` are known. Errors: which are not.
+    pub(crate) fn check(&self, offset: u64, len: u64, intent: Intent) -> Result<(), Fault> {
+        let span = self.span(offset, len, intent)?;
+        self.known.lock().present(&span).map(|_| ())
+    }
+
+    /// Ends all access: when this returns, nobody accesses the pages any more. Context: process.
+    pub(crate) fn release(&self) {
+        if self.released.xchg(1, Full) != 0 {
+            return;
+        }
+        let (pages, mm) = {
+            let mut known = self.known.lock();
+            (core::mem::take(&mut known.pages), known.mm.take())
+        };
+        // SAFETY: By the type invariant the notifier is registered, and the flag sees to it that it is
+        // removed once. No lock is held that `invalidate` takes.
+        unsafe { kernel_bindings::mmu_interval_notifier_remove(self.notifier.get()) };
+        drop((pages, mm));
+    }
+}
+
+// SAFETY: A page on the list is mapped by the process, hence allocated, as long as the lock is held: who
+// unmaps it waits for `invalidate`. It is written to only if the process may. Each piece ends with its page
+// or with what is left to do; before the first, all pages were seen to be there.
+unsafe impl Memory for PageList {
+    fn pieces(
+        &self,
+        offset: u64,
+        len: usize,
+        intent: Intent,
+        f: &mut dyn FnMut(*mut u8, usize, usize),
+    ) -> Result<(), Fault> {
+        let span = self.span(offset, len as u64, intent)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let known = self.known.lock();
+        let pages = known.present(&span)?;
+        // CAST: At most `self.len`, which was a `usize`. No overflow, by the type invariant.
+        let start = self.first_offset.wrapping_add(offset as usize);
+        let mut within = start & PAGE_SIZE.wrapping_sub(1);
+        let mut done = 0usize;
+        for &entry in pages {
+            let piece = PAGE_SIZE.wrapping_sub(within).min(len.wrapping_sub(done));
+            let address = (entry & !WRITABLE).wrapping_add(within);
+            f(
+                core::ptr::with_exposed_provenance_mut::<u8>(address),
+                piece,
+                done,
+            );
+            done = done.wrapping_add(piece);
+            within = 0;
+        }
+        Ok(())
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for PageList {
+    fn drop(self: Pin<&mut Self>) {
+        self.release();
+    }
+}
