@@ -26,6 +26,7 @@ mod mw;
 mod path;
 mod pd;
 mod port;
+mod prefetch;
 mod qp;
 mod queue;
 mod registry;

@@ -27,11 +27,14 @@ use net::Piece;
 use rdma::{
     memory::{
         self,
+        Intent,
         Memory,
         Unchecked, //
     },
     mr::{
         Activation,
+        Advice,
+        Advised,
         FastPages,
         UserMemory, //
     },
@@ -476,6 +479,39 @@ pub(crate) fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
         return Err(Fault::Protection);
     }
     Ok(mr)
+}
+
+/// Memory that is paged on demand, of a region with the local key `key`, and where `va .. va + len` is in it.
+///
+/// Errors: `ENOENT` for no such key, `EPERM` for that of another protection domain or for a region that may not
+/// be written to, `EINVAL` for a key of something else, `EFAULT` beyond the region's end.
+/// Context: process or softirq.
+pub(crate) fn paged(pd: &Arc<Pd>, advice: Advice, at: &Advised) -> Result<(OnDemand, Absence)> {
+    let regions = pd.device().memory_regions();
+    let mr = regions.get(at.key >> VARIANT_BITS).ok_or(ENOENT)?;
+    if !Arc::ptr_eq(&mr.pd, pd) {
+        return Err(EPERM);
+    }
+    let backing = mr.backing.lock();
+    let Backing::OnDemand { memory, range } = &*backing else {
+        return Err(EINVAL);
+    };
+    if at.key & VARIANT_MASK != 0 {
+        return Err(ENOENT);
+    }
+    let writable = range.access.contains(Access::LOCAL_WRITE);
+    let intent = match advice {
+        Advice::Read => Intent::Read,
+        Advice::Write if !writable => return Err(EPERM),
+        Advice::Write => Intent::Write,
+        Advice::IfPresent if writable => Intent::Write,
+        Advice::IfPresent => Intent::Read,
+    };
+    let offset = range
+        .offset_of(at.start, at.len, Access::NONE)
+        .or(Err(EFAULT))?;
+    let span = memory.span(offset, at.len, intent).or(Err(EFAULT))?;
+    Ok((memory.clone(), span))
 }
 
 impl MrAccess {

@@ -27,6 +27,7 @@ use crate::{
     mw,
     pd::Pd,
     port,
+    prefetch,
     qp::{
         self,
         Qp, //
@@ -51,6 +52,8 @@ use rdma::{
     gid::Gid,
     memory::Unchecked,
     mr::{
+        Advice,
+        AdvisedRanges,
         FastPages,
         UserMemory, //
     },
@@ -218,6 +221,10 @@ impl Driver for Ferroce {
 
     fn dereg_mr(mr: &Arc<Mr>) -> Result {
         mr::deregister(mr)
+    }
+
+    fn advise_mr(pd: &Arc<Pd>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result {
+        prefetch::advise(pd, advice, flush, ranges)
     }
 
     fn alloc_mw(pd: &Arc<Pd>, ty: rdma::mw::Type) -> Result<Arc<Mr>> {

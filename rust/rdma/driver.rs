@@ -7,6 +7,8 @@ use crate::{
     ah::Address,
     cq, device, gid, memory,
     mr::{
+        Advice,
+        AdvisedRanges,
         FastPages,
         UserMemory, //
     },
@@ -171,6 +173,15 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Destroys a region. Errors: `EBUSY` while memory windows are bound to it; it stays then.
     fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
+
+    /// Prepares for what will be done with regions that are paged on demand, before it returns if `flush`.
+    /// Errors: as [`ibv_advise_mr(3)`](https://man7.org/linux/man-pages/man3/ibv_advise_mr.3.html) has them.
+    fn advise_mr(
+        pd: &Arc<Self::Pd>,
+        advice: Advice,
+        flush: bool,
+        ranges: AdvisedRanges<'_>,
+    ) -> Result;
 
     /// Makes a memory window, for a process; not bound.
     fn alloc_mw(pd: &Arc<Self::Pd>, ty: mw::Type) -> Result<Arc<Self::Mw>>;

@@ -69,6 +69,7 @@ impl<D: Driver> Ops<D> {
         alloc_mr: Some(mr::alloc::<D>),
         map_mr_sg: Some(mr::map::<D>),
         dereg_mr: Some(mr::deregister::<D>),
+        advise_mr: Some(mr::advise::<D>),
 
         alloc_mw: Some(mw::create::<D>),
         dealloc_mw: Some(mw::destroy::<D>),

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pages that are brought in before they are needed, because a process said that they will be
+//! (`ibv_advise_mr(3)`).
+//!
+//! One who wants to wait does it all itself, as for memory that is pinned. For the others there is work: of each
+//! protection domain at most one at a time, so that pages that never come cost no more than one worker.
+
+use crate::{
+    mr,
+    pd::Pd, //
+};
+use kernel::{
+    current,
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use rdma::{
+    mr::{
+        Advice,
+        AdvisedRanges, //
+    },
+    on_demand::{
+        Absence,
+        Effort,
+        OnDemand, //
+    },
+};
+
+/// The number of the work that brings in pages, among a protection domain's.
+pub(crate) const PREFETCH: u64 = 0;
+
+/// Ranges of a protection domain that wait, at the most. An advice binds nobody: what is beyond is forgotten.
+const MAX_PENDING: usize = 64;
+
+/// Pages to be brought in.
+struct Wanted {
+    memory: OnDemand,
+    pages: Absence,
+    effort: Effort,
+}
+
+impl Wanted {
+    /// Brings them in, as long as `go_on` finds no reason not to. Errors: the process could not access a page
+    /// itself, or the memory is released.
+    fn bring_in(mut self, go_on: impl Fn() -> Result) -> Result {
+        while !self.pages.is_empty() {
+            go_on()?;
+            let count = self.memory.bring_in(&self.pages, self.effort)?;
+            self.pages = self.pages.without_first(count);
+        }
+        Ok(())
+    }
+}
+
+/// What waits for the work of a protection domain.
+#[derive(Default)]
+pub(crate) struct Pending {
+    wanted: KVec<Wanted>,
+}
+
+/// Brings in, or if not `flush` has brought in soon, what `advice` says will be accessed. Nothing is done if one
+/// of the ranges is refused.
+///
+/// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`mr::paged`] has them; with `flush` also `EFAULT` if the
+/// process could not access a page itself, `ENODEV` if the device goes away, and `ERESTARTSYS`. Context: process;
+/// with `flush` it may sleep for as long as whoever serves the process's page faults likes.
+pub(crate) fn advise(
+    pd: &Arc<Pd>,
+    advice: Advice,
+    flush: bool,
+    ranges: AdvisedRanges<'_>,
+) -> Result {
+    let effort = match advice {
+        Advice::Read | Advice::Write => Effort::Fault,
+        Advice::IfPresent => Effort::Present,
+    };
+    let mut all = KVec::new();
+    for range in ranges {
+        let (memory, pages) = mr::paged(pd, advice, &range)?;
+        let wanted = Wanted {
+            memory,
+            pages,
+            effort,
+        };
+        all.push(wanted, GFP_KERNEL_ACCOUNT)?;
+    }
+    if flush {
+        let go_on = || {
+            if pd.device().is_dead() {
+                return Err(ENODEV);
+            }
+            if current!().signal_pending() {
+                return Err(ERESTARTSYS);
+            }
+            Ok(())
+        };
+        for wanted in all {
+            wanted.bring_in(go_on)?;
+        }
+        return Ok(());
+    }
+    {
+        let mut pending = pd.pending.lock();
+        for wanted in all {
+            if pending.wanted.len() >= MAX_PENDING {
+                break;
+            }
+            pending.wanted.push(wanted, GFP_KERNEL_ACCOUNT)?;
+        }
+    }
+    let queue = pd.device().paging_queue().queue();
+    let _ = queue.enqueue::<_, PREFETCH>(pd.clone());
+    Ok(())
+}
+
+impl WorkItem<PREFETCH> for Pd {
+    type Pointer = Arc<Pd>;
+
+    fn run(pd: Arc<Pd>) {
+        let wanted = core::mem::take(&mut pd.pending.lock().wanted);
+        for wanted in wanted {
+            // Who accesses what is missing will be told.
+            let _ = wanted.bring_in(|| Ok(()));
+        }
+    }
+}
