@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory that is paged on demand: messages from and to pages that are not there yet,
- * that move, that change hands, that may not be written to, or that never come.
+ * that move, that change hands, that may not be written to, or that never come; of regions
+ * of their own, and of one of all addresses. And advice about such memory, given by the
+ * kernel's own interface: the provider of rdma-core 56 has no ibv_advise_mr().
  *
- * paging [-4|-6] [-s SEED] DEVICE DEVICE
+ * paging [-4|-6] [-s SEED] [-r REGEX] DEVICE DEVICE
+ * paging [-r REGEX] -n
+ *
+ * -r chooses rows; -n only counts them.
  */
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <regex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,10 +55,17 @@ static struct end ends[2];
 /* The one that asks, and its peer. */
 static struct end *const a = &ends[0], *const b = &ends[1];
 static size_t page, size;
+static int family = 4;
 /* Neither aligned nor a multiple of anything. */
 static const size_t at = 123;
 static uint32_t length;
 static uint8_t *expected;
+/* Regions are of all addresses. */
+static bool everywhere;
+/* Rights that they do not have. */
+static int without;
+
+#define CHUNK ((size_t)2 << 20)
 
 static void *map(void *address, int flags, int fd)
 {
@@ -68,7 +84,8 @@ static void *map_anonymous(void *address)
 static void adopt(struct end *end, void *memory)
 {
 	end->memory = memory;
-	end->mr = ibv_reg_mr(end->device.pd, memory, size, ALL);
+	end->mr = ibv_reg_mr(end->device.pd, everywhere ? NULL : memory,
+			     everywhere ? SIZE_MAX : size, ALL & ~without);
 	if (!end->mr)
 		die("%s: ibv_reg_mr: %s", end->device.name, strerror(errno));
 }
@@ -359,6 +376,506 @@ static bool run_secret(enum ibv_wr_opcode opcode)
 	return completed(a->send_cq, "the request", IBV_WC_REM_ACCESS_ERR);
 }
 
+/* A message over the border of two of the pieces that the kernel cuts the address space into. */
+static bool run_border(enum ibv_wr_opcode opcode)
+{
+	uint8_t *ranges[2];
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		munmap(ends[i].memory, size);
+		ranges[i] = mmap(NULL, 3 * CHUNK, PROT_NONE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (ranges[i] == MAP_FAILED)
+			die("mmap: %s", strerror(errno));
+	}
+	for (i = 0; ok && i < 2 * PAGES; i++) {
+		int side;
+
+		for (side = 0; side < 2; side++) {
+			uintptr_t border = ((uintptr_t)ranges[side] + 2 * CHUNK - 1) & -CHUNK;
+
+			size_t pages = (side ? i : 2 * PAGES - i) % PAGES;
+
+			/* The two ends meet it at other places; some do not cross it. */
+			ends[side].memory = (uint8_t *)(border - pages * page);
+			map_anonymous(ends[side].memory);
+		}
+		ok = moved(opcode);
+		for (side = 0; side < 2; side++)
+			munmap(ends[side].memory, size);
+	}
+	for (i = 0; i < 2; i++) {
+		munmap(ranges[i], 3 * CHUNK);
+		ends[i].memory = map_anonymous(NULL);
+	}
+	return ok;
+}
+
+static uint8_t in_bss[3 * 4096];
+static uint8_t in_data[3 * 4096] = { 1 };
+
+/* Whatever address the process has, also one that it got after the registration. */
+static bool run_everywhere(enum ibv_wr_opcode opcode)
+{
+	uint8_t on_stack[3 * 4096];
+	uint8_t *low = (uint8_t *)0x10000000, *high = (uint8_t *)0x7f0000000000 - 16 * CHUNK;
+	uint8_t *memory[2] = { a->memory, b->memory };
+	uint8_t *on_heap = malloc(sizeof(on_stack));
+	uint8_t *places[] = { in_bss, in_data, on_stack, on_heap, low, high };
+	const int count = sizeof(places) / sizeof(places[0]);
+	uint32_t all = length;
+	bool ok = true;
+	int i, j;
+
+	length = sizeof(on_stack) - at;
+	for (i = 4; i < count; i++) {
+		if (mmap(places[i], sizeof(on_stack), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != places[i])
+			die("mmap %p: %s", places[i], strerror(errno));
+	}
+	for (i = 0; ok && i < count; i++) {
+		for (j = 0; ok && j < count; j++) {
+			if (i == j)
+				continue;
+			a->memory = places[i];
+			b->memory = places[j];
+			ok = moved(opcode);
+		}
+	}
+	for (i = 4; i < count; i++)
+		munmap(places[i], sizeof(on_stack));
+	free(on_heap);
+	length = all;
+	a->memory = memory[0];
+	b->memory = memory[1];
+	return ok;
+}
+
+/* More pieces of the address space than the kernel keeps lists for: one for each MiB of the
+ * machine's memory, which is half as much as such a piece.
+ */
+static bool run_sparse(enum ibv_wr_opcode opcode)
+{
+	size_t lists = (size_t)sysconf(_SC_PHYS_PAGES) * page / (CHUNK / 2);
+	size_t count = lists + lists / 8, i;
+	uint64_t *near = (uint64_t *)a->memory;
+	uint8_t *memory = b->memory;
+	uint8_t *range = mmap(NULL, count * CHUNK, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	bool ok = true;
+
+	if (range == MAP_FAILED || madvise(range, count * CHUNK, MADV_NOHUGEPAGE))
+		die("mmap: %s", strerror(errno));
+	ksft_print_msg("%zu pieces\n", count);
+	for (i = 0; ok && i < count; i++) {
+		b->memory = range + i * CHUNK;
+		*near = i + 1;
+		post(opcode, 8);
+		ok = completed(a->send_cq, "the request", IBV_WC_SUCCESS);
+	}
+	/* The first ones were forgotten meanwhile. */
+	for (i = 0; ok && i < count; i += i < lists / 4 ? 1 : 64) {
+		b->memory = range + i * CHUNK;
+		if (*(uint64_t *)b->memory != i + 1) {
+			ksft_print_msg("piece %zu has other bytes\n", i);
+			ok = false;
+		}
+		*near = 0;
+		post(IBV_WR_RDMA_READ, 8);
+		ok = ok && completed(a->send_cq, "the READ", IBV_WC_SUCCESS) && *near == i + 1;
+	}
+	b->memory = memory;
+	munmap(range, count * CHUNK);
+	return ok;
+}
+
+/* An address where nothing can be. */
+static bool refused_at(enum ibv_wr_opcode opcode, uint64_t address)
+{
+	uint8_t *memory = b->memory;
+	bool ok = moved(opcode);
+
+	b->memory = (uint8_t *)address;
+	post(opcode, 64);
+	ok = ok && completed(a->send_cq, "the request", IBV_WC_REM_ACCESS_ERR);
+	b->memory = memory;
+	return ok;
+}
+
+static bool run_null(enum ibv_wr_opcode opcode)
+{
+	return refused_at(opcode, 0);
+}
+
+static bool run_kernel(enum ibv_wr_opcode opcode)
+{
+	return refused_at(opcode, 0xffff888000001000);
+}
+
+static bool run_vsyscall(enum ibv_wr_opcode opcode)
+{
+	return refused_at(opcode, 0xffffffffff600000);
+}
+
+static bool run_last_address(enum ibv_wr_opcode opcode)
+{
+	return refused_at(opcode, UINT64_MAX - 63 - at);
+}
+
+static bool run_without_right(enum ibv_wr_opcode opcode)
+{
+	post(opcode, length);
+	return completed(a->send_cq, "the request", IBV_WC_REM_ACCESS_ERR);
+}
+
+static bool registers(struct ibv_pd *pd, void *start, size_t bytes, uint64_t iova, int access,
+		      int wanted)
+{
+	struct ibv_mr *mr;
+
+	errno = 0;
+	mr = ibv_reg_mr_iova(pd, start, bytes, iova, access);
+	if (mr && ibv_dereg_mr(mr))
+		die("ibv_dereg_mr: %s", strerror(errno));
+	if (!mr == !wanted)
+		ksft_print_msg("%p, %#zx bytes at %#llx, access %#x: %s\n", start, bytes,
+			       (unsigned long long)iova, access, mr ? "registered" : strerror(errno));
+	return wanted ? !mr && errno == wanted : !!mr;
+}
+
+static bool run_registrations(enum ibv_wr_opcode opcode)
+{
+	struct ibv_query_device_ex_input input = {};
+	struct ibv_device_attr_ex attr;
+	struct ibv_pd *pd = a->device.pd;
+	bool ok = true;
+
+	(void)opcode;
+	if (ibv_query_device_ex(a->device.context, &input, &attr))
+		die("ibv_query_device_ex");
+	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT)) {
+		ksft_print_msg("the device does not say that it can\n");
+		ok = false;
+	}
+	ok = registers(pd, NULL, SIZE_MAX, 0, ALL, 0) && ok;
+	ok = registers(pd, NULL, SIZE_MAX, page, ALL, EINVAL) && ok;
+	ok = registers(pd, NULL, SIZE_MAX, 0, ALL | IBV_ACCESS_HUGETLB, EINVAL) && ok;
+	ok = registers(pd, (void *)page, SIZE_MAX, page, ALL, EINVAL) && ok;
+	ok = registers(pd, NULL, SIZE_MAX - page, 0, ALL, ENOMEM) && ok;
+	ok = registers(pd, NULL, 0, 0, ALL, EINVAL) && ok;
+	return ok;
+}
+
+/* What the parent must know of a child's region. */
+struct told {
+	uint64_t address;
+	uint32_t rkey;
+};
+
+/* A child's own device, queue pair and region, for the peer of the parent's queue pair. Its
+ * own child keeps the device open, so that they stay when it is gone.
+ */
+static void be_the_peer(int tell, int go, const int last[2])
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	struct told told;
+	char byte;
+
+	device_open(&b->device, b->device.name, family);
+	b->send_cq = ibv_create_cq(b->device.context, DEPTH, NULL, NULL, 0);
+	b->recv_cq = ibv_create_cq(b->device.context, DEPTH, NULL, NULL, 0);
+	if (!b->send_cq || !b->recv_cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	b->qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq, depth, NULL);
+	adopt(b, map_anonymous(NULL));
+	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, VERY_PATIENT);
+	told = (struct told){ .address = (uintptr_t)b->memory, .rkey = b->mr->rkey };
+	close(last[1]);
+	if (!fork()) {
+		/* Until the parent closes it. */
+		if (read(last[0], &byte, 1))
+			_exit(1);
+		_exit(0);
+	}
+	if (write(tell, &told, sizeof(told)) != sizeof(told) || read(go, &byte, 1) != 1)
+		_exit(1);
+	_exit(*(uint64_t *)b->memory != *(uint64_t *)a->memory);
+}
+
+static bool run_orphaned(enum ibv_wr_opcode opcode)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	struct end before = *b;
+	int tell[2], go[2], last[2], status;
+	struct told told = {};
+	struct ibv_mr theirs;
+	bool ok = false;
+	pid_t child;
+
+	if (pipe(tell) || pipe(go) || pipe(last))
+		die("pipe: %s", strerror(errno));
+	random_fill(a->memory, 8);
+	if (ibv_destroy_qp(a->qp))
+		die("ibv_destroy_qp: %s", strerror(errno));
+	a->qp = qp_make(&a->device, IBV_QPT_RC, a->send_cq, a->recv_cq, depth, NULL);
+	child = fork();
+	if (child < 0)
+		die("fork: %s", strerror(errno));
+	if (!child)
+		be_the_peer(tell[1], go[0], last);
+	close(tell[1]);
+	close(go[0]);
+	close(last[0]);
+	if (read(tell[0], &told, sizeof(told)) == sizeof(told)) {
+		/* The child has connected it. */
+		a->qp->state = IBV_QPS_RTS;
+		theirs = (struct ibv_mr){ .rkey = told.rkey };
+		b->memory = (uint8_t *)told.address;
+		b->mr = &theirs;
+		post(opcode, 8);
+		ok = completed(a->send_cq, "the request while it lives", IBV_WC_SUCCESS);
+		if (write(go[1], "", 1) != 1 || waitpid(child, &status, 0) != child || status) {
+			ksft_print_msg("the child ended with status %#x\n", status);
+			ok = false;
+		}
+		post(opcode, 8);
+		ok = completed(a->send_cq, "the request", IBV_WC_REM_ACCESS_ERR) && ok;
+	}
+	close(tell[0]);
+	close(go[1]);
+	close(last[1]);
+	*b = before;
+	return ok;
+}
+
+/* As ibv_advise_mr() does it where the provider has it. Returns an errno. */
+static int advise(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct ibv_sge *pieces,
+		  unsigned int count)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr header;
+		struct ib_uverbs_attr attrs[4];
+	} call = {
+		.header = {
+			.length = sizeof(call),
+			.object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_ADVISE_MR,
+			.num_attrs = 4,
+			.driver_id = RDMA_DRIVER_RXE,
+		},
+		.attrs = {
+			{ .attr_id = UVERBS_ATTR_ADVISE_MR_PD_HANDLE, .data = pd->handle },
+			{ .attr_id = UVERBS_ATTR_ADVISE_MR_ADVICE, .len = 8, .data = advice },
+			{ .attr_id = UVERBS_ATTR_ADVISE_MR_FLAGS, .len = 8, .data = flags },
+			{ .attr_id = UVERBS_ATTR_ADVISE_MR_SGE_LIST,
+			  .len = count * sizeof(*pieces), .data = (uintptr_t)pieces },
+		},
+	};
+	int i;
+
+	for (i = 0; i < 4; i++)
+		call.attrs[i].flags = UVERBS_ATTR_F_MANDATORY;
+	if (count * sizeof(*pieces) <= 8)
+		call.attrs[3].data = 0;
+	return ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &call) ? errno : 0;
+}
+
+static unsigned long long page_faults(const struct end *end)
+{
+	unsigned long long value;
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/page_faults",
+		 end->device.name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%llu", &value) != 1)
+		die("%s: %s", path, strerror(errno));
+	fclose(file);
+	return value;
+}
+
+/* Pages of an end's memory that are there. */
+static size_t resident(const struct end *end)
+{
+	unsigned char pages[PAGES];
+	size_t i, count = 0;
+
+	if (mincore(end->memory, size, pages))
+		die("mincore: %s", strerror(errno));
+	for (i = 0; i < PAGES; i++)
+		count += pages[i] & 1;
+	return count;
+}
+
+static bool advised(const struct end *end, uint64_t advice, uint64_t flags)
+{
+	struct ibv_sge all = piece(end, length);
+	int error = advise(end->device.pd, advice, flags, &all, 1);
+
+	if (error)
+		ksft_print_msg("advice %d, flags %d: %s\n", (int)advice, (int)flags, strerror(error));
+	return !error;
+}
+
+/* After the advice, all is there: the message finds no page absent. */
+static bool run_prefetched(enum ibv_wr_opcode opcode)
+{
+	unsigned long long before;
+	bool ok;
+
+	if (!moved(opcode) || madvise(b->memory, size, MADV_DONTNEED) || resident(b))
+		return false;
+	if (!advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH))
+		return false;
+	if (resident(b) != PAGES) {
+		ksft_print_msg("%zu pages of %d are there\n", resident(b), PAGES);
+		return false;
+	}
+	before = page_faults(b);
+	ok = moved(opcode);
+	if (page_faults(b) != before) {
+		ksft_print_msg("%llu page faults\n", page_faults(b) - before);
+		ok = false;
+	}
+	return ok;
+}
+
+static bool run_prefetched_later(enum ibv_wr_opcode opcode)
+{
+	uint64_t began = now_ms();
+
+	if (!advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0))
+		return false;
+	while (resident(b) != PAGES) {
+		if (now_ms() - began > WAIT_MS) {
+			ksft_print_msg("%zu pages of %d are there\n", resident(b), PAGES);
+			return false;
+		}
+		usleep(1000);
+	}
+	return moved(opcode);
+}
+
+/* For reading: it can be read from at once, but writing to it takes its own page fault. */
+static bool run_prefetched_read(enum ibv_wr_opcode opcode)
+{
+	unsigned long long before;
+
+	if (!advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH))
+		return false;
+	before = page_faults(b);
+	post(IBV_WR_RDMA_READ, length);
+	if (!completed(a->send_cq, "the READ", IBV_WC_SUCCESS) || page_faults(b) != before) {
+		ksft_print_msg("%llu page faults\n", page_faults(b) - before);
+		return false;
+	}
+	memset(expected, 0, length);
+	if (memcmp(a->memory + at, expected, length))
+		return false;
+	return moved(opcode) && page_faults(b) > before;
+}
+
+/* Only what is there: nothing is brought in. */
+static bool run_if_present(enum ibv_wr_opcode opcode)
+{
+	unsigned long long before;
+	size_t i;
+
+	for (i = 1; i < PAGES; i += 2)
+		b->memory[i * page] = 1;
+	if (!advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH))
+		return false;
+	if (resident(b) != PAGES / 2) {
+		ksft_print_msg("%zu pages of %d are there\n", resident(b), PAGES);
+		return false;
+	}
+	for (i = 0; i < PAGES; i++)
+		b->memory[i * page] = 1;
+	if (!advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH))
+		return false;
+	before = page_faults(b);
+	if (!moved(opcode) || page_faults(b) != before) {
+		ksft_print_msg("%llu page faults\n", page_faults(b) - before);
+		return false;
+	}
+	return advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0) && moved(opcode);
+}
+
+static bool refuses(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct ibv_sge *pieces,
+		    unsigned int count, int wanted, const char *what)
+{
+	int error = advise(pd, advice, flags, pieces, count);
+
+	if (error == wanted)
+		return true;
+	ksft_print_msg("%s: %s\n", what, strerror(error));
+	return false;
+}
+
+/* As ibv_advise_mr(3) has it. */
+static bool run_advice_refused(enum ibv_wr_opcode opcode)
+{
+	const uint64_t flush = IBV_ADVISE_MR_FLAG_FLUSH;
+	struct ibv_pd *pd = b->device.pd, *other = ibv_alloc_pd(b->device.context);
+	struct ibv_mr *pinned = ibv_reg_mr(pd, expected, length, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *read_only = ibv_reg_mr(pd, b->memory, size, IBV_ACCESS_ON_DEMAND);
+	struct ibv_mw *window = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct ibv_sge good = piece(b, length), bad[2] = { good, good };
+	bool ok = true;
+
+	(void)opcode;
+	if (!other || !pinned || !read_only || !window)
+		die("objects: %s", strerror(errno));
+
+#define REFUSES(in, advice, flags, count, error, what) \
+	(ok = refuses(in, advice, flags, bad, count, error, what) && ok)
+	/* The second of two: then nothing is done for the first either. */
+	bad[1].lkey = good.lkey ^ 0x80000000;
+	REFUSES(pd, 1, flush, 2, ENOENT, "an unknown key");
+	bad[1].lkey = good.lkey ^ 1;
+	REFUSES(pd, 1, flush, 2, ENOENT, "another variant of a key");
+	bad[1].lkey = window->rkey;
+	REFUSES(pd, 1, flush, 2, EINVAL, "a window's key");
+	bad[1] = (struct ibv_sge){ .addr = (uintptr_t)expected, .length = 8, .lkey = pinned->lkey };
+	REFUSES(pd, 1, flush, 2, EINVAL, "a pinned region");
+	bad[1] = good;
+	bad[1].lkey = read_only->lkey;
+	REFUSES(pd, 1, flush, 2, EPERM, "a read-only region");
+	bad[1] = good;
+	if (everywhere)
+		bad[1].addr = UINT64_MAX - page;
+	else
+		bad[1].length++;
+	REFUSES(pd, 1, flush, 2, EFAULT, "beyond the end");
+	REFUSES(pd, 1, 0, 2, EFAULT, "beyond the end, later");
+	bad[1] = good;
+	REFUSES(other, 1, flush, 2, EPERM, "another protection domain");
+	REFUSES(pd, 1, 2, 2, EINVAL, "an unknown flag");
+	REFUSES(pd, 3, flush, 2, EOPNOTSUPP, "an unknown advice");
+	if (resident(b)) {
+		ksft_print_msg("%zu pages were brought in\n", resident(b));
+		ok = false;
+	}
+	REFUSES(pd, 1, flush, 2, 0, "twice the same");
+	bad[0].lkey = read_only->lkey;
+	REFUSES(pd, 0, flush, 1, 0, "a read-only region, to be read");
+	bad[0].length = 0;
+	REFUSES(pd, 0, flush, 1, 0, "no bytes");
+	bad[0] = good;
+	munmap(b->memory + size - page, page);
+	REFUSES(pd, 0, flush, 1, EFAULT, "an unmapped last page");
+	REFUSES(pd, 0, 0, 1, 0, "an unmapped last page, later");
+	REFUSES(pd, 2, flush, 1, 0, "an unmapped last page, if present");
+#undef REFUSES
+	if (ibv_dealloc_mw(window) || ibv_dereg_mr(read_only) || ibv_dereg_mr(pinned) ||
+	    ibv_dealloc_pd(other))
+		die("objects: %s", strerror(errno));
+	return ok;
+}
+
 static bool has_userfaultfd(void)
 {
 	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
@@ -369,7 +886,9 @@ static bool has_userfaultfd(void)
 }
 
 /* A page that never comes holds nobody up but its own queue pair. */
-static bool run_stuck(enum ibv_wr_opcode opcode)
+enum cause { MESSAGE, ADVICE, FLUSHED_ADVICE };
+
+static bool stuck(enum ibv_wr_opcode opcode, enum cause cause)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = {
@@ -380,10 +899,35 @@ static bool run_stuck(enum ibv_wr_opcode opcode)
 	uint64_t began;
 	struct ibv_wc wc;
 	bool ok = true;
+	int i, status;
+	pid_t child;
 
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
 		die("userfaultfd: %s", strerror(errno));
-	post(opcode, length);
+	switch (cause) {
+	case MESSAGE:
+		post(opcode, length);
+		break;
+	case ADVICE:
+		/* More than will be remembered. */
+		for (i = 0; ok && i < 200; i++)
+			ok = advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0);
+		break;
+	case FLUSHED_ADVICE:
+		child = fork();
+		if (child < 0)
+			die("fork: %s", strerror(errno));
+		if (!child) {
+			alarm(1);
+			advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH);
+			_exit(3);
+		}
+		if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) {
+			ksft_print_msg("the child ended with status %#x\n", status);
+			ok = false;
+		}
+		break;
+	}
 	if (cq_poll(a->send_cq, &wc, 300)) {
 		ksft_print_msg("a completion without the page: %s\n", ibv_wc_status_str(wc.status));
 		ok = false;
@@ -402,48 +946,148 @@ static bool run_stuck(enum ibv_wr_opcode opcode)
 	return ok;
 }
 
+static bool run_stuck(enum ibv_wr_opcode opcode)
+{
+	return stuck(opcode, MESSAGE);
+}
+
+static bool run_stuck_advice(enum ibv_wr_opcode opcode)
+{
+	return stuck(opcode, ADVICE);
+}
+
+/* Who waits for what was advised can still be killed. */
+static bool run_stuck_flush(enum ibv_wr_opcode opcode)
+{
+	return stuck(opcode, FLUSHED_ADVICE);
+}
+
+/* What the regions are of. */
+enum extent { OWN, EVERYWHERE, NOT_WRITABLE };
+
 static const struct {
 	const char *name;
 	bool (*run)(enum ibv_wr_opcode opcode);
 	enum ibv_wr_opcode opcode;
+	enum extent extent;
 } rows[] = {
-	{ "SEND, absent pages", run_absent, IBV_WR_SEND },
-	{ "WRITE, absent pages", run_absent, IBV_WR_RDMA_WRITE },
-	{ "READ, absent pages", run_absent, IBV_WR_RDMA_READ },
-	{ "COMPARE AND SWAP, absent pages", run_absent, IBV_WR_ATOMIC_CMP_AND_SWP },
-	{ "FETCH AND ADD, absent pages", run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD },
-	{ "SEND, replaced pages", run_replaced, IBV_WR_SEND },
-	{ "WRITE, replaced pages", run_replaced, IBV_WR_RDMA_WRITE },
-	{ "READ, replaced pages", run_replaced, IBV_WR_RDMA_READ },
-	{ "SEND, discarded pages", run_discarded, IBV_WR_SEND },
-	{ "READ, discarded pages", run_discarded, IBV_WR_RDMA_READ },
-	{ "WRITE, pages of a fork", run_forked, IBV_WR_RDMA_WRITE },
-	{ "READ, pages of a fork", run_forked, IBV_WR_RDMA_READ },
-	{ "SEND, restless pages", run_restless, IBV_WR_SEND },
-	{ "WRITE, restless pages", run_restless, IBV_WR_RDMA_WRITE },
-	{ "READ, restless pages", run_restless, IBV_WR_RDMA_READ },
-	{ "SEND to write-protected pages", run_write_protected, IBV_WR_SEND },
-	{ "WRITE to write-protected pages", run_write_protected, IBV_WR_RDMA_WRITE },
-	{ "READ to write-protected pages", run_write_protected, IBV_WR_RDMA_READ },
-	{ "SEND from unmapped pages", run_unmapped_source, IBV_WR_SEND },
-	{ "WRITE from unmapped pages", run_unmapped_source, IBV_WR_RDMA_WRITE },
-	{ "READ from unmapped pages", run_unmapped_source, IBV_WR_RDMA_READ },
-	{ "WRITE to an unmapped last page", run_last_page, IBV_WR_RDMA_WRITE },
-	{ "WRITE to secret pages", run_secret, IBV_WR_RDMA_WRITE },
-	{ "WRITE to a page that never comes", run_stuck, IBV_WR_RDMA_WRITE },
-	{ "READ from a page that never comes", run_stuck, IBV_WR_RDMA_READ },
+	{ "SEND, absent pages", run_absent, IBV_WR_SEND, OWN },
+	{ "WRITE, absent pages", run_absent, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, absent pages", run_absent, IBV_WR_RDMA_READ, OWN },
+	{ "COMPARE AND SWAP, absent pages", run_absent, IBV_WR_ATOMIC_CMP_AND_SWP, OWN },
+	{ "FETCH AND ADD, absent pages", run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD, OWN },
+	{ "SEND, replaced pages", run_replaced, IBV_WR_SEND, OWN },
+	{ "WRITE, replaced pages", run_replaced, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, replaced pages", run_replaced, IBV_WR_RDMA_READ, OWN },
+	{ "SEND, discarded pages", run_discarded, IBV_WR_SEND, OWN },
+	{ "READ, discarded pages", run_discarded, IBV_WR_RDMA_READ, OWN },
+	{ "WRITE, pages of a fork", run_forked, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, pages of a fork", run_forked, IBV_WR_RDMA_READ, OWN },
+	{ "SEND, restless pages", run_restless, IBV_WR_SEND, OWN },
+	{ "WRITE, restless pages", run_restless, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, restless pages", run_restless, IBV_WR_RDMA_READ, OWN },
+	{ "SEND to write-protected pages", run_write_protected, IBV_WR_SEND, OWN },
+	{ "WRITE to write-protected pages", run_write_protected, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ to write-protected pages", run_write_protected, IBV_WR_RDMA_READ, OWN },
+	{ "SEND from unmapped pages", run_unmapped_source, IBV_WR_SEND, OWN },
+	{ "WRITE from unmapped pages", run_unmapped_source, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ from unmapped pages", run_unmapped_source, IBV_WR_RDMA_READ, OWN },
+	{ "WRITE to an unmapped last page", run_last_page, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE to secret pages", run_secret, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE to a page that never comes", run_stuck, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ from a page that never comes", run_stuck, IBV_WR_RDMA_READ, OWN },
+	{ "region of all addresses: what can be registered",
+	  run_registrations, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: SEND, absent pages", run_absent, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: WRITE, absent pages", run_absent, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ, absent pages", run_absent, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: COMPARE AND SWAP, absent pages",
+	  run_absent, IBV_WR_ATOMIC_CMP_AND_SWP, EVERYWHERE },
+	{ "all addresses: FETCH AND ADD, absent pages",
+	  run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD, EVERYWHERE },
+	{ "all addresses: SEND, everywhere", run_everywhere, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: READ, everywhere", run_everywhere, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: SEND over a border", run_border, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: WRITE over a border", run_border, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ over a border", run_border, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: WRITE, sparse pages", run_sparse, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE, replaced pages", run_replaced, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ, discarded pages", run_discarded, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: WRITE, pages of a fork", run_forked, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: SEND, restless pages", run_restless, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: READ, restless pages", run_restless, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: SEND to write-protected pages",
+	  run_write_protected, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: WRITE to write-protected pages",
+	  run_write_protected, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE from unmapped pages",
+	  run_unmapped_source, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ from unmapped pages",
+	  run_unmapped_source, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: WRITE to an unmapped last page",
+	  run_last_page, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to secret pages", run_secret, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to the address 0", run_null, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to the kernel", run_kernel, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ from the vsyscall page",
+	  run_vsyscall, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: READ from the last address",
+	  run_last_address, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: WRITE without the right",
+	  run_without_right, IBV_WR_RDMA_WRITE, NOT_WRITABLE },
+	{ "all addresses: WRITE to a process that is gone",
+	  run_orphaned, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to a page that never comes",
+	  run_stuck, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE to a process that is gone", run_orphaned, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE, prefetched pages", run_prefetched, IBV_WR_RDMA_WRITE, OWN },
+	{ "SEND, prefetched pages", run_prefetched, IBV_WR_SEND, OWN },
+	{ "all addresses: WRITE, prefetched pages", run_prefetched, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, pages prefetched later", run_prefetched_later, IBV_WR_RDMA_WRITE, OWN },
+	{ "all addresses: WRITE, pages prefetched later",
+	  run_prefetched_later, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, pages prefetched for reading", run_prefetched_read, IBV_WR_RDMA_WRITE, OWN },
+	{ "all addresses: WRITE, pages prefetched for reading",
+	  run_prefetched_read, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, pages prefetched if present", run_if_present, IBV_WR_RDMA_WRITE, OWN },
+	{ "all addresses: WRITE, pages prefetched if present",
+	  run_if_present, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "advice that is refused", run_advice_refused, IBV_WR_SEND, OWN },
+	{ "all addresses: advice that is refused", run_advice_refused, IBV_WR_SEND, EVERYWHERE },
+	{ "advice about a page that never comes", run_stuck_advice, IBV_WR_SEND, OWN },
+	{ "all addresses: advice about a page that never comes",
+	  run_stuck_advice, IBV_WR_SEND, EVERYWHERE },
+	{ "killed while waiting for advice to be taken", run_stuck_flush, IBV_WR_SEND, OWN },
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+static regex_t *wanted;
+
+static bool asked_for(unsigned int row)
+{
+	return !wanted || !regexec(wanted, rows[row].name, 0, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
-	int option, family = 4, i;
+	int option, i;
+	bool only_count = false;
+	unsigned int count = 0;
+	regex_t pattern;
 	uint64_t seed = time(NULL);
 	unsigned int row;
 
-	while ((option = getopt(argc, argv, "46s:")) != -1) {
+	while ((option = getopt(argc, argv, "46nr:s:")) != -1) {
 		switch (option) {
+		case 'n':
+			only_count = true;
+			break;
+		case 'r':
+			if (regcomp(&pattern, optarg, REG_EXTENDED | REG_NOSUB))
+				die("not a regular expression: %s", optarg);
+			wanted = &pattern;
+			break;
 		case '4':
 		case '6':
 			family = option - '0';
@@ -455,10 +1099,16 @@ int main(int argc, char **argv)
 			return KSFT_FAIL;
 		}
 	}
+	for (row = 0; row < ROWS; row++)
+		count += asked_for(row);
+	if (only_count) {
+		printf("%u\n", count);
+		return KSFT_PASS;
+	}
 	if (argc - optind != 2)
 		die("two devices are needed");
 	ksft_print_header();
-	ksft_set_plan(ROWS);
+	ksft_set_plan(count);
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	random_seed(seed);
 	page = sysconf(_SC_PAGESIZE);
@@ -479,11 +1129,18 @@ int main(int argc, char **argv)
 	for (row = 0; row < ROWS; row++) {
 		bool ok;
 
-		if (rows[row].run == run_stuck && !has_userfaultfd()) {
+		bool stuck_row = rows[row].run == run_stuck || rows[row].run == run_stuck_advice ||
+				 rows[row].run == run_stuck_flush;
+
+		if (!asked_for(row))
+			continue;
+		if (stuck_row && !has_userfaultfd()) {
 			ksft_test_result_skip("%s: this kernel has no userfaultfd\n",
 					      rows[row].name);
 			continue;
 		}
+		everywhere = rows[row].extent != OWN;
+		without = rows[row].extent == NOT_WRITABLE ? IBV_ACCESS_REMOTE_WRITE : 0;
 		start();
 		ok = rows[row].run(rows[row].opcode);
 		finish();

@@ -9,8 +9,9 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
 . "$here/lib/namespaces.sh"
 
-ktap_start 25
+rows=$("$here/paging" -r "${FERROCE_ROWS:-.}" -n)
+ktap_start "${rows:-1}"
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
-absorb 25 "$here/paging" "$dev1" "$dev2"
+absorb "${rows:-1}" "$here/paging" -r "${FERROCE_ROWS:-.}" "$dev1" "$dev2"
 ktap_finish
