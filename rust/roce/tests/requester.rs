@@ -785,6 +785,65 @@ fn progress_resets_the_retry_counter() {
 }
 
 #[test]
+fn retries_changed_between_messages_count_from_the_next_one() {
+    for (before, after) in [(0, 3), (5, 1), (2, 0)] {
+        let config = RequesterConfig {
+            retry_count: before,
+            rnr_retry: before,
+            ..requester_config(Psn::new(0))
+        };
+        let ready = || {
+            let mut requester = requester_with(config);
+            requester.post(send(1)).unwrap();
+            transmit(&mut requester, us(0));
+            respond(&mut requester, us(1), &ack(Psn::new(0)));
+            requester.pause();
+            assert!(requester.drained());
+            requester.set_retry_count(after);
+            requester.set_rnr_retry(after);
+            requester.start();
+            requester.post(send(1)).unwrap();
+            requester
+        };
+
+        let mut requester = ready();
+        let mut sent = 0;
+        while requester.take_error().is_none() {
+            let now = us(1_000).add(Duration::from_ms(sent));
+            requester.on_timeout(now);
+            sent += transmit(&mut requester, now).len() as u64;
+        }
+        assert_eq!(sent, u64::from(after) + 1);
+
+        let mut requester = ready();
+        let mut sent = 0;
+        while requester.take_error().is_none() {
+            let now = us(1_000).add(Duration::from_ms(sent));
+            requester.on_timeout(now);
+            sent += transmit(&mut requester, now).len() as u64;
+            respond(&mut requester, now, &rnr(Psn::new(1), 1));
+        }
+        assert_eq!(sent, u64::from(after) + 1);
+    }
+}
+
+#[test]
+fn retries_changed_under_way_are_no_more_than_before() {
+    let config = RequesterConfig {
+        retry_count: 1,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(1)).unwrap();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 1);
+    requester.set_retry_count(7);
+    requester.on_timeout(us(1_000));
+    assert_eq!(transmit(&mut requester, us(1_000)).len(), 1);
+    requester.on_timeout(us(2_000));
+    assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+}
+
+#[test]
 fn retry_is_counted_once_per_transmission() {
     let config = RequesterConfig {
         retry_count: 1,

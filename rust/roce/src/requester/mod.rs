@@ -382,16 +382,26 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.config.timeout = timeout;
     }
 
-    /// Changes the number of retries, from the next progress on.
+    /// Changes the number of retries. What is under way gets no more than it had before its next
+    /// progress.
     pub fn set_retry_count(&mut self, count: u8) {
         self.config.retry_count = count;
-        self.retries_left = self.retries_left.min(retry_units(count));
+        let all = retry_units(count);
+        self.retries_left = if self.drained() {
+            all
+        } else {
+            self.retries_left.min(all)
+        };
     }
 
-    /// Changes the number of retries after an RNR NAK, from the next progress on.
+    /// Changes the number of retries after an RNR NAK; as [`set_retry_count`](Self::set_retry_count).
     pub fn set_rnr_retry(&mut self, count: u8) {
         self.config.rnr_retry = count;
-        self.rnr_retries_left = self.rnr_retries_left.min(count);
+        self.rnr_retries_left = if self.drained() {
+            count
+        } else {
+            self.rnr_retries_left.min(count)
+        };
     }
 
     /// Tells whether the QP may migrate to an alternate path once the retries of this one are used up.
@@ -507,7 +517,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// The error that the QP must go to the error state for (SQE for services other than RC), once.
-    /// The driver then calls [`flush`](Self::flush).
+    /// The driver then calls [`flush`](Self::flush); best before it polls completions, so that whoever
+    /// sees the one in error finds the QP in its new state.
     #[inline]
     pub fn take_error(&mut self) -> Option<Status> {
         self.error.take()
