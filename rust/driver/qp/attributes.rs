@@ -41,6 +41,9 @@ use roce::{
 /// 16 QPs to fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).
 const WINDOW_PACKETS: u32 = 64;
 
+/// The one port.
+const PORT: u32 = 1;
+
 /// A QP's attributes as they were set.
 #[derive(Default)]
 pub(crate) struct Attributes {
@@ -93,8 +96,9 @@ fn protocol_type(ty: Type) -> protocol::Type {
 
 /// Changes a QP's state and attributes (IBTA 11.2.5.2).
 ///
-/// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, or a
-/// value out of range; nothing is changed then. Context: process, may sleep.
+/// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, for a value
+/// out of range, and while the send queue drains; nothing is changed then. Also if the QP fails
+/// meanwhile. Context: process, may sleep.
 pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     let mut attributes = qp.attributes.lock();
     attributes.follow(qp);
@@ -115,6 +119,12 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     )
     .map_err(|_| EINVAL)?;
     check_values(qp, attr, mask)?;
+    // Messages are under way as they were begun: neither their attributes nor the end of the wait for
+    // them change (IBTA 10.3.1.5). It starts none meanwhile, so what is drained stays so.
+    let stays = matches!(to, State::Rts | State::Sqd);
+    if from == State::Sqd && stays && !qp.send.lock().requester.drained() {
+        return Err(EINVAL);
+    }
 
     let peer = if mask.contains(AttrMask::DEST_QPN) {
         attr.dest_qp_num
@@ -139,9 +149,18 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     } else {
         None
     };
+    let new_resources = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
+        let count = usize::from(attr.max_dest_rd_atomic);
+        Some(filled(count, || Ok(Resource::default()))?)
+    } else {
+        None
+    };
     let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted))?;
     merge(&mut attributes.set, attr, mask);
-    attributes.set.state = to;
+    if from != State::Sqd && to == State::Sqd && !mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {
+        // It is asked for each time.
+        attributes.set.en_sqd_async_notify = false;
+    }
     if let Some(migrated) = &migrated {
         qp.migrated(migrated);
     }
@@ -156,8 +175,8 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
             }
         }
         _ => {
-            apply(qp, &attributes, from, to)?;
-            qp.set_state(to);
+            apply_receive(qp, &attributes.set, (from, to), new_resources);
+            apply_send(qp, &attributes, from, to)?;
             drop(attributes);
             if to == State::Rts || to == State::Sqd {
                 qp.run_send();
@@ -170,7 +189,7 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
     let limits = crate::device::limits();
     let mtu = qp.device().mtu_enum();
-    let refused = (mask.contains(AttrMask::PORT) && attr.port != 1)
+    let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
         || (mask.contains(AttrMask::PATH_MTU) && (attr.path_mtu == 0 || attr.path_mtu > mtu))
         || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
@@ -233,27 +252,32 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     *attributes = Attributes::default();
 }
 
-/// Puts the attributes where packets are made of them.
-fn apply(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> Result {
-    let set = &attributes.set;
-    // A datagram is one packet, as long as the port can send.
-    let mtu = if qp.is_datagram() {
+/// The path MTU. A datagram is one packet, as long as the port can send.
+fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
+    let number = if qp.is_datagram() {
         qp.device().mtu_enum()
     } else {
         set.path_mtu
     };
-    let mtu = protocol::Mtu::try_from(mtu).unwrap_or(protocol::Mtu::M256);
+    protocol::Mtu::try_from(number).unwrap_or(protocol::Mtu::M256)
+}
+
+/// Puts the attributes where the receive side goes by them. `resources`: room for so many READs and
+/// atomics of the peer as it may have outstanding, if that changes.
+fn apply_receive(
+    qp: &Arc<Qp>,
+    set: &Attr,
+    (from, to): (State, State),
+    resources: Option<KVVec<Resource>>,
+) {
+    let mut receive = qp.receive.lock();
+    let old = resources.map(|resources| receive.responder.replace_storage(resources));
     if from == State::Init && to == State::Rtr {
         qp.remote
             .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
-        let resources = filled(usize::from(set.max_dest_rd_atomic).max(1), || {
-            Ok(Resource::default())
-        })?;
-        let mut receive = qp.receive.lock();
-        let old = receive.responder.replace_storage(resources);
         receive.responder.configure(ResponderConfig {
             service: protocol_type(qp.ty),
-            mtu,
+            mtu: path_mtu(qp, set),
             expected_psn: Psn::new(set.rq_psn),
             dest_qpn: set.dest_qp_num,
             min_rnr_timer: set.min_rnr_timer,
@@ -261,17 +285,23 @@ fn apply(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> Resul
             qkey: set.qkey,
             pkey: crate::port::DEFAULT_PKEY,
         });
-        drop(receive);
-        drop(old);
     } else {
-        let mut receive = qp.receive.lock();
         receive.responder.set_access(responder_access(set));
         receive.responder.set_min_rnr_timer(set.min_rnr_timer);
         receive.responder.set_qkey(set.qkey);
     }
+    drop(receive);
+    drop(old);
+}
+
+/// Puts the attributes where requests are made of them, and changes the state, both in one moment.
+///
+/// Errors: `EINVAL` if the QP has failed meanwhile.
+fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> Result {
+    let set = &attributes.set;
     let config = RequesterConfig {
         service: protocol_type(qp.ty),
-        mtu,
+        mtu: path_mtu(qp, set),
         dest_qpn: set.dest_qp_num,
         src_qpn: qp.number,
         pkey: crate::port::DEFAULT_PKEY,
@@ -296,9 +326,15 @@ fn apply(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> Resul
         send.requester.set_rnr_retry(config.rnr_retry);
         send.requester.set_max_rd_atomic(config.max_rd_atomic);
     }
+    if !qp.change_state(from, to) {
+        return Err(EINVAL);
+    }
     match to {
         State::Rts => send.requester.start(),
-        State::Sqd => send.requester.pause(),
+        State::Sqd if from != State::Sqd => {
+            send.requester.pause();
+            send.tell_drained = set.en_sqd_async_notify;
+        }
         _ => {}
     }
     Ok(())
@@ -315,11 +351,15 @@ fn responder_access(set: &Attr) -> RemoteAccess {
     }
 }
 
-/// Reads back what was set. Context: process, may sleep.
+/// Reads back what was set; what was not has the value that it is used with. Context: process, may sleep.
 pub(crate) fn query(qp: &Arc<Qp>, attr: &mut Attr) -> Result<Cap> {
     let mut attributes = qp.attributes.lock();
     attributes.follow(qp);
     *attr = attributes.set.clone();
+    attr.path_mtu = path_mtu(qp, attr) as u32;
+    if qp.ty == Type::Gsi {
+        attr.port = PORT;
+    }
     attr.state = qp.state();
     attr.cur_state = attr.state;
     attr.cap = qp.cap;

@@ -273,6 +273,15 @@ impl Qp {
         self.state.store(state as u32, Ordering::Release);
     }
 
+    /// Goes from one state to another, unless it has left the first. Returns whether it went.
+    fn change_state(&self, from: State, to: State) -> bool {
+        let (from, to) = (from as u32, to as u32);
+        let changed = self
+            .state
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        changed.is_ok()
+    }
+
     /// Whether packets may come in.
     pub(crate) fn takes_packets(&self) -> bool {
         matches!(
@@ -341,12 +350,16 @@ impl Qp {
     /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
     /// why, where no completion does. Context: process or softirq, no lock held.
     pub(crate) fn enter_error(self: &Arc<Self>, event: Option<Event>) {
-        let before = self.state.swap(State::Error as u32, Ordering::AcqRel);
-        if before == State::Reset as u32 {
+        let reset = State::Reset as u32;
+        let changed = self
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                (now != reset).then_some(State::Error as u32)
+            });
+        let Ok(before) = changed else {
             // A reset that came in between wins.
-            self.set_state(State::Reset);
             return;
-        }
+        };
         self.rescan_ns.store(0, Ordering::Relaxed);
         self.send.lock().flush(self);
         self.run_send();

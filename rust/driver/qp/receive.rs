@@ -643,7 +643,8 @@ impl Qp {
         if after.notify {
             Cq::notify(&self.recv_cq);
         }
-        if after.established && self.state() == State::Rtr {
+        let is_connected = !self.is_datagram();
+        if after.established && is_connected && self.state() == State::Rtr {
             self.events.raise(Event::CommEstablished);
         }
         match after.error {

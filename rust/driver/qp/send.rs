@@ -46,9 +46,16 @@ use kernel::{
     sync::Arc, //
 };
 use net::RxSkb;
-use rdma::wc::{
-    self,
-    Completion, //
+use rdma::{
+    qp::{
+        Event,
+        State,
+        Type, //
+    },
+    wc::{
+        self,
+        Completion, //
+    },
 };
 use roce::{
     packet::Packet,
@@ -84,6 +91,8 @@ pub(crate) struct SendSide {
     busy: bool,
     /// Something happened that the owner has not looked at.
     again: bool,
+    /// The consumer wants to be told once the queue has drained (SQD).
+    pub(super) tell_drained: bool,
     batch: Batch,
     pub(super) paging: Paging,
     /// When the timer fires, if it is armed.
@@ -96,10 +105,11 @@ pub(crate) struct SendSide {
 struct WaitsForPages;
 
 /// What is left to be done once the send lock is released.
-struct Turn {
-    batch: Batch,
+#[derive(Default)]
+struct Aftermath {
     notify: bool,
     failed: bool,
+    drained: bool,
 }
 
 impl SendSide {
@@ -116,6 +126,7 @@ impl SendSide {
             datagram_path: None,
             busy: false,
             again: false,
+            tell_drained: false,
             batch: Batch::new()?,
             paging: Paging::default(),
             armed: None,
@@ -126,6 +137,7 @@ impl SendSide {
     /// Forgets all requests without completing them, posted ones included (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.requester.reset();
+        self.tell_drained = false;
         self.paging = Paging::default();
         qp.waiting_responses.clear();
         self.next = 0;
@@ -137,9 +149,10 @@ impl SendSide {
         self.discard(qp);
     }
 
-    /// Flushes all requests (ERR).
+    /// Flushes all requests (ERR, SQE).
     pub(super) fn flush(&mut self, qp: &Qp) {
         self.requester.flush();
+        self.tell_drained = false;
         self.paging = Paging::default();
         qp.waiting_responses.clear();
     }
@@ -318,6 +331,23 @@ impl SendSide {
             Ok(()) => Outcome::Done,
             // That is the status of all operations that manage memory (IBTA 11.6.2).
             Err(_) => Outcome::MemoryWindowBind,
+        }
+    }
+
+    /// Completes what has ended, and arms the timer.
+    fn settle(&mut self, qp: &Arc<Qp>) -> Aftermath {
+        let failed = self.requester.take_error().is_some();
+        if failed {
+            qp.fail_sends(self);
+        }
+        let notify = self.complete(qp);
+        let drained = self.tell_drained && self.requester.drained();
+        self.tell_drained &= !drained;
+        self.arm(qp);
+        Aftermath {
+            notify,
+            failed,
+            drained,
         }
     }
 
@@ -565,11 +595,9 @@ impl Qp {
                 }
                 if send.busy && !owner {
                     send.again = true;
-                    let notify = send.complete(self);
-                    let failed = send.requester.take_error().is_some();
-                    send.arm(self);
+                    let after = send.settle(self);
                     drop(send);
-                    self.after_send(notify, failed);
+                    self.after_send(after);
                     return;
                 }
                 owner = true;
@@ -582,24 +610,19 @@ impl Qp {
                     send.fetch(self);
                 }
                 send.act(self, now, &mut batch);
-                let notify = send.complete(self);
-                let failed = send.requester.take_error().is_some();
-                send.arm(self);
+                let after = send.settle(self);
                 if batch.is_empty() && !send.again {
                     send.batch = batch;
                     send.busy = false;
                     drop(send);
-                    self.after_send(notify, failed);
+                    self.after_send(after);
                     return;
                 }
-                Turn {
-                    batch,
-                    notify,
-                    failed,
-                }
+                (batch, after)
             };
-            given_back = Some(turn.batch.send(self.device()));
-            self.after_send(turn.notify, turn.failed);
+            let (batch, after) = turn;
+            given_back = Some(batch.send(self.device()));
+            self.after_send(after);
             drop(bh);
         }
         // The rest is for BH work, so that no caller works for others without end.
@@ -613,12 +636,40 @@ impl Qp {
         self.kick();
     }
 
-    fn after_send(self: &Arc<Self>, notify: bool, failed: bool) {
-        if notify {
+    fn after_send(self: &Arc<Self>, after: Aftermath) {
+        if after.notify {
             Cq::notify(&self.send_cq);
         }
-        if failed {
-            self.enter_error(None);
+        if after.drained {
+            self.events.raise(Event::SendQueueDrained);
+        }
+        if !after.failed {
+            return;
+        }
+        match self.ty {
+            // A reset that came in between wins.
+            Type::Rc if self.state() != State::Error => {}
+            Type::Rc => self.enter_error(None),
+            // What is posted and not taken over yet is flushed, too.
+            Type::Uc | Type::Ud | Type::Gsi => self.kick(),
+        }
+    }
+
+    /// A send request has failed: its completion, which is about to be posted, finds the QP in its new
+    /// state. Of an unreliable service that is SQE: the rest of the queue is flushed, and receives go on
+    /// (IBTA 10.3.1).
+    fn fail_sends(&self, send: &mut SendSide) {
+        let next = match self.ty {
+            Type::Rc => State::Error,
+            Type::Uc | Type::Ud | Type::Gsi => State::Sqe,
+        };
+        for state in [State::Rts, State::Sqd] {
+            if self.change_state(state, next) {
+                break;
+            }
+        }
+        if next == State::Sqe {
+            send.flush(self);
         }
     }
 }
