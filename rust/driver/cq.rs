@@ -140,7 +140,7 @@ pub(crate) struct Cq {
     /// Calls a kernel consumer, one call at a time.
     #[pin]
     notification: Work<Cq, NOTIFICATION>,
-    /// Tells of an overflow.
+    /// Tells of an overflow, the QPs too.
     #[pin]
     overflow: Work<Cq, OVERFLOW>,
     _live: Live,
@@ -167,6 +167,8 @@ impl WorkItem<OVERFLOW> for Cq {
 
     fn run(cq: Arc<Cq>) {
         cq.events.error();
+        // Their consumers cannot know any more what has become of their requests.
+        cq.device.registry().fail_qps_if(|qp| qp.posts_to(&cq));
     }
 }
 
@@ -235,7 +237,7 @@ impl Cq {
     }
 
     /// Appends a completion of `qp`. One that finds no room is lost, and the consumer is told of the
-    /// overflow once (IBTA 11.6.3.2). Context: any.
+    /// overflow once (IBTA 11.6.3.2); the QPs of the queue go to the error state. Context: any.
     pub(crate) fn post(
         self: &Arc<Self>,
         qp: &Handle,

@@ -83,6 +83,11 @@ impl SharedRing {
         self.mem.load_acquire(offset).unwrap_or(0) & self.mask
     }
 
+    /// Whether the process's index is one that its provider writes.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.mem.load_acquire(PRODUCER).unwrap_or(0) <= self.mask
+    }
+
     fn element_len(&self) -> usize {
         1usize.wrapping_shl(self.shift)
     }

@@ -212,8 +212,14 @@ impl Registry {
     /// Moves every QP of `device` to the error state, so that a process that polls its CQs sees
     /// flushed requests instead of nothing, for ever. Context: process, RTNL may be held.
     fn fail_qps(&self, device: &Device) {
+        self.fail_qps_if(|qp| core::ptr::eq(Arc::as_ptr(qp.device()), device));
+    }
+
+    /// Moves every QP for which `is_lost` says so to the error state, and tells its consumer.
+    /// Context: process, RTNL may be held.
+    pub(crate) fn fail_qps_if(&self, is_lost: impl Fn(&Qp) -> bool) {
         self.qps.for_each(|_, qp| {
-            if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
+            if is_lost(qp) {
                 qp.fail();
             }
         });

@@ -31,7 +31,7 @@ use crate::{
     verbs::Ferroce, //
 };
 use kernel::{
-    new_mutex,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -44,6 +44,10 @@ use kernel::{
     uaccess::{
         UserPtr,
         UserSlice, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
     },
 };
 use rdma::{
@@ -107,6 +111,8 @@ struct State {
     max_wr: u32,
     /// The event is to be raised when there are fewer requests than this; 0 if not.
     limit: u32,
+    /// The process has spoilt its ring: nothing is taken any more.
+    failed: bool,
 }
 
 /// A shared receive queue. Outlives the `ib_srq`, for as long as a QP does.
@@ -120,7 +126,24 @@ pub(crate) struct Srq {
     /// Held while the size changes.
     #[pin]
     resizing: Mutex<()>,
+    /// Tells of a spoilt ring, the QPs too.
+    #[pin]
+    failure: Work<Srq>,
     _live: Live,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Srq { self.failure }
+}
+
+impl WorkItem for Srq {
+    type Pointer = Arc<Srq>;
+
+    fn run(srq: Arc<Srq>) {
+        srq.events.error();
+        let registry = srq.pd.device().registry();
+        registry.fail_qps_if(|qp| qp.takes_from(&srq));
+    }
 }
 
 /// A number that the queue goes by in the process; nothing is looked up by it.
@@ -165,8 +188,10 @@ pub(crate) fn create(
                 queue,
                 max_wr,
                 limit: 0,
+                failed: false,
             }),
             resizing <- new_mutex!(()),
+            failure <- new_work!("Srq::failure"),
             _live: Live::new(Kind::Srq),
         }),
         GFP_KERNEL,
@@ -230,6 +255,17 @@ impl State {
         }
     }
 
+    /// Whether the process's index has just been found to make no sense (IBTA 10.2.9.5): what stands in
+    /// the ring cannot be trusted to be requests, then.
+    fn fails(&mut self) -> bool {
+        let fails = match &self.queue {
+            Queue::User(queue) => !self.failed && !queue.ring.is_sound(),
+            Queue::Kernel(_) => false,
+        };
+        self.failed |= fails;
+        fails
+    }
+
     /// Whether the limit was armed and is reached; disarms it then (IBTA 10.2.9).
     fn reaches_limit(&mut self) -> bool {
         let reached = self.limit != 0 && self.len() < self.limit;
@@ -263,8 +299,17 @@ impl Srq {
 
     /// Takes the oldest request into `out`, which has room for [`max_sge`](Self::max_sge) pieces. It
     /// belongs to the caller then, for good. Context: any.
-    pub(crate) fn take(&self, out: &mut RecvElement) -> Receive {
+    pub(crate) fn take(self: &Arc<Self>, out: &mut RecvElement) -> Receive {
         let mut state = self.state.lock();
+        if state.fails() {
+            drop(state);
+            let queue = self.pd.device().process_queue().queue();
+            let _ = queue.enqueue(self.clone());
+            return Receive::Empty;
+        }
+        if state.failed {
+            return Receive::Empty;
+        }
         let receive = match &mut state.queue {
             Queue::User(queue) => queue.take(out),
             Queue::Kernel(staged) => match staged.pop(out) {
@@ -297,7 +342,8 @@ impl Srq {
     /// once.
     ///
     /// Errors: `EINVAL` if the size is out of range, smaller than what is posted, or smaller than the
-    /// limit; `EOPNOTSUPP` for the size of a kernel consumer's queue. Nothing is changed then.
+    /// limit, or if the queue has failed; `EOPNOTSUPP` for the size of a kernel consumer's queue. Nothing is
+    /// changed then.
     /// Context: process, may sleep.
     pub(crate) fn modify(
         &self,
@@ -305,6 +351,9 @@ impl Srq {
         udata: Option<(&Arc<Context>, &mut Udata<'_>)>,
     ) -> Result {
         let _turn = self.resizing.lock();
+        if self.state.lock().failed {
+            return Err(EINVAL);
+        }
         let old = match (change.max_wr, udata) {
             (None, _) => {
                 self.check_limit(&change, self.attributes().max_wr)?;

@@ -71,6 +71,8 @@ struct Link {
     srq: Atomic<usize>,
     /// Limit events to be raised.
     pending: Atomic<u32>,
+    /// Whether the event of an error is to be raised.
+    failed: Atomic<u32>,
     #[pin]
     gate: Gate,
     #[pin]
@@ -94,10 +96,14 @@ impl WorkItem for Link {
         if srq.is_null() {
             return;
         }
-        // Each stands for a limit that was armed, by a call of its own.
-        for _ in 0..link.pending.xchg(0, Full) {
+        // Each limit was armed by a call of its own.
+        let limits = link.pending.xchg(0, Full);
+        let limits = (0..limits).map(|_| bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED);
+        let errors = link.failed.xchg(0, Full);
+        let errors = (0..errors).map(|_| bindings::ib_event_type_IB_EVENT_SRQ_ERR);
+        for kind in limits.chain(errors) {
             let mut event: bindings::ib_event = pin_init::zeroed();
-            event.event = bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED;
+            event.event = kind;
             event.element.bindgen_union_field = srq as u64;
             // SAFETY: The gate is open, so the object lives until the pass is dropped; handlers
             // are called from process context without locks, as they may expect.
@@ -130,7 +136,18 @@ impl Events {
     /// consumer's handler runs later, in process context.
     pub fn limit_reached(&self) {
         self.0.pending.fetch_add(1, Full);
-        // A work item that is already queued will see the number.
+        self.deliver();
+    }
+
+    /// Tells the consumer that the queue is in error, at most once for all calls before it is told.
+    /// Context: any; the consumer's handler runs later, in process context.
+    pub fn error(&self) {
+        self.0.failed.xchg(1, Full);
+        self.deliver();
+    }
+
+    fn deliver(&self) {
+        // A work item that is already queued will see the numbers.
         let _ = self.0.queue.queue().enqueue(self.0.clone());
     }
 }
@@ -177,6 +194,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             pin_init!(Link {
                 srq: Atomic::new(srq.expose_provenance()),
                 pending: Atomic::new(0),
+                failed: Atomic::new(0),
                 gate <- Gate::new(),
                 work <- new_work!("rdma::srq::Link"),
                 queue: D::process_queue(device),

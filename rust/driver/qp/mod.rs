@@ -57,6 +57,7 @@ use crate::{
         SharedRing, //
     },
     registry,
+    srq::Srq,
     staged_receives::StagedReceives,
     storage::filled,
     user_wqe,
@@ -135,8 +136,8 @@ pub(crate) struct Qp {
     pub(crate) ty: Type,
     is_user: bool,
     signal_all: bool,
-    /// Receive requests come from a shared queue.
-    is_shared: bool,
+    /// Where receive requests come from, if that is a shared queue.
+    srq: Option<Arc<Srq>>,
     cap: Cap,
     pub(crate) pd: Arc<Pd>,
     send_cq: Arc<Cq>,
@@ -202,7 +203,7 @@ impl WorkItem for Qp {
         qp.run_receive();
         if qp.state() == State::Error {
             qp.flush_receives(FLUSH_BUDGET);
-            if qp.is_user && !qp.is_shared {
+            if qp.is_user && qp.srq.is_none() {
                 qp.rescan_later();
             }
         }
@@ -339,8 +340,18 @@ impl Qp {
         self.count(Counter::of_drop(reason));
     }
 
-    /// The device is going away: nothing will be sent or received any more. Context: process or
-    /// softirq, no lock held.
+    /// Whether completions of the QP go to `cq`.
+    pub(crate) fn posts_to(&self, cq: &Arc<Cq>) -> bool {
+        Arc::ptr_eq(&self.send_cq, cq) || Arc::ptr_eq(&self.recv_cq, cq)
+    }
+
+    /// Whether the QP takes its receives from `srq`.
+    pub(crate) fn takes_from(&self, srq: &Arc<Srq>) -> bool {
+        self.srq.as_ref().is_some_and(|own| Arc::ptr_eq(own, srq))
+    }
+
+    /// The device is going away, or a queue that the QP needs is lost: nothing will be sent or received
+    /// any more. Context: process or softirq, no lock held.
     pub(crate) fn fail(self: &Arc<Self>) {
         if let Some(_pass) = self.gate.enter() {
             self.enter_error(Some(Event::Fatal));
@@ -472,7 +483,7 @@ pub(crate) fn create(
         registry::reserve_qp_number()?
     };
     let (ty, is_user, signal_all) = (init.ty, init.is_user, init.signal_all);
-    let is_shared = init.srq.is_some();
+    let srq = init.srq.clone();
     let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
     let (events, handle) = (init.events.clone(), init.handle.clone());
     let qp = Arc::pin_init(
@@ -481,7 +492,7 @@ pub(crate) fn create(
             ty,
             is_user,
             signal_all,
-            is_shared,
+            srq,
             cap,
             pd: pd.clone(),
             send_cq,
