@@ -825,6 +825,8 @@ static bool run_malformed(void)
 static struct {
 	volatile uint32_t *ring;
 	size_t words;
+	/* Where the producer's index may lead: if beyond the ring, the queue fails. */
+	uint32_t reach;
 	volatile bool stop;
 } scribble;
 
@@ -835,9 +837,12 @@ static void *scribble_run(void *unused)
 
 	while (!scribble.stop) {
 		state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-		scribble.ring[(state >> 33) % scribble.words] = state >> (state >> 59);
+		size_t at = (state >> 33) % scribble.words;
+
+		if (at != 128 / 4)
+			scribble.ring[at] = state >> (state >> 59);
 		/* Most of the time the producer's index leads somewhere. */
-		scribble.ring[128 / 4] = state >> 40;
+		scribble.ring[128 / 4] = (state >> 40) & scribble.reach;
 	}
 	return NULL;
 }
@@ -855,6 +860,7 @@ static bool run_rubbish(void)
 		scribble.ring = last_ring(&scribble.words);
 		if (!scribble.ring)
 			die("the ring of the shared queue is not mapped");
+		scribble.reach = i & 1 ? ~0u : scribble.ring[1];
 		scribble.stop = false;
 		if (pthread_create(&thread, NULL, scribble_run, NULL))
 			die("pthread_create");
