@@ -1,0 +1,1555 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Each asynchronous event and completion status that no other test produces, once, and of
+ * the right object; and the states of a queue pair that go with them: SQD and SQE, and what
+ * ibv_query_qp() says of each attribute.
+ *
+ * events -n NAMESPACE -i NETDEV DEVICE DEVICE
+ *	-n, -i	of the second device: some packets come from there that it would not send
+ * events -w DEVICE
+ *	holds a queue pair, prints "ready", then a line for each event, until the device ends
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rdma_user_rxe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "kselftest.h"
+#include "wire.h"
+
+#define SIZE (4 << 20)
+#define LENGTH 64
+#define DEPTH 16
+#define WAIT_MS 20000
+#define QUIET_MS 300
+#define QKEY 0x11223344
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+/* The first PSN of a queue pair, and that of its peer. */
+#define OUR_PSN 0xfffffe
+#define THEIR_PSN 0x1000
+
+#define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+struct end {
+	struct device device;
+	struct region region;
+	struct ibv_cq *send_cq;
+	struct ibv_cq *recv_cq;
+	struct ibv_qp *qp;
+};
+
+static struct end ends[2];
+static struct end *const a = &ends[0], *const b = &ends[1];
+static struct wire wire;
+
+/* --- Events ------------------------------------------------------------------------------ */
+
+struct expected {
+	enum ibv_event_type type;
+	const void *element;
+};
+
+/*
+ * The events that come until it is quiet are those, each once, in any order. A port's number
+ * stands for an element.
+ */
+static bool events_are(struct end *end, const struct expected *wanted, unsigned int count)
+{
+	struct ibv_context *context = end->device.context;
+	struct pollfd ready = { .fd = context->async_fd, .events = POLLIN };
+	bool seen[8] = {}, ok = true;
+	struct ibv_async_event event;
+	unsigned int found = 0, i;
+
+	while (poll(&ready, 1, found < count ? WAIT_MS : QUIET_MS) > 0) {
+		if (ibv_get_async_event(context, &event))
+			die("ibv_get_async_event: %s", strerror(errno));
+		for (i = 0; i < count; i++) {
+			if (!seen[i] && event.event_type == wanted[i].type &&
+			    (const void *)event.element.qp == wanted[i].element)
+				break;
+		}
+		if (i < count) {
+			seen[i] = true;
+			found++;
+		} else {
+			printf("# %s has an event that should not be: %s\n", end->device.name,
+			       ibv_event_type_str(event.event_type));
+			ok = false;
+		}
+		ibv_ack_async_event(&event);
+	}
+	for (i = 0; i < count; i++) {
+		if (!seen[i]) {
+			printf("# %s has no event %s\n", end->device.name,
+			       ibv_event_type_str(wanted[i].type));
+			ok = false;
+		}
+	}
+	return ok;
+}
+
+static bool event_is(struct end *end, enum ibv_event_type type, const void *element)
+{
+	return events_are(end, &(struct expected){ type, element }, 1);
+}
+
+static bool no_event(struct end *end)
+{
+	return events_are(end, NULL, 0);
+}
+
+/* --- Queue pairs ------------------------------------------------------------------------- */
+
+static int try_modify(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask)
+{
+	return ibv_modify_qp(qp, &attr, mask);
+}
+
+static void modify(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
+{
+	int error = try_modify(qp, attr, mask);
+
+	if (error)
+		die("ibv_modify_qp, %s: %s", what, strerror(error));
+}
+
+static struct ibv_qp_attr query(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int error;
+
+	/* Whatever is not written shows. */
+	memset(&attr, 0x5a, sizeof(attr));
+	error = ibv_query_qp(qp, &attr, 2 * IBV_QP_DEST_QPN - 1, &init);
+	if (error)
+		die("ibv_query_qp: %s", strerror(error));
+	return attr;
+}
+
+static const struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+
+static struct ibv_qp *make(struct end *end, enum ibv_qp_type type)
+{
+	return qp_make(&end->device, type, end->send_cq, end->recv_cq, depth, NULL);
+}
+
+/* What a connected queue pair of the tests is like, if not otherwise. */
+static struct ibv_qp_attr usual(const struct end *from, const struct end *to, uint32_t to_qpn)
+{
+	return (struct ibv_qp_attr){
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = to_qpn,
+		.rq_psn = from == a ? THEIR_PSN : OUR_PSN,
+		.sq_psn = from == a ? OUR_PSN : THEIR_PSN,
+		.qp_access_flags = ACCESS,
+		.max_dest_rd_atomic = 4,
+		.max_rd_atomic = 4,
+		.min_rnr_timer = 12,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.port_num = PORT,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = PORT,
+			.grh = {
+				.dgid = to->device.gid,
+				.sgid_index = from->device.gid_index,
+				.hop_limit = 64,
+			},
+		},
+	};
+}
+
+#define INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define RTR_MASK (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define RTR_RC_MASK (RTR_MASK | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define RTS_MASK (IBV_QP_STATE | IBV_QP_SQ_PSN)
+#define RTS_RC_MASK                                                                                \
+	(RTS_MASK | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+
+/* From RESET to a state not behind RTS. */
+static void connect_to(struct ibv_qp *qp, struct ibv_qp_attr attr, enum ibv_qp_state state)
+{
+	bool rc = qp->qp_type == IBV_QPT_RC;
+
+	attr.qp_state = IBV_QPS_INIT;
+	modify(qp, attr, INIT_MASK, "RESET to INIT");
+	if (state == IBV_QPS_INIT)
+		return;
+	attr.qp_state = IBV_QPS_RTR;
+	modify(qp, attr, rc ? RTR_RC_MASK : RTR_MASK, "INIT to RTR");
+	if (state == IBV_QPS_RTR)
+		return;
+	attr.qp_state = IBV_QPS_RTS;
+	modify(qp, attr, rc ? RTS_RC_MASK : RTS_MASK, "RTR to RTS");
+}
+
+static void to_rts(struct end *from, struct end *to)
+{
+	struct ibv_qp_attr attr = usual(from, to, to->qp->qp_num);
+
+	attr.qp_state = IBV_QPS_RTS;
+	modify(from->qp, attr, from->qp->qp_type == IBV_QPT_RC ? RTS_RC_MASK : RTS_MASK,
+	       "RTR to RTS");
+}
+
+/* Two connected queue pairs; the second one as far as that state. */
+static void pair_start(enum ibv_qp_type type, enum ibv_qp_state state)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		ends[i].qp = make(&ends[i], type);
+	connect_to(b->qp, usual(b, a, a->qp->qp_num), state);
+	connect_to(a->qp, usual(a, b, b->qp->qp_num), IBV_QPS_RTS);
+}
+
+/* A queue pair whose peer takes no packets: the answers are ours to make. */
+static void lone_start(struct ibv_qp_attr attr)
+{
+	b->qp = make(b, IBV_QPT_RC);
+	a->qp = make(a, IBV_QPT_RC);
+	attr.dest_qp_num = b->qp->qp_num;
+	connect_to(a->qp, attr, IBV_QPS_RTS);
+	wire_drain(&wire);
+}
+
+/* Waits for answers for ever. */
+static struct ibv_qp_attr patient(void)
+{
+	struct ibv_qp_attr attr = usual(a, b, 0);
+
+	attr.timeout = 0;
+	return attr;
+}
+
+static void datagrams_start(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		ends[i].qp = make(&ends[i], IBV_QPT_UD);
+		if (qp_init(ends[i].qp, 0, QKEY))
+			die("RESET to INIT");
+		qp_ready_ud(ends[i].qp);
+	}
+}
+
+/* Nothing more has happened, and both queue pairs go. */
+static bool finish(void)
+{
+	struct ibv_wc wc;
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		ok &= no_event(&ends[i]);
+		if (ends[i].qp && ibv_destroy_qp(ends[i].qp))
+			die("ibv_destroy_qp: %s", strerror(errno));
+		ends[i].qp = NULL;
+		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0 ||
+		       ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0) {
+			printf("# %s has one completion too many: wr_id %llu, %s\n",
+			       ends[i].device.name, (unsigned long long)wc.wr_id,
+			       ibv_wc_status_str(wc.status));
+			ok = false;
+		}
+	}
+	return ok;
+}
+
+static bool state_is(struct end *end, enum ibv_qp_state state)
+{
+	enum ibv_qp_state now = qp_state(end->qp);
+
+	if (now != state)
+		printf("# the queue pair of %s is in state %d, not %d\n", end->device.name, now, state);
+	return now == state;
+}
+
+static bool becomes(struct end *end, enum ibv_qp_state state)
+{
+	uint64_t until = now_ms() + WAIT_MS;
+
+	while (qp_state(end->qp) != state && now_ms() < until)
+		;
+	return state_is(end, state);
+}
+
+/* --- Requests ---------------------------------------------------------------------------- */
+
+static struct ibv_sge piece(const struct end *end, uint32_t length)
+{
+	return (struct ibv_sge){
+		.addr = (uintptr_t)end->region.memory,
+		.length = length,
+		.lkey = end->region.mr->lkey,
+	};
+}
+
+/* To or from the beginning of the peer's region; a datagram by way of ah. */
+static int try_post(struct end *end, enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge,
+		    struct ibv_ah *ah, uint32_t rkey)
+{
+	struct end *peer = end == a ? b : a;
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = id,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+
+	if (ah) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = peer->qp->qp_num;
+		wr.wr.ud.remote_qkey = QKEY;
+	} else if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)peer->region.memory;
+		wr.wr.atomic.rkey = rkey;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)peer->region.memory;
+		wr.wr.rdma.rkey = rkey;
+	}
+	return ibv_post_send(end->qp, &wr, &bad);
+}
+
+static void post_sge(struct end *end, enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge,
+		     struct ibv_ah *ah)
+{
+	struct end *peer = end == a ? b : a;
+	int error = try_post(end, opcode, id, sge, ah, peer->region.mr->rkey);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+static void post(struct end *end, enum ibv_wr_opcode opcode, uint64_t id)
+{
+	post_sge(end, opcode, id, piece(end, opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : LENGTH), NULL);
+}
+
+static void post_receive(struct end *end, uint64_t id)
+{
+	struct ibv_sge sge = piece(end, LENGTH + 40);
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int error = ibv_post_recv(end->qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_recv: %s", strerror(error));
+}
+
+static bool completed(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(cq, &wc, WAIT_MS)) {
+		printf("# request %llu does not complete\n", (unsigned long long)id);
+		return false;
+	}
+	if (wc.wr_id == id && wc.status == status)
+		return true;
+	printf("# wr_id %llu, %s, instead of %llu, %s\n", (unsigned long long)wc.wr_id,
+	       ibv_wc_status_str(wc.status), (unsigned long long)id, ibv_wc_status_str(status));
+	return false;
+}
+
+static bool sent(struct end *end, uint64_t id, enum ibv_wc_status status)
+{
+	return completed(end->send_cq, id, status);
+}
+
+static bool received(struct end *end, uint64_t id, enum ibv_wc_status status)
+{
+	return completed(end->recv_cq, id, status);
+}
+
+/* --- The wire ---------------------------------------------------------------------------- */
+
+/* An answer to the packet with that number, counted from the first. */
+static void answer(uint8_t opcode, uint32_t number, uint8_t syndrome, uint32_t payload)
+{
+	struct wire_packet packet = {
+		.opcode = opcode,
+		.qpn = a->qp->qp_num,
+		.psn = OUR_PSN + number,
+		.syndrome = syndrome,
+		.payload = payload,
+	};
+
+	wire_send(&wire, &packet, 1);
+}
+
+static void acknowledge(uint32_t number)
+{
+	answer(WIRE_ACKNOWLEDGE, number, WIRE_ACK, 0);
+}
+
+/* The next packet to the peer is that one. */
+static bool on_wire(uint8_t opcode, uint32_t number, struct wire_packet *seen)
+{
+	struct wire_packet packet;
+
+	if (!wire_receive(&wire, b->qp->qp_num, &packet, WAIT_MS)) {
+		printf("# packet %u does not come\n", number);
+		return false;
+	}
+	if (seen)
+		*seen = packet;
+	if (packet.opcode == opcode && packet.psn == ((OUR_PSN + number) & 0xffffff))
+		return true;
+	printf("# opcode %#x, psn %#x instead of opcode %#x, psn %#x\n", packet.opcode, packet.psn,
+	       opcode, (OUR_PSN + number) & 0xffffff);
+	return false;
+}
+
+static bool wire_quiet(void)
+{
+	struct wire_packet packet;
+
+	if (!wire_receive(&wire, b->qp->qp_num, &packet, QUIET_MS))
+		return true;
+	printf("# a packet that should not be: opcode %#x, psn %#x\n", packet.opcode, packet.psn);
+	return false;
+}
+
+/* --- Attributes -------------------------------------------------------------------------- */
+
+static bool same(const char *name, unsigned long long is, unsigned long long wanted)
+{
+	if (is != wanted)
+		printf("# %s is %llu, not %llu\n", name, is, wanted);
+	return is == wanted;
+}
+
+#define CHECK(field) ok &= same(#field, is.field, wanted.field)
+
+/*
+ * Every attribute there is, APM's apart, and en_sqd_async_notify, which the core does not
+ * hand through.
+ */
+static bool attributes_are(struct ibv_qp *qp, struct ibv_qp_attr wanted)
+{
+	struct ibv_qp_attr is = query(qp);
+	bool ok = true;
+
+	CHECK(qp_state);
+	ok &= same("cur_qp_state", is.cur_qp_state, wanted.qp_state);
+	CHECK(path_mtu);
+	CHECK(path_mig_state);
+	CHECK(qkey);
+	CHECK(rq_psn);
+	CHECK(sq_psn);
+	CHECK(dest_qp_num);
+	CHECK(qp_access_flags);
+	CHECK(cap.max_send_wr);
+	CHECK(cap.max_recv_wr);
+	CHECK(cap.max_send_sge);
+	CHECK(cap.max_recv_sge);
+	CHECK(cap.max_inline_data);
+	CHECK(ah_attr.is_global);
+	CHECK(ah_attr.port_num);
+	CHECK(ah_attr.sl);
+	CHECK(ah_attr.grh.sgid_index);
+	CHECK(ah_attr.grh.hop_limit);
+	CHECK(ah_attr.grh.traffic_class);
+	CHECK(ah_attr.grh.flow_label);
+	CHECK(pkey_index);
+	CHECK(sq_draining);
+	CHECK(max_rd_atomic);
+	CHECK(max_dest_rd_atomic);
+	CHECK(min_rnr_timer);
+	CHECK(port_num);
+	CHECK(timeout);
+	CHECK(retry_cnt);
+	CHECK(rnr_retry);
+	if (memcmp(&is.ah_attr.grh.dgid, &wanted.ah_attr.grh.dgid, 16)) {
+		printf("# ah_attr.grh.dgid is another one\n");
+		ok = false;
+	}
+	return ok;
+}
+
+static struct ibv_qp *make_with_cap(enum ibv_qp_type type, struct ibv_qp_attr *wanted)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = a->send_cq,
+		.recv_cq = a->recv_cq,
+		.qp_type = type,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = 5, .max_recv_wr = 9, .max_send_sge = 3, .max_recv_sge = 2,
+			 .max_inline_data = 100 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(a->device.pd, &init);
+
+	if (!qp)
+		die("ibv_create_qp: %s", strerror(errno));
+	memset(wanted, 0, sizeof(*wanted));
+	wanted->cap = init.cap;
+	/* The least there is, or all that the port can do. */
+	wanted->path_mtu = type == IBV_QPT_UD ? a->device.active_mtu : IBV_MTU_256;
+	return qp;
+}
+
+static bool init_attributes_are(struct ibv_qp *qp, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	bool ok = true;
+
+	memset(&init, 0x5a, sizeof(init));
+	if (ibv_query_qp(qp, &attr, IBV_QP_CAP, &init))
+		die("ibv_query_qp");
+	ok &= same("qp_type", init.qp_type, type);
+	ok &= same("sq_sig_all", init.sq_sig_all, 1);
+	ok &= same("send_cq", (uintptr_t)init.send_cq, (uintptr_t)a->send_cq);
+	ok &= same("recv_cq", (uintptr_t)init.recv_cq, (uintptr_t)a->recv_cq);
+	ok &= same("srq", (uintptr_t)init.srq, 0);
+	return ok && !memcmp(&init.cap, &attr.cap, sizeof(init.cap));
+}
+
+static bool attributes_step(struct ibv_qp *qp, struct ibv_qp_attr *wanted, int mask, const char *what)
+{
+	modify(qp, *wanted, mask, what);
+	if (attributes_are(qp, *wanted))
+		return true;
+	printf("# after %s\n", what);
+	return false;
+}
+
+static bool run_attributes_rc(void)
+{
+	struct ibv_qp_attr wanted, fresh;
+	struct ibv_qp *qp = make_with_cap(IBV_QPT_RC, &wanted);
+	bool ok;
+
+	fresh = wanted;
+	ok = attributes_are(qp, wanted) && init_attributes_are(qp, IBV_QPT_RC);
+	wanted.qp_state = IBV_QPS_INIT;
+	wanted.port_num = PORT;
+	wanted.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+	ok = ok && attributes_step(qp, &wanted, INIT_MASK, "RESET to INIT");
+	wanted.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS, "INIT to INIT");
+	wanted.qp_state = IBV_QPS_RTR;
+	wanted.path_mtu = IBV_MTU_512;
+	wanted.dest_qp_num = 0x123456;
+	wanted.rq_psn = 0x654321;
+	wanted.max_dest_rd_atomic = 17;
+	wanted.min_rnr_timer = 31;
+	wanted.ah_attr = (struct ibv_ah_attr){
+		.is_global = 1,
+		.port_num = PORT,
+		.sl = 3,
+		.grh = {
+			.dgid = b->device.gid,
+			.sgid_index = a->device.gid_index,
+			/* Of the route: the core looks it up. */
+			.hop_limit = 64,
+			.traffic_class = 0x48,
+			.flow_label = 0x12345,
+		},
+	};
+	ok = ok && attributes_step(qp, &wanted, RTR_RC_MASK, "INIT to RTR");
+	wanted.qp_state = IBV_QPS_RTS;
+	wanted.timeout = 31;
+	wanted.retry_cnt = 6;
+	wanted.rnr_retry = 5;
+	wanted.sq_psn = 0xfedcba;
+	wanted.max_rd_atomic = 9;
+	ok = ok && attributes_step(qp, &wanted, RTS_RC_MASK, "RTR to RTS");
+	wanted.min_rnr_timer = 1;
+	wanted.qp_access_flags = ACCESS;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS,
+				   "a change in RTS");
+	wanted.qp_state = IBV_QPS_SQD;
+	wanted.en_sqd_async_notify = 1;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY, "RTS to SQD");
+	ok = ok && event_is(a, IBV_EVENT_SQ_DRAINED, qp);
+	wanted.timeout = 20;
+	wanted.retry_cnt = 1;
+	wanted.rnr_retry = 2;
+	wanted.max_rd_atomic = a->device.attr.max_qp_init_rd_atom;
+	wanted.max_dest_rd_atomic = a->device.attr.max_qp_rd_atom;
+	wanted.min_rnr_timer = 0;
+	wanted.qp_access_flags = 0;
+	wanted.ah_attr.grh.traffic_class = 0x20;
+	wanted.ah_attr.sl = 0;
+	ok = ok && attributes_step(qp, &wanted,
+				   IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				   IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+				   IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+				   IBV_QP_PORT, "a change in SQD");
+	wanted.qp_state = IBV_QPS_RTS;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE, "SQD to RTS");
+	wanted.qp_state = IBV_QPS_SQD;
+	wanted.en_sqd_async_notify = 0;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE, "RTS to SQD without a word");
+	wanted.qp_state = IBV_QPS_ERR;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE, "SQD to ERR");
+	modify(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
+	ok = ok && attributes_are(qp, fresh) && no_event(a);
+	if (ibv_destroy_qp(qp))
+		die("ibv_destroy_qp");
+	return ok;
+}
+
+static bool run_attributes_ud(void)
+{
+	struct ibv_qp_attr wanted, fresh;
+	struct ibv_qp *qp = make_with_cap(IBV_QPT_UD, &wanted);
+	bool ok;
+
+	fresh = wanted;
+	ok = attributes_are(qp, wanted) && init_attributes_are(qp, IBV_QPT_UD);
+	wanted.qp_state = IBV_QPS_INIT;
+	wanted.port_num = PORT;
+	wanted.qkey = QKEY;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				   IBV_QP_QKEY, "RESET to INIT");
+	wanted.qp_state = IBV_QPS_RTR;
+	wanted.qkey = QKEY + 1;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE | IBV_QP_QKEY, "INIT to RTR");
+	wanted.qp_state = IBV_QPS_RTS;
+	wanted.sq_psn = 0x777777;
+	ok = ok && attributes_step(qp, &wanted, RTS_MASK, "RTR to RTS");
+	wanted.qkey = QKEY + 2;
+	ok = ok && attributes_step(qp, &wanted, IBV_QP_QKEY, "a change in RTS");
+	modify(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	ok = ok && attributes_are(qp, fresh) && no_event(a);
+	if (ibv_destroy_qp(qp))
+		die("ibv_destroy_qp");
+	return ok;
+}
+
+static bool refused(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
+{
+	int error = try_modify(qp, attr, mask);
+
+	if (error == EINVAL)
+		return true;
+	printf("# %s: %s\n", what, error ? strerror(error) : "is taken");
+	return false;
+}
+
+static bool run_out_of_range(void)
+{
+	struct ibv_qp_attr attr, before;
+	bool ok = true;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_INIT);
+	/* On the way to RTR, at the peer. */
+	attr = usual(b, a, a->qp->qp_num);
+	attr.qp_state = IBV_QPS_RTR;
+	attr.max_dest_rd_atomic = b->device.attr.max_qp_rd_atom + 1;
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "max_dest_rd_atomic");
+	attr.max_dest_rd_atomic = 1;
+	attr.min_rnr_timer = 32;
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "min_rnr_timer");
+	attr.min_rnr_timer = 1;
+	attr.path_mtu = 0;
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "no path_mtu");
+	attr.path_mtu = 6;
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "path_mtu");
+	attr.path_mtu = IBV_MTU_256;
+	ok &= refused(b->qp, attr, RTR_RC_MASK & ~IBV_QP_RQ_PSN, "no rq_psn");
+	ok &= refused(b->qp, attr, RTR_RC_MASK | IBV_QP_SQ_PSN, "sq_psn");
+	ok &= state_is(b, IBV_QPS_INIT);
+	attr.ah_attr.port_num = PORT + 1;
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "ah_attr.port_num");
+
+	/* In SQD. */
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
+	before = query(a->qp);
+	attr = before;
+	attr.max_rd_atomic = a->device.attr.max_qp_init_rd_atom + 1;
+	ok &= refused(a->qp, attr, IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic");
+	attr = before;
+	attr.timeout = 32;
+	ok &= refused(a->qp, attr, IBV_QP_TIMEOUT, "timeout");
+	attr.retry_cnt = 8;
+	ok &= refused(a->qp, attr, IBV_QP_RETRY_CNT, "retry_cnt");
+	attr.rnr_retry = 8;
+	ok &= refused(a->qp, attr, IBV_QP_RNR_RETRY, "rnr_retry");
+	attr.port_num = PORT + 1;
+	ok &= refused(a->qp, attr, IBV_QP_PORT, "port_num");
+	attr.pkey_index = 1;
+	ok &= refused(a->qp, attr, IBV_QP_PKEY_INDEX, "pkey_index");
+	ok &= refused(a->qp, attr, IBV_QP_PATH_MTU, "path_mtu in SQD");
+	ok &= refused(a->qp, attr, IBV_QP_CAP, "cap");
+	ok &= refused(a->qp, attr, IBV_QP_DEST_QPN, "dest_qp_num in SQD");
+	ok &= attributes_are(a->qp, before);
+	return finish() && ok;
+}
+
+static bool run_current_state(void)
+{
+	const int mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	bool ok = true;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	attr.cur_qp_state = IBV_QPS_SQD;
+	ok &= refused(a->qp, attr, mask, "SQD for RTS");
+	attr.cur_qp_state = IBV_QPS_RTR;
+	ok &= refused(a->qp, attr, mask, "RTR for RTS");
+	attr.cur_qp_state = IBV_QPS_RTS;
+	modify(a->qp, attr, mask, "RTS to RTS");
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
+	ok &= refused(a->qp, attr, mask, "RTS for SQD");
+	attr.cur_qp_state = IBV_QPS_SQD;
+	modify(a->qp, attr, mask, "SQD to RTS");
+	ok &= state_is(a, IBV_QPS_RTS);
+	return finish() && ok;
+}
+
+/* --- SQD --------------------------------------------------------------------------------- */
+
+static void drain(bool tell)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = tell };
+
+	modify(a->qp, attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY, "RTS to SQD");
+}
+
+static void go_on(void)
+{
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE, "SQD to RTS");
+}
+
+static bool run_drain(void)
+{
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS }, attr = patient();
+	bool ok;
+
+	lone_start(attr);
+	post(a, IBV_WR_SEND, 1);
+	post(a, IBV_WR_SEND, 2);
+	ok = on_wire(WIRE_SEND_ONLY, 0, NULL) && on_wire(WIRE_SEND_ONLY, 1, NULL);
+	drain(true);
+	ok = ok && same("sq_draining", query(a->qp).sq_draining, 1) && no_event(a);
+	/* It is taken, and held. */
+	post(a, IBV_WR_SEND, 3);
+	ok = ok && wire_quiet();
+	/* What is under way is not to be changed. */
+	ok = ok && refused(a->qp, rts, IBV_QP_STATE, "SQD to RTS while it drains") &&
+	     refused(a->qp, attr, IBV_QP_TIMEOUT, "a timeout while it drains") &&
+	     state_is(a, IBV_QPS_SQD);
+	acknowledge(0);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && no_event(a) &&
+	     same("sq_draining", query(a->qp).sq_draining, 1);
+	acknowledge(1);
+	ok = ok && sent(a, 2, IBV_WC_SUCCESS) && event_is(a, IBV_EVENT_SQ_DRAINED, a->qp) &&
+	     same("sq_draining", query(a->qp).sq_draining, 0) && state_is(a, IBV_QPS_SQD);
+	post(a, IBV_WR_SEND, 4);
+	ok = ok && wire_quiet();
+	/* An answer to what was not sent is none. */
+	acknowledge(2);
+	ok = ok && cq_quiet(a->send_cq, QUIET_MS);
+	go_on();
+	ok = ok && on_wire(WIRE_SEND_ONLY, 2, NULL) && on_wire(WIRE_SEND_ONLY, 3, NULL);
+	acknowledge(3);
+	ok = ok && sent(a, 3, IBV_WC_SUCCESS) && sent(a, 4, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+/* What is under way goes on, retransmission included. */
+static bool run_drain_repeats(void)
+{
+	struct ibv_qp_attr attr = usual(a, b, 0);
+	bool ok;
+
+	attr.timeout = 17;
+	lone_start(attr);
+	post(a, IBV_WR_SEND, 1);
+	ok = on_wire(WIRE_SEND_ONLY, 0, NULL);
+	drain(true);
+	post(a, IBV_WR_SEND, 2);
+	ok = ok && on_wire(WIRE_SEND_ONLY, 0, NULL);
+	acknowledge(0);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && event_is(a, IBV_EVENT_SQ_DRAINED, a->qp);
+	wire_drain(&wire);
+	ok = ok && wire_quiet();
+	return finish() && ok;
+}
+
+static bool run_drained_already(void)
+{
+	bool ok;
+	int i;
+
+	lone_start(patient());
+	for (ok = true, i = 0; ok && i < 2; i++) {
+		drain(true);
+		ok = event_is(a, IBV_EVENT_SQ_DRAINED, a->qp);
+		go_on();
+	}
+	/* Nobody has asked. */
+	drain(false);
+	ok = ok && no_event(a);
+	go_on();
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
+	ok = ok && no_event(a);
+	return finish() && ok;
+}
+
+static bool run_drain_datagrams(void)
+{
+	struct ibv_ah *ah;
+	bool ok;
+
+	datagrams_start();
+	ah = ah_make(&a->device, &b->device);
+	post_receive(b, 11);
+	drain(true);
+	ok = event_is(a, IBV_EVENT_SQ_DRAINED, a->qp);
+	post_sge(a, IBV_WR_SEND, 1, piece(a, LENGTH), ah);
+	ok = ok && cq_quiet(b->recv_cq, QUIET_MS);
+	go_on();
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && received(b, 11, IBV_WC_SUCCESS);
+	if (ibv_destroy_ah(ah))
+		die("ibv_destroy_ah");
+	return finish() && ok;
+}
+
+static bool run_drain_fails(void)
+{
+	bool ok;
+
+	lone_start(patient());
+	post(a, IBV_WR_SEND, 1);
+	ok = on_wire(WIRE_SEND_ONLY, 0, NULL);
+	drain(true);
+	post(a, IBV_WR_SEND, 2);
+	answer(WIRE_ACKNOWLEDGE, 0, WIRE_NAK_REMOTE_OPERATIONAL, 0);
+	ok = ok && sent(a, 1, IBV_WC_REM_OP_ERR) && state_is(a, IBV_QPS_ERR) &&
+	     sent(a, 2, IBV_WC_WR_FLUSH_ERR);
+	/* It has not drained. */
+	return finish() && ok;
+}
+
+static bool run_held_are_flushed(void)
+{
+	bool ok;
+
+	lone_start(patient());
+	drain(true);
+	ok = event_is(a, IBV_EVENT_SQ_DRAINED, a->qp);
+	post(a, IBV_WR_SEND, 1);
+	post(a, IBV_WR_SEND, 2);
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQD to ERR");
+	ok = ok && sent(a, 1, IBV_WC_WR_FLUSH_ERR) && sent(a, 2, IBV_WC_WR_FLUSH_ERR) && wire_quiet();
+	return finish() && ok;
+}
+
+/* Sends a request to the queue pair and returns the syndrome of the answer; 0 if there is none. */
+static uint8_t asked(uint8_t opcode, uint32_t number)
+{
+	struct wire_packet answer, packet = {
+		.opcode = opcode,
+		.qpn = a->qp->qp_num,
+		.psn = THEIR_PSN + number,
+		.va = (uintptr_t)a->region.memory,
+		.rkey = a->region.mr->rkey,
+		.length = LENGTH,
+		.payload = opcode == WIRE_SEND_ONLY ? LENGTH : 0,
+	};
+
+	wire_drain(&wire);
+	wire_send(&wire, &packet, 1);
+	if (wire_receive(&wire, b->qp->qp_num, &answer, WAIT_MS))
+		return answer.syndrome;
+	printf("# a request of opcode %#x is not answered\n", opcode);
+	return 0;
+}
+
+static bool run_changed_path(void)
+{
+	struct ibv_qp_attr attr = patient();
+	struct wire_packet packet = {};
+	bool ok;
+
+	lone_start(attr);
+	drain(false);
+	post(a, IBV_WR_SEND, 1);
+	attr.ah_attr.grh.traffic_class = 0x40;
+	modify(a->qp, attr, IBV_QP_AV, "a path in SQD");
+	go_on();
+	ok = on_wire(WIRE_SEND_ONLY, 0, &packet) &&
+	     same("traffic_class", packet.traffic_class & 0xfc, 0x40);
+	acknowledge(0);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+static bool run_changed_retries(void)
+{
+	struct ibv_qp_attr attr = patient();
+	unsigned int i;
+	bool ok;
+
+	attr.retry_cnt = 0;
+	lone_start(attr);
+	drain(false);
+	attr.timeout = 15;
+	attr.retry_cnt = 2;
+	modify(a->qp, attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT, "retries in SQD");
+	go_on();
+	post(a, IBV_WR_SEND, 1);
+	for (ok = true, i = 0; i < 3; i++)
+		ok = ok && on_wire(WIRE_SEND_ONLY, 0, NULL);
+	ok = ok && sent(a, 1, IBV_WC_RETRY_EXC_ERR) && wire_quiet() && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+static bool run_changed_rnr_retries(void)
+{
+	struct ibv_qp_attr attr = patient();
+	unsigned int i;
+	bool ok;
+
+	attr.rnr_retry = 0;
+	lone_start(attr);
+	drain(false);
+	attr.rnr_retry = 2;
+	modify(a->qp, attr, IBV_QP_RNR_RETRY, "RNR retries in SQD");
+	go_on();
+	post(a, IBV_WR_SEND, 1);
+	for (ok = true, i = 0; i < 3; i++) {
+		ok = ok && on_wire(WIRE_SEND_ONLY, 0, NULL);
+		answer(WIRE_ACKNOWLEDGE, 0, WIRE_RNR | 1, 0);
+	}
+	ok = ok && sent(a, 1, IBV_WC_RNR_RETRY_EXC_ERR) && wire_quiet();
+	return finish() && ok;
+}
+
+static bool run_changed_responder(void)
+{
+	struct ibv_qp_attr attr = patient();
+	bool ok;
+
+	attr.min_rnr_timer = 3;
+	attr.max_dest_rd_atomic = 0;
+	lone_start(attr);
+	ok = same("the syndrome", asked(WIRE_SEND_ONLY, 0), WIRE_RNR | 3);
+	drain(false);
+	attr.min_rnr_timer = 20;
+	attr.max_dest_rd_atomic = 1;
+	modify(a->qp, attr, IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC, "the responder in SQD");
+	ok = ok && same("the syndrome", asked(WIRE_SEND_ONLY, 0), WIRE_RNR | 20) &&
+	     same("the syndrome of the READ", asked(WIRE_READ_REQUEST, 0), WIRE_ACK) &&
+	     state_is(a, IBV_QPS_SQD);
+	return finish() && ok;
+}
+
+static bool run_changed_reads(void)
+{
+	struct ibv_qp_attr attr = patient();
+	bool ok;
+
+	lone_start(attr);
+	drain(false);
+	attr.max_rd_atomic = 1;
+	modify(a->qp, attr, IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic in SQD");
+	go_on();
+	post(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
+	post(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
+	ok = on_wire(WIRE_FETCH_ADD, 0, NULL) && wire_quiet();
+	answer(WIRE_ATOMIC_ACKNOWLEDGE, 0, WIRE_ACK, 0);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && on_wire(WIRE_FETCH_ADD, 1, NULL);
+	answer(WIRE_ATOMIC_ACKNOWLEDGE, 1, WIRE_ACK, 0);
+	ok = ok && sent(a, 2, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+/* --- READs and ATOMICs outstanding ------------------------------------------------------ */
+
+static bool run_requester_limit(void)
+{
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+						    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
+						    IBV_WR_RDMA_READ };
+	struct ibv_qp_attr attr = patient();
+	const unsigned int limit = 2;
+	unsigned int i;
+	bool ok = true;
+
+	attr.max_rd_atomic = limit;
+	lone_start(attr);
+	for (i = 0; i < ARRAY_LENGTH(kinds); i++)
+		post(a, kinds[i], i);
+	for (i = 0; ok && i < ARRAY_LENGTH(kinds); i++) {
+		bool read = kinds[i] == IBV_WR_RDMA_READ;
+
+		ok = on_wire(read ? WIRE_READ_REQUEST : WIRE_FETCH_ADD, i, NULL);
+		if (i + 1 < limit)
+			continue;
+		/* So many are outstanding now. */
+		ok = ok && wire_quiet();
+		read = kinds[i + 1 - limit] == IBV_WR_RDMA_READ;
+		answer(read ? WIRE_READ_RESPONSE_ONLY : WIRE_ATOMIC_ACKNOWLEDGE, i + 1 - limit,
+		       WIRE_ACK, read ? LENGTH : 0);
+		ok = ok && sent(a, i + 1 - limit, IBV_WC_SUCCESS);
+	}
+	answer(WIRE_READ_RESPONSE_ONLY, ARRAY_LENGTH(kinds) - 1, WIRE_ACK, LENGTH);
+	ok = ok && sent(a, ARRAY_LENGTH(kinds) - 1, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+static bool run_no_reads(void)
+{
+	struct ibv_qp_attr attr = patient();
+	bool ok;
+
+	attr.max_dest_rd_atomic = 0;
+	lone_start(attr);
+	ok = same("the syndrome", asked(WIRE_READ_REQUEST, 0), WIRE_NAK_INVALID_REQUEST) &&
+	     event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+/* While one long READ is being answered, there is no room for another. */
+static bool run_responder_limit(void)
+{
+	struct ibv_qp_attr attr = patient();
+	struct wire_packet packets[2];
+	bool ok;
+
+	attr.max_dest_rd_atomic = 1;
+	lone_start(attr);
+	packets[0] = (struct wire_packet){
+		.opcode = WIRE_READ_REQUEST,
+		.qpn = a->qp->qp_num,
+		.psn = THEIR_PSN,
+		.va = (uintptr_t)a->region.memory,
+		.rkey = a->region.mr->rkey,
+		.length = SIZE,
+	};
+	packets[1] = packets[0];
+	packets[1].psn += SIZE / mtu_bytes(attr.path_mtu);
+	packets[1].length = LENGTH;
+	wire_send(&wire, packets, 2);
+	ok = event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+/* Attributes that fit each other: whatever is posted at once, none is refused. */
+static bool run_limits_fit(void)
+{
+	struct ibv_qp_attr attr = usual(a, b, 0);
+	bool ok = true;
+	uint64_t id;
+
+	b->qp = make(b, IBV_QPT_RC);
+	a->qp = make(a, IBV_QPT_RC);
+	attr.dest_qp_num = b->qp->qp_num;
+	attr.max_rd_atomic = 1;
+	connect_to(a->qp, attr, IBV_QPS_RTS);
+	attr = usual(b, a, a->qp->qp_num);
+	attr.max_dest_rd_atomic = 1;
+	connect_to(b->qp, attr, IBV_QPS_RTS);
+	for (id = 0; id < DEPTH; id++)
+		post(a, id & 1 ? IBV_WR_RDMA_READ : IBV_WR_ATOMIC_FETCH_AND_ADD, id);
+	for (id = 0; ok && id < DEPTH; id++)
+		ok = sent(a, id, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+/* --- SQE --------------------------------------------------------------------------------- */
+
+/* Of three requests the second one fails, and receives go on. */
+static bool run_sqe(enum ibv_qp_type type)
+{
+	const int mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_RTS };
+	struct ibv_ah *there = NULL, *back = NULL;
+	struct ibv_sge bad;
+	bool ok;
+
+	if (type == IBV_QPT_UD) {
+		datagrams_start();
+		there = ah_make(&a->device, &b->device);
+		back = ah_make(&b->device, &a->device);
+	} else {
+		pair_start(type, IBV_QPS_RTS);
+	}
+	bad = piece(a, LENGTH);
+	bad.lkey ^= 0x5a5a00;
+	post_receive(a, 21);
+	post_receive(b, 11);
+	post_receive(b, 12);
+	post_sge(a, IBV_WR_SEND, 1, piece(a, LENGTH), there);
+	ok = sent(a, 1, IBV_WC_SUCCESS) && received(b, 11, IBV_WC_SUCCESS);
+	post_sge(a, IBV_WR_SEND, 2, bad, there);
+	/* It is there as soon as the error is seen. */
+	ok = ok && sent(a, 2, IBV_WC_LOC_PROT_ERR) && state_is(a, IBV_QPS_SQE);
+	post_sge(a, IBV_WR_SEND, 3, piece(a, LENGTH), there);
+	ok = ok && sent(a, 3, IBV_WC_WR_FLUSH_ERR);
+	post_sge(b, IBV_WR_SEND, 4, piece(b, LENGTH), back);
+	ok = ok && sent(b, 4, IBV_WC_SUCCESS) && received(a, 21, IBV_WC_SUCCESS) &&
+	     state_is(a, IBV_QPS_SQE) && refused(a->qp, rts, mask, "RTS for SQE");
+	rts.cur_qp_state = IBV_QPS_SQE;
+	modify(a->qp, rts, mask, "SQE to RTS");
+	post_sge(a, IBV_WR_SEND, 5, piece(a, LENGTH), there);
+	ok = ok && sent(a, 5, IBV_WC_SUCCESS) && received(b, 12, IBV_WC_SUCCESS) &&
+	     state_is(a, IBV_QPS_RTS);
+	if (there && (ibv_destroy_ah(there) || ibv_destroy_ah(back)))
+		die("ibv_destroy_ah");
+	return finish() && ok;
+}
+
+static bool run_sqe_uc(void)
+{
+	return run_sqe(IBV_QPT_UC);
+}
+
+static bool run_sqe_ud(void)
+{
+	return run_sqe(IBV_QPT_UD);
+}
+
+/* What was posted together with the one that fails is flushed behind it. */
+static bool run_sqe_list(void)
+{
+	struct ibv_send_wr wrs[4] = {}, *bad;
+	struct ibv_sge sges[4];
+	struct ibv_ah *ah;
+	unsigned int i;
+	bool ok;
+
+	datagrams_start();
+	ah = ah_make(&a->device, &b->device);
+	post_receive(b, 11);
+	post_receive(b, 12);
+	for (i = 0; i < 4; i++) {
+		sges[i] = piece(a, LENGTH);
+		wrs[i].wr_id = i;
+		wrs[i].opcode = IBV_WR_SEND;
+		wrs[i].send_flags = IBV_SEND_SIGNALED;
+		wrs[i].sg_list = &sges[i];
+		wrs[i].num_sge = 1;
+		wrs[i].wr.ud.ah = ah;
+		wrs[i].wr.ud.remote_qpn = b->qp->qp_num;
+		wrs[i].wr.ud.remote_qkey = QKEY;
+		wrs[i].next = i < 3 ? &wrs[i + 1] : NULL;
+	}
+	/* Longer than a datagram can be. */
+	sges[1].length = mtu_bytes(a->device.active_mtu) + 1;
+	if (ibv_post_send(a->qp, wrs, &bad))
+		die("ibv_post_send");
+	ok = sent(a, 0, IBV_WC_SUCCESS) && sent(a, 1, IBV_WC_LOC_LEN_ERR) &&
+	     state_is(a, IBV_QPS_SQE) && sent(a, 2, IBV_WC_WR_FLUSH_ERR) &&
+	     sent(a, 3, IBV_WC_WR_FLUSH_ERR) && received(b, 11, IBV_WC_SUCCESS) &&
+	     cq_quiet(b->recv_cq, QUIET_MS);
+	/* It does not end the queue pair's other ways. */
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQE to ERR");
+	if (ibv_destroy_ah(ah))
+		die("ibv_destroy_ah");
+	return finish() && ok;
+}
+
+static bool run_rc_has_no_sqe(void)
+{
+	struct ibv_sge bad;
+	bool ok;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	bad = piece(a, LENGTH);
+	bad.lkey ^= 0x5a5a00;
+	post_receive(a, 21);
+	post_sge(a, IBV_WR_SEND, 1, bad, NULL);
+	ok = sent(a, 1, IBV_WC_LOC_PROT_ERR) && state_is(a, IBV_QPS_ERR) &&
+	     received(a, 21, IBV_WC_WR_FLUSH_ERR);
+	return finish() && ok;
+}
+
+/* --- Events of queue pairs and queues ------------------------------------------------- */
+
+static bool run_established(enum ibv_qp_type type)
+{
+	bool ok;
+
+	pair_start(type, IBV_QPS_RTR);
+	post_receive(b, 11);
+	post_receive(b, 12);
+	post_receive(b, 13);
+	post(a, IBV_WR_SEND, 1);
+	post(a, IBV_WR_SEND, 2);
+	ok = sent(a, 1, IBV_WC_SUCCESS) && sent(a, 2, IBV_WC_SUCCESS) &&
+	     received(b, 11, IBV_WC_SUCCESS) && received(b, 12, IBV_WC_SUCCESS) &&
+	     event_is(b, IBV_EVENT_COMM_EST, b->qp);
+	to_rts(b, a);
+	post(a, IBV_WR_SEND, 3);
+	ok = ok && sent(a, 3, IBV_WC_SUCCESS) && received(b, 13, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+static bool run_established_rc(void)
+{
+	return run_established(IBV_QPT_RC);
+}
+
+static bool run_established_uc(void)
+{
+	return run_established(IBV_QPT_UC);
+}
+
+/* In RTS everybody knows already. */
+static bool run_established_late(void)
+{
+	bool ok;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	post_receive(b, 11);
+	post(a, IBV_WR_SEND, 1);
+	ok = sent(a, 1, IBV_WC_SUCCESS) && received(b, 11, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+static bool run_request_error(void)
+{
+	bool ok;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	modify(b->qp, (struct ibv_qp_attr){ .qp_access_flags = 0 }, IBV_QP_ACCESS_FLAGS, "no access");
+	post(a, IBV_WR_RDMA_READ, 1);
+	ok = sent(a, 1, IBV_WC_REM_INV_REQ_ERR) && event_is(b, IBV_EVENT_QP_REQ_ERR, b->qp) &&
+	     becomes(b, IBV_QPS_ERR) && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+static bool run_access_error(void)
+{
+	bool ok;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	if (try_post(a, IBV_WR_RDMA_WRITE, 1, piece(a, LENGTH), NULL, b->region.mr->rkey ^ 0x5a5a00))
+		die("ibv_post_send");
+	ok = sent(a, 1, IBV_WC_REM_ACCESS_ERR) && event_is(b, IBV_EVENT_QP_ACCESS_ERR, b->qp) &&
+	     becomes(b, IBV_QPS_ERR) && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+/* The queue pairs of a completion queue that has overflowed, and no others, fail with it. */
+static bool run_lost_completions(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(a->device.context, 3, NULL, NULL, 0), *own = a->send_cq;
+	struct ibv_qp *idle, *other;
+	struct expected wanted[3];
+	int i, capacity;
+	bool ok;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	capacity = cq->cqe;
+	other = make(a, IBV_QPT_RC);
+	connect_to(other, usual(a, b, 0x123456), IBV_QPS_RTS);
+	a->send_cq = cq;
+	idle = make(a, IBV_QPT_RC);
+	connect_to(idle, usual(a, b, 0x123456), IBV_QPS_RTS);
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	a->send_cq = own;
+	if (capacity + 1 > DEPTH)
+		die("a completion queue of 3 has room for %d", capacity);
+	for (i = 0; i <= capacity; i++)
+		post(a, IBV_WR_RDMA_WRITE, i);
+	wanted[0] = (struct expected){ IBV_EVENT_CQ_ERR, cq };
+	wanted[1] = (struct expected){ IBV_EVENT_QP_FATAL, a->qp };
+	wanted[2] = (struct expected){ IBV_EVENT_QP_FATAL, idle };
+	ok = events_are(a, wanted, 3) && state_is(a, IBV_QPS_ERR) &&
+	     same("the idle one's state", qp_state(idle), IBV_QPS_ERR) &&
+	     same("the other's state", qp_state(other), IBV_QPS_RTS);
+	for (i = 0; ok && i < capacity; i++)
+		ok = completed(cq, i, IBV_WC_SUCCESS);
+	ok = finish() && ok;
+	if (ibv_destroy_qp(idle) || ibv_destroy_qp(other) || ibv_destroy_cq(cq))
+		die("what was made for it does not go away");
+	return ok;
+}
+
+/* The ring that the process has mapped last. */
+static struct rxe_queue_buf *last_ring(struct ibv_context *context, unsigned long before)
+{
+	unsigned long start, end, offset, best = 0, found = 0;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], name[IBV_SYSFS_NAME_MAX + 3];
+
+	snprintf(name, sizeof(name), "/%s\n", context->device->dev_name);
+	while (maps && fgets(line, sizeof(line), maps)) {
+		if (strstr(line, name) &&
+		    sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 &&
+		    offset >= best && offset != before) {
+			best = offset;
+			found = start;
+		}
+	}
+	if (!maps || !found)
+		die("no ring is mapped");
+	fclose(maps);
+	return (struct rxe_queue_buf *)found;
+}
+
+/* A ring whose indices make no sense cannot be told from one full of requests. */
+static bool run_srq_error(void)
+{
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 7, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(b->device.pd, &srq_init);
+	struct ibv_srq_attr limit = { .srq_limit = 1 };
+	struct ibv_sge sge = piece(b, LENGTH);
+	struct ibv_recv_wr wr = { .wr_id = 11, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_qp_init_attr init = {
+		.send_cq = b->send_cq,
+		.recv_cq = b->recv_cq,
+		.srq = srq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = DEPTH, .max_send_sge = 1 },
+	};
+	struct ibv_qp_attr attr = usual(a, b, 0);
+	struct rxe_queue_buf *ring;
+	struct expected wanted[5];
+	struct ibv_qp *idle;
+	bool ok;
+
+	if (!srq)
+		die("ibv_create_srq: %s", strerror(errno));
+	ring = last_ring(b->device.context, 0);
+	if (ibv_post_srq_recv(srq, &wr, &bad))
+		die("ibv_post_srq_recv");
+	if (ring->producer_index != 1)
+		die("that is not the ring of the shared receive queue");
+	a->qp = make(a, IBV_QPT_RC);
+	b->qp = ibv_create_qp(b->device.pd, &init);
+	idle = ibv_create_qp(b->device.pd, &init);
+	if (!b->qp || !idle)
+		die("ibv_create_qp: %s", strerror(errno));
+	connect_to(b->qp, usual(b, a, a->qp->qp_num), IBV_QPS_RTS);
+	connect_to(idle, usual(b, a, 0x123456), IBV_QPS_RTS);
+	attr.dest_qp_num = b->qp->qp_num;
+	connect_to(a->qp, attr, IBV_QPS_RTS);
+	post(a, IBV_WR_SEND, 1);
+	ok = sent(a, 1, IBV_WC_SUCCESS) && received(b, 11, IBV_WC_SUCCESS);
+
+	ring->producer_index = 0xdeadbeef;
+	ok = ok && no_event(b);
+	post(a, IBV_WR_SEND, 2);
+	wanted[0] = (struct expected){ IBV_EVENT_SRQ_ERR, srq };
+	wanted[1] = (struct expected){ IBV_EVENT_QP_FATAL, b->qp };
+	wanted[2] = (struct expected){ IBV_EVENT_QP_FATAL, idle };
+	wanted[3] = (struct expected){ IBV_EVENT_QP_LAST_WQE_REACHED, b->qp };
+	wanted[4] = (struct expected){ IBV_EVENT_QP_LAST_WQE_REACHED, idle };
+	ok = ok && events_are(b, wanted, 5) && state_is(b, IBV_QPS_ERR) &&
+	     same("the idle one's state", qp_state(idle), IBV_QPS_ERR);
+	/* It stays so, whatever stands there now. */
+	ring->producer_index = 2;
+	ok = ok && same("ibv_modify_srq", ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT) ? errno : 0, EINVAL);
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	ok = ok && sent(a, 2, IBV_WC_WR_FLUSH_ERR);
+	ok = finish() && ok;
+	if (ibv_destroy_qp(idle) || ibv_destroy_srq(srq))
+		die("what was made for it does not go away");
+	return ok;
+}
+
+/* --- Statuses ---------------------------------------------------------------------------- */
+
+/* A WRITE that fails has used up the receive that its immediate data were for. */
+static bool run_local_access(void)
+{
+	bool ok;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	post_receive(b, 11);
+	post_receive(b, 12);
+	if (try_post(a, IBV_WR_RDMA_WRITE_WITH_IMM, 1, piece(a, LENGTH), NULL,
+		     b->region.mr->rkey ^ 0x5a5a00))
+		die("ibv_post_send");
+	ok = received(b, 11, IBV_WC_LOC_ACCESS_ERR) && received(b, 12, IBV_WC_WR_FLUSH_ERR) &&
+	     sent(a, 1, IBV_WC_REM_ACCESS_ERR) && state_is(b, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+/* A request that is answered with something, and how it ends then. */
+static bool answered(enum ibv_wr_opcode request, uint8_t seen, uint8_t opcode, uint8_t syndrome,
+		     uint32_t payload, enum ibv_wc_status status)
+{
+	bool ok;
+
+	lone_start(patient());
+	post(a, request, 1);
+	post(a, request, 2);
+	ok = on_wire(seen, 0, NULL);
+	answer(opcode, 0, syndrome, payload);
+	ok = ok && sent(a, 1, status) && state_is(a, IBV_QPS_ERR) && sent(a, 2, IBV_WC_WR_FLUSH_ERR);
+	return finish() && ok;
+}
+
+static bool run_bad_response(void)
+{
+	/* Two kinds of answer that are none to such a request. */
+	return answered(IBV_WR_RDMA_READ, WIRE_READ_REQUEST, WIRE_ATOMIC_ACKNOWLEDGE, WIRE_ACK, 0,
+			IBV_WC_BAD_RESP_ERR) &&
+	       answered(IBV_WR_ATOMIC_FETCH_AND_ADD, WIRE_FETCH_ADD, WIRE_READ_RESPONSE_ONLY,
+			WIRE_ACK, LENGTH, IBV_WC_BAD_RESP_ERR);
+}
+
+static bool run_short_response(void)
+{
+	return answered(IBV_WR_RDMA_READ, WIRE_READ_REQUEST, WIRE_READ_RESPONSE_ONLY, WIRE_ACK,
+			LENGTH - 4, IBV_WC_LOC_LEN_ERR) &&
+	       answered(IBV_WR_RDMA_READ, WIRE_READ_REQUEST, WIRE_READ_RESPONSE_ONLY, WIRE_ACK,
+			LENGTH + 4, IBV_WC_LOC_LEN_ERR);
+}
+
+static bool run_naks(void)
+{
+	static const struct {
+		uint8_t syndrome;
+		enum ibv_wc_status status;
+	} naks[] = {
+		{ WIRE_NAK_INVALID_REQUEST, IBV_WC_REM_INV_REQ_ERR },
+		{ WIRE_NAK_REMOTE_ACCESS, IBV_WC_REM_ACCESS_ERR },
+		{ WIRE_NAK_REMOTE_OPERATIONAL, IBV_WC_REM_OP_ERR },
+	};
+	unsigned int i;
+	bool ok = true;
+
+	for (i = 0; i < ARRAY_LENGTH(naks); i++)
+		ok &= answered(IBV_WR_SEND, WIRE_SEND_ONLY, WIRE_ACKNOWLEDGE, naks[i].syndrome, 0,
+			       naks[i].status);
+	return ok;
+}
+
+static const struct {
+	const char *name;
+	bool (*run)(void);
+} rows[] = {
+	{ "attributes: RC: what was set is read", run_attributes_rc },
+	{ "attributes: UD: what was set is read", run_attributes_ud },
+	{ "attributes: out of range, or not in this state", run_out_of_range },
+	{ "attributes: the current state must be the one given", run_current_state },
+	{ "SQD: what is under way is waited for, the rest held", run_drain },
+	{ "SQD: what is lost is sent again", run_drain_repeats },
+	{ "SQD: drained at once, told each time it is asked for", run_drained_already },
+	{ "SQD: datagrams", run_drain_datagrams },
+	{ "SQD: an error while it drains", run_drain_fails },
+	{ "SQD: what is held is flushed", run_held_are_flushed },
+	{ "SQD: another path", run_changed_path },
+	{ "SQD: another timeout and retry count", run_changed_retries },
+	{ "SQD: another RNR retry count", run_changed_rnr_retries },
+	{ "SQD: another RNR timer, more READs from the peer", run_changed_responder },
+	{ "SQD: fewer READs and atomics", run_changed_reads },
+	{ "reads: no more outstanding than max_rd_atomic", run_requester_limit },
+	{ "reads: none taken with max_dest_rd_atomic 0", run_no_reads },
+	{ "reads: one more than max_dest_rd_atomic", run_responder_limit },
+	{ "reads: many, one at a time", run_limits_fit },
+	{ "SQE: UC", run_sqe_uc },
+	{ "SQE: UD", run_sqe_ud },
+	{ "SQE: what follows is flushed", run_sqe_list },
+	{ "SQE: not RC", run_rc_has_no_sqe },
+	{ "event: COMM_EST, RC", run_established_rc },
+	{ "event: COMM_EST, UC", run_established_uc },
+	{ "event: no COMM_EST in RTS", run_established_late },
+	{ "event: QP_REQ_ERR", run_request_error },
+	{ "event: QP_ACCESS_ERR", run_access_error },
+	{ "event: CQ_ERR, and QP_FATAL of its queue pairs", run_lost_completions },
+	{ "event: SRQ_ERR, and QP_FATAL of its queue pairs", run_srq_error },
+	{ "status: LOC_ACCESS_ERR", run_local_access },
+	{ "status: BAD_RESP_ERR", run_bad_response },
+	{ "status: LOC_LEN_ERR of a READ", run_short_response },
+	{ "status: each NAK", run_naks },
+};
+
+/* --- Events of ports and devices --------------------------------------------------------- */
+
+static int watch(const char *name)
+{
+	struct ibv_async_event event;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	device_open(&a->device, name, 4);
+	a->send_cq = ibv_create_cq(a->device.context, 16, NULL, NULL, 0);
+	a->recv_cq = a->send_cq;
+	if (!a->send_cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	a->qp = make(a, IBV_QPT_RC);
+	connect_to(a->qp, usual(a, a, 0x123456), IBV_QPS_RTS);
+	printf("ready\n");
+	do {
+		if (ibv_get_async_event(a->device.context, &event))
+			die("ibv_get_async_event: %s", strerror(errno));
+		switch (event.event_type) {
+		case IBV_EVENT_PORT_ACTIVE:
+		case IBV_EVENT_PORT_ERR:
+		case IBV_EVENT_GID_CHANGE:
+			printf("event %s of port %d\n", ibv_event_type_str(event.event_type),
+			       event.element.port_num);
+			break;
+		default:
+			printf("event %s%s\n", ibv_event_type_str(event.event_type),
+			       event.element.qp == a->qp ? " of the queue pair" : "");
+		}
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_DEVICE_FATAL);
+	/* More may be on its way. */
+	sleep(1);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *namespace = NULL, *netdev = NULL;
+	unsigned int j;
+	int option, i;
+
+	while ((option = getopt(argc, argv, "n:i:w:")) != -1) {
+		switch (option) {
+		case 'n':
+			namespace = optarg;
+			break;
+		case 'i':
+			netdev = optarg;
+			break;
+		case 'w':
+			return watch(optarg);
+		default:
+			return KSFT_FAIL;
+		}
+	}
+	if (argc - optind != 2 || !namespace || !netdev)
+		die("two devices, and the second one's namespace and netdev, are needed");
+	ksft_print_header();
+	ksft_set_plan(ARRAY_LENGTH(rows));
+	for (i = 0; i < 2; i++) {
+		struct end *end = &ends[i];
+
+		device_open(&end->device, argv[optind + i], 4);
+		region_make(&end->region, &end->device, SIZE, ACCESS);
+		end->send_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
+		end->recv_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
+		if (!end->send_cq || !end->recv_cq)
+			die("ibv_create_cq: %s", strerror(errno));
+	}
+	wire_open(&wire, namespace, netdev, &b->device.gid, &a->device.gid);
+	for (j = 0; j < ARRAY_LENGTH(rows); j++)
+		ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+	wire_close(&wire);
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_cq(ends[i].send_cq) || ibv_destroy_cq(ends[i].recv_cq))
+			die("ibv_destroy_cq");
+		region_free(&ends[i].region);
+		device_close(&ends[i].device);
+	}
+	ksft_finished();
+}

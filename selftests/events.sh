@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Asynchronous events and statuses: the rows are those of the program events, and those of
+# the events of ports and devices.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+
+# A device of one's own: others would miss it.
+watch_start()
+{
+	local tries
+	ip -n n1 link add dummy8 type dummy || return 1
+	namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 || return 1
+	in1 rdma link add spare8 type "$link_type" netdev dummy8 || return 1
+	gid_index_wait spare8 10.8.0.1 >/dev/null && gid_index_wait spare8 fd08::1 >/dev/null || return 1
+	"$here/events" -w spare8 >"$ktap_dir/watch" 2>&1 &
+	watcher=$!
+	for tries in $(seq $((100 * slowness))); do
+		grep -q '^ready' "$ktap_dir/watch" && return 0
+		sleep 0.1
+	done
+	cat "$ktap_dir/watch"
+	fail "nobody watches after $tries tries"
+}
+
+# told COUNT EVENT: it is there so often, and does not come again.
+told()
+{
+	local tries count
+	for tries in $(seq $((100 * slowness))); do
+		count=$(grep -cxF "event $2" "$ktap_dir/watch")
+		[ "$count" -lt "$1" ] || break
+		sleep 0.1
+	done
+	sleep "$slowness"
+	count=$(grep -cxF "event $2" "$ktap_dir/watch")
+	[ "$count" -eq "$1" ] && return 0
+	cat "$ktap_dir/watch"
+	fail "$2: $count times, not $1, after $tries tries"
+}
+
+# What the row before has left, if it failed.
+watch_end()
+{
+	kill "$watcher" 2>/dev/null
+	wait "$watcher" 2>/dev/null
+	rdma link del spare8 2>/dev/null
+	ip -n n1 link del dummy8 2>/dev/null
+}
+
+port()
+{
+	trap watch_end EXIT
+	watch_start || return 1
+	ip -n n1 link set dummy8 down || return 1
+	told 1 "port error of port 1"
+	told 0 "port active of port 1"
+	ip -n n1 link set dummy8 up || return 1
+	told 1 "port active of port 1"
+	told 1 "port error of port 1"
+}
+
+gid()
+{
+	trap watch_end EXIT
+	watch_start || return 1
+	told 0 "GID table change of port 1"
+	ip -n n1 address add 10.8.1.1/24 dev dummy8 || return 1
+	told 1 "GID table change of port 1"
+	ip -n n1 address del 10.8.1.1/24 dev dummy8 || return 1
+	told 2 "GID table change of port 1"
+}
+
+# removed COMMAND...: the queue pair is lost, then the device.
+removed()
+{
+	local status
+	trap watch_end EXIT
+	watch_start || return 1
+	"$@" || return 1
+	wait "$watcher"
+	status=$?
+	cat "$ktap_dir/watch"
+	[ "$status" -eq 0 ] || fail "the watcher ends with $status"
+	told 1 "local catastrophic error"
+	told 1 "local work queue catastrophic error of the queue pair"
+}
+
+ktap_start 38
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+netdev2=$(netdev_of n2 "$dev2")
+absorb 34 "$here/events" -n /run/netns/n2 -i "$netdev2" "$dev1" "$dev2"
+row "event: PORT_ERR, PORT_ACTIVE" port
+row "event: GID_CHANGE" gid
+row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
+row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8
+ktap_finish

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+/* See wire.h. The invariant CRC is written from the specification (IBTA annex A17, 9.8). */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+#define ROCE_PORT 4791
+#define IP 20
+#define UDP 8
+#define BTH 12
+#define CRC 4
+#define ROOM 8192
+#define MOST 8
+
+static uint8_t *put16(uint8_t *at, uint16_t value)
+{
+	at[0] = value >> 8;
+	at[1] = value;
+	return at + 2;
+}
+
+static uint8_t *put32(uint8_t *at, uint32_t value)
+{
+	return put16(put16(at, value >> 16), value);
+}
+
+static uint8_t *put64(uint8_t *at, uint64_t value)
+{
+	return put32(put32(at, value >> 32), value);
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+}
+
+static uint64_t get64(const uint8_t *at)
+{
+	return (uint64_t)get32(at) << 32 | get32(at + 4);
+}
+
+static uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t size)
+{
+	int bit;
+
+	while (size--) {
+		crc ^= *bytes++;
+		for (bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return crc;
+}
+
+/* What routers change counts as ones: in the IP header, the UDP checksum and the BTH. */
+static uint32_t icrc(const uint8_t *ip, size_t size)
+{
+	uint8_t head[8 + IP + UDP + BTH];
+	uint8_t *own_ip = head + 8, *udp = own_ip + IP, *bth = udp + UDP;
+
+	memset(head, 0xff, 8);
+	memcpy(own_ip, ip, IP + UDP + BTH);
+	own_ip[1] = 0xff;
+	own_ip[8] = 0xff;
+	memset(own_ip + 10, 0xff, 2);
+	memset(udp + 6, 0xff, 2);
+	bth[4] = 0xff;
+	return ~crc_add(crc_add(0xffffffff, head, sizeof(head)), ip + IP + UDP + BTH,
+			size - IP - UDP - BTH);
+}
+
+void wire_open(struct wire *wire, const char *namespace, const char *netdev, const union ibv_gid *own,
+	       const union ibv_gid *peer)
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
+	int home = open("/proc/self/ns/net", O_RDONLY), there = open(namespace, O_RDONLY);
+
+	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
+		die("%s cannot be entered: %s", namespace, strerror(errno));
+	wire->to = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
+	wire->from = socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_IP));
+	at.sll_ifindex = if_nametoindex(netdev);
+	if (wire->to < 0 || wire->from < 0 || !at.sll_ifindex ||
+	    bind(wire->from, (struct sockaddr *)&at, sizeof(at)))
+		die("%s: no socket: %s", netdev, strerror(errno));
+	if (setns(home, CLONE_NEWNET))
+		die("there is no way back from %s: %s", namespace, strerror(errno));
+	close(home);
+	close(there);
+	memcpy(&wire->own, own->raw + 12, 4);
+	memcpy(&wire->peer, peer->raw + 12, 4);
+}
+
+void wire_close(struct wire *wire)
+{
+	close(wire->to);
+	close(wire->from);
+}
+
+static size_t emit(const struct wire *wire, const struct wire_packet *packet, uint8_t *ip)
+{
+	uint8_t *udp = ip + IP, *at = udp + UDP;
+	uint32_t crc;
+	size_t size;
+
+	*at++ = packet->opcode;
+	*at++ = 0;
+	at = put16(at, 0xffff);
+	at = put32(at, packet->qpn);
+	at = put32(at, packet->psn & 0xffffff);
+	switch (packet->opcode) {
+	case WIRE_READ_REQUEST:
+		at = put32(put32(put64(at, packet->va), packet->rkey), packet->length);
+		break;
+	case WIRE_ATOMIC_ACKNOWLEDGE:
+		at = put64(put32(at, (uint32_t)packet->syndrome << 24), 0);
+		break;
+	case WIRE_ACKNOWLEDGE:
+	case WIRE_READ_RESPONSE_ONLY:
+		at = put32(at, (uint32_t)packet->syndrome << 24);
+		break;
+	}
+	memset(at, 0, packet->payload);
+	at += packet->payload;
+	size = at - ip;
+
+	memset(ip, 0, IP + UDP);
+	ip[0] = 0x45;
+	put16(ip + 2, size + CRC);
+	/* A zero would be replaced by the kernel, and the CRC covers it. */
+	put16(ip + 4, 1);
+	ip[6] = 0x40;
+	ip[8] = 64;
+	ip[9] = IPPROTO_UDP;
+	memcpy(ip + 12, &wire->own, 4);
+	memcpy(ip + 16, &wire->peer, 4);
+	put16(udp, 0xc123);
+	put16(udp + 2, ROCE_PORT);
+	put16(udp + 4, size + CRC - IP);
+	crc = icrc(ip, size);
+	/* The lowest byte comes first. */
+	put32(at, __builtin_bswap32(crc));
+	return size + CRC;
+}
+
+void wire_send(const struct wire *wire, const struct wire_packet *packets, unsigned int count)
+{
+	static uint8_t bytes[MOST][ROOM];
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = wire->peer };
+	struct mmsghdr messages[MOST] = {};
+	struct iovec parts[MOST];
+	unsigned int i;
+
+	if (count > MOST)
+		die("%u packets at once", count);
+	for (i = 0; i < count; i++) {
+		parts[i].iov_base = bytes[i];
+		parts[i].iov_len = emit(wire, &packets[i], bytes[i]);
+		messages[i].msg_hdr.msg_name = &to;
+		messages[i].msg_hdr.msg_namelen = sizeof(to);
+		messages[i].msg_hdr.msg_iov = &parts[i];
+		messages[i].msg_hdr.msg_iovlen = 1;
+	}
+	if (sendmmsg(wire->to, messages, count, 0) != (int)count)
+		die("packets cannot be sent: %s", strerror(errno));
+}
+
+/* False if it is none of RoCE for that queue pair. */
+static bool parse(const struct wire *wire, const uint8_t *ip, size_t size, uint32_t qpn,
+		  struct wire_packet *packet)
+{
+	const uint8_t *bth = ip + IP + UDP, *at = bth + BTH;
+
+	if (size < IP + UDP + BTH + CRC || ip[0] != 0x45 || ip[9] != IPPROTO_UDP ||
+	    memcmp(ip + 12, &wire->peer, 4) || memcmp(ip + 16, &wire->own, 4) ||
+	    (ip[IP + 2] << 8 | ip[IP + 3]) != ROCE_PORT)
+		return false;
+	memset(packet, 0, sizeof(*packet));
+	packet->traffic_class = ip[1];
+	packet->opcode = bth[0];
+	packet->qpn = get32(bth + 4) & 0xffffff;
+	packet->psn = get32(bth + 8) & 0xffffff;
+	size -= IP + UDP + BTH + CRC;
+	switch (packet->opcode) {
+	case WIRE_READ_REQUEST:
+	case WIRE_COMPARE_SWAP:
+	case WIRE_FETCH_ADD:
+		if (size < 16)
+			return false;
+		packet->va = get64(at);
+		packet->rkey = get32(at + 8);
+		packet->length = get32(at + 12);
+		break;
+	case WIRE_ACKNOWLEDGE:
+	case WIRE_ATOMIC_ACKNOWLEDGE:
+	case WIRE_READ_RESPONSE_ONLY:
+		if (size < 4)
+			return false;
+		packet->syndrome = at[0];
+		break;
+	}
+	return packet->qpn == qpn;
+}
+
+bool wire_receive(const struct wire *wire, uint32_t qpn, struct wire_packet *packet, unsigned int ms)
+{
+	struct pollfd ready = { .fd = wire->from, .events = POLLIN };
+	uint64_t end = now_ms() + ms, now;
+	static uint8_t bytes[1 << 16];
+	struct sockaddr_ll source;
+	socklen_t source_size;
+	ssize_t size;
+
+	for (;;) {
+		now = now_ms();
+		if (now > end || poll(&ready, 1, end - now) <= 0)
+			return false;
+		source_size = sizeof(source);
+		size = recvfrom(wire->from, bytes, sizeof(bytes), 0, (struct sockaddr *)&source,
+				&source_size);
+		if (size < 0)
+			die("recvfrom: %s", strerror(errno));
+		if (source.sll_pkttype != PACKET_OUTGOING && parse(wire, bytes, size, qpn, packet))
+			return true;
+	}
+}
+
+void wire_drain(const struct wire *wire)
+{
+	uint8_t nothing;
+
+	while (recv(wire->from, &nothing, 1, MSG_DONTWAIT) >= 0)
+		;
+}
