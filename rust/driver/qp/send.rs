@@ -338,6 +338,8 @@ impl SendSide {
     fn settle(&mut self, qp: &Arc<Qp>) -> Aftermath {
         let failed = self.requester.take_error().is_some();
         if failed {
+            // It leaves SQD for good, and has not drained.
+            self.tell_drained = false;
             qp.fail_sends(self);
         }
         let notify = self.complete(qp);
