@@ -119,12 +119,10 @@ impl Umem {
             }
             // For a device without a DMA device, DMA addresses are kernel addresses.
             let page = (iter.__dma_addr as usize) & !PAGE_SIZE.wrapping_sub(1);
+            let address = core::ptr::with_exposed_provenance(page);
             // SAFETY: That is the kernel address of a page in the direct mapping.
-            if persistent
-                && !unsafe {
-                    bindings::is_persistent_page(core::ptr::with_exposed_provenance(page))
-                }
-            {
+            let is_fit = !persistent || unsafe { bindings::is_persistent_page(address) };
+            if !is_fit {
                 return Err(EINVAL);
             }
             if !blocks.push(page) {
