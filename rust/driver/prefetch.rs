@@ -8,7 +8,8 @@
 
 use crate::{
     mr,
-    pd::Pd, //
+    pd::Pd,
+    storage::append, //
 };
 use kernel::{
     current,
@@ -84,7 +85,7 @@ pub(crate) fn advise(
             pages,
             effort,
         };
-        all.push(wanted, GFP_KERNEL_ACCOUNT)?;
+        append(&mut all, wanted)?;
     }
     if flush {
         let go_on = || {
@@ -107,7 +108,7 @@ pub(crate) fn advise(
             if pending.wanted.len() >= MAX_PENDING {
                 break;
             }
-            pending.wanted.push(wanted, GFP_KERNEL_ACCOUNT)?;
+            append(&mut pending.wanted, wanted)?;
         }
     }
     let queue = pd.device().paging_queue().queue();

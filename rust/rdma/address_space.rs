@@ -116,7 +116,7 @@ impl AddressSpace {
     /// Prepares all of the memory of `mm`. Context: process, may sleep.
     pub(crate) fn new(mm: &MmWithUser) -> Result<Arc<Self>> {
         // SAFETY: The address space exists; the field does not change.
-        let end = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size } as usize;
+        let end = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size };
         // SAFETY: It reads a counter.
         let ram = unsafe { bindings::totalram_pages() } as usize;
         let chunks = Chunks {
