@@ -904,6 +904,9 @@ static bool stuck(enum ibv_wr_opcode opcode, enum cause cause)
 
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
 		die("userfaultfd: %s", strerror(errno));
+	/* Pages for the row before, whose page came when its userfaultfd was closed, may be at the same place. */
+	if (madvise(b->memory, size, MADV_DONTNEED))
+		die("madvise: %s", strerror(errno));
 	switch (cause) {
 	case MESSAGE:
 		post(opcode, length);

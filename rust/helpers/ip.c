@@ -91,6 +91,26 @@ __rust_helper struct inet6_dev *rust_helper_in6_dev_get_rtnl(const struct net_de
 	return __in6_dev_get(dev);
 }
 
+__rust_helper void rust_helper_in_dev_hold(struct in_device *in_dev)
+{
+	in_dev_hold(in_dev);
+}
+
+__rust_helper void rust_helper_in_dev_put(struct in_device *in_dev)
+{
+	in_dev_put(in_dev);
+}
+
+__rust_helper void rust_helper_in6_dev_hold(struct inet6_dev *idev)
+{
+	in6_dev_hold(idev);
+}
+
+__rust_helper void rust_helper_in6_dev_put(struct inet6_dev *idev)
+{
+	in6_dev_put(idev);
+}
+
 __rust_helper struct ip_mc_list *rust_helper_in_dev_mc_list_rtnl(const struct in_device *in_dev)
 {
 	return rtnl_dereference(in_dev->mc_list);

@@ -13,6 +13,7 @@ use crate::{
         NetDevice, //
     },
 };
+use core::ptr::NonNull;
 use kernel::{
     error::to_result,
     prelude::*, //
@@ -30,14 +31,75 @@ use rdma_bindings as bindings;
 ///
 /// # Invariants
 ///
-/// `group` is a multicast address.
+/// `group` is a multicast address, and `place` of its family.
 pub struct Membership {
     netdev: NetDev,
     group: Address,
-    /// The address of what the membership is kept in: the device's part of IPv4 or of IPv6, which may have
-    /// been taken apart since, and made anew. For comparison only.
-    place: usize,
+    place: Place,
 }
+
+/// What memberships are kept in: a network device's part of IPv4 or of IPv6. It may be taken apart and made anew
+/// while the device stays. The reference keeps the next one from standing at the same address.
+///
+/// # Invariants
+///
+/// The pointer is valid, and we own a reference to what it points to.
+enum Place {
+    V4(NonNull<bindings::in_device>),
+    V6(NonNull<bindings::inet6_dev>),
+}
+
+impl Place {
+    /// The part of the family of `group` that `netdev` has now, if it has one.
+    fn of(netdev: &NetDevice, group: Address, _rtnl: &Rtnl) -> Option<Self> {
+        match group {
+            Address::V4(_) => {
+                // SAFETY: `netdev` is a network device, and RTNL is held.
+                let part = NonNull::new(unsafe { bindings::in_dev_get_rtnl(netdev.as_ptr()) })?;
+                // SAFETY: RTNL is held, so the device still has its own reference.
+                unsafe { bindings::in_dev_hold(part.as_ptr()) };
+                // INVARIANT: Taken just now.
+                Some(Self::V4(part))
+            }
+            Address::V6(_) => {
+                // SAFETY: `netdev` is a network device, and RTNL is held.
+                let part = NonNull::new(unsafe { bindings::in6_dev_get_rtnl(netdev.as_ptr()) })?;
+                // SAFETY: RTNL is held, so the device still has its own reference.
+                unsafe { bindings::in6_dev_hold(part.as_ptr()) };
+                // INVARIANT: Taken just now.
+                Some(Self::V6(part))
+            }
+        }
+    }
+
+    /// Whether it is the one that `netdev` has now.
+    fn is_current(&self, netdev: &NetDevice, _rtnl: &Rtnl) -> bool {
+        // SAFETY: `netdev` is a network device, and RTNL is held.
+        unsafe {
+            match self {
+                Self::V4(part) => bindings::in_dev_get_rtnl(netdev.as_ptr()) == part.as_ptr(),
+                Self::V6(part) => bindings::in6_dev_get_rtnl(netdev.as_ptr()) == part.as_ptr(),
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant there is a reference to be given back.
+        unsafe {
+            match self {
+                Self::V4(part) => bindings::in_dev_put(part.as_ptr()),
+                Self::V6(part) => bindings::in6_dev_put(part.as_ptr()),
+            }
+        }
+    }
+}
+
+// SAFETY: References may be given back by any task; the pointers are used under RTNL only.
+unsafe impl Send for Place {}
+// SAFETY: As above.
+unsafe impl Sync for Place {}
 
 /// RTNL, while there is one.
 struct Rtnl(());
@@ -71,10 +133,7 @@ impl Membership {
         if !netdev.is_registered() {
             return Err(ENODEV);
         }
-        let place = place(netdev, group, &rtnl);
-        if place == 0 {
-            return Err(ENODEV);
-        }
+        let place = Place::of(netdev, group, &rtnl).ok_or(ENODEV)?;
         match group {
             Address::V4(address) => join_v4(netdev, u32::from_ne_bytes(address), &rtnl)?,
             Address::V6(address) => {
@@ -83,7 +142,7 @@ impl Membership {
                 to_result(unsafe { bindings::ipv6_dev_mc_inc(netdev.as_ptr(), &address) })?;
             }
         }
-        // INVARIANT: Checked above.
+        // INVARIANT: Checked above, and `Place::of` goes by the family.
         Ok(Self {
             netdev: netdev.clone(),
             group,
@@ -96,35 +155,23 @@ impl Drop for Membership {
     fn drop(&mut self) {
         let rtnl = Rtnl::lock();
         // When the part of the device that had it went, the membership went.
-        if place(&self.netdev, self.group, &rtnl) != self.place {
+        if !self.place.is_current(&self.netdev, &rtnl) {
             return;
         }
-        match self.group {
-            Address::V4(address) => {
-                // SAFETY: RTNL is held. The device has the part of IPv4 that it had when it joined, in which
-                // our use of the group is counted.
-                unsafe {
-                    let part = bindings::in_dev_get_rtnl(self.netdev.as_ptr());
-                    bindings::ip_mc_dec_group(part, u32::from_ne_bytes(address));
-                }
+        match (&self.place, self.group) {
+            (Place::V4(part), Address::V4(address)) => {
+                // SAFETY: RTNL is held. `part` is valid by its invariant, and our use of the group is counted
+                // in it.
+                unsafe { bindings::ip_mc_dec_group(part.as_ptr(), u32::from_ne_bytes(address)) };
             }
-            Address::V6(address) => {
+            (Place::V6(_), Address::V6(address)) => {
                 let address = crate::path::in6_addr(address);
                 // SAFETY: `netdev` is a network device, and `address` valid for reads. RTNL is held, so the
                 // part of IPv6 is the one in which our use of the group is counted.
                 let _ = unsafe { bindings::ipv6_dev_mc_dec(self.netdev.as_ptr(), &address) };
             }
-        }
-    }
-}
-
-/// Returns where memberships of the family of `group` are kept now, 0 for nowhere.
-fn place(netdev: &NetDevice, group: Address, _rtnl: &Rtnl) -> usize {
-    // SAFETY: `netdev` is a network device, and RTNL is held.
-    unsafe {
-        match group {
-            Address::V4(_) => bindings::in_dev_get_rtnl(netdev.as_ptr()).addr(),
-            Address::V6(_) => bindings::in6_dev_get_rtnl(netdev.as_ptr()).addr(),
+            // Not by the invariant.
+            _ => {}
         }
     }
 }
