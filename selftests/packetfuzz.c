@@ -96,6 +96,8 @@ enum opcode {
 	RC_ATOMIC_ACKNOWLEDGE = 0x12,
 	RC_COMPARE_SWAP = 0x13,
 	RC_FETCH_ADD = 0x14,
+	RC_FLUSH = 0x1c,
+	RC_ATOMIC_WRITE = 0x1d,
 	/* No packet is it. */
 	RC_NONE = 0xff,
 	UD_SEND_ONLY = 0x64,
@@ -108,16 +110,16 @@ enum opcode {
 
 /* Extension headers, by the low bits of the opcode: the same for all connected services. */
 enum extension { RETH = 1, AETH = 2, ATOMIC = 4, ATOMIC_ACK = 8, IMMEDIATE = 16, IETH = 32,
-		 DETH = 64, PAYLOAD = 128 };
+		 DETH = 64, PAYLOAD = 128, FETH = 256 };
 
-static const uint8_t extensions[32] = {
+static const uint16_t extensions[32] = {
 	[0x00] = PAYLOAD, [0x01] = PAYLOAD, [0x02] = PAYLOAD, [0x03] = IMMEDIATE | PAYLOAD,
 	[0x04] = PAYLOAD, [0x05] = IMMEDIATE | PAYLOAD, [0x06] = RETH | PAYLOAD,
 	[0x07] = PAYLOAD, [0x08] = PAYLOAD, [0x09] = IMMEDIATE | PAYLOAD,
 	[0x0a] = RETH | PAYLOAD, [0x0b] = RETH | IMMEDIATE | PAYLOAD, [0x0c] = RETH,
 	[0x0d] = AETH | PAYLOAD, [0x0e] = PAYLOAD, [0x0f] = AETH | PAYLOAD,
 	[0x10] = AETH | PAYLOAD, [0x11] = AETH, [0x12] = AETH | ATOMIC_ACK, [0x13] = ATOMIC,
-	[0x14] = ATOMIC, [0x16] = IETH | PAYLOAD, [0x17] = IETH | PAYLOAD, [0x1c] = RETH,
+	[0x14] = ATOMIC, [0x16] = IETH | PAYLOAD, [0x17] = IETH | PAYLOAD, [0x1c] = FETH | RETH,
 	[0x1d] = RETH | PAYLOAD,
 };
 
@@ -132,6 +134,8 @@ struct packet {
 	uint64_t va;
 	uint32_t rkey;
 	uint32_t dma_length;
+	/* Of a FLUSH: selectivity level and placement type. */
+	uint8_t flush;
 	uint8_t syndrome;
 	uint32_t msn;
 	uint32_t qkey;
@@ -188,6 +192,8 @@ static size_t packet_emit(const struct packet *packet, uint8_t *bytes)
 		at = put32(at, packet->qkey);
 		at = put32(at, below(1 << 24));
 	}
+	if (has & FETH)
+		at = put32(at, packet->flush);
 	if (has & RETH) {
 		at = put64(at, packet->va);
 		at = put32(at, packet->rkey);
@@ -520,7 +526,8 @@ static struct ibv_mr *mr_make(struct device *device)
 {
 	struct ibv_mr *mr = ibv_reg_mr(device->pd, victim.memory, REGION_SIZE,
 				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+				       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+				       IBV_ACCESS_FLUSH_GLOBAL);
 
 	if (!mr)
 		die("%s: ibv_reg_mr: %s", device->name, strerror(errno));
@@ -619,7 +626,7 @@ static void rc_ready(struct device *device, struct ibv_qp *qp, uint32_t other,
 	if (error)
 		die("to RESET: %s", strerror(error));
 	error = qp_init(qp, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			IBV_ACCESS_REMOTE_ATOMIC, 0);
+			IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL, 0);
 	if (error)
 		die("RESET to INIT: %s", strerror(error));
 	attr.qp_state = IBV_QPS_RTR;
@@ -763,6 +770,7 @@ static struct packet packet_plain(uint8_t opcode, uint32_t qpn)
 		.va = (uintptr_t)victim.memory,
 		.rkey = victim.mr->rkey,
 		.dma_length = 64,
+		.flush = IBV_FLUSH_GLOBAL,
 		.qkey = QKEY,
 		.payload = 64,
 	};
@@ -1016,8 +1024,8 @@ static void packet_follow(struct packet *packet)
 {
 	static const uint8_t whole[] = { RC_SEND_ONLY, RC_SEND_ONLY_IMM, RC_WRITE_ONLY,
 					 RC_WRITE_ONLY_IMM, RC_READ_REQUEST, RC_READ_REQUEST,
-					 RC_COMPARE_SWAP, RC_FETCH_ADD, RC_SEND_FIRST,
-					 RC_WRITE_FIRST };
+					 RC_COMPARE_SWAP, RC_FETCH_ADD, RC_FLUSH,
+					 RC_ATOMIC_WRITE, RC_SEND_FIRST, RC_WRITE_FIRST };
 
 	*packet = packet_plain(whole[below(ARRAY_LENGTH(whole))], victim.rc->qp_num);
 	if (victim.within == RC_SEND_FIRST)
@@ -1031,6 +1039,12 @@ static void packet_follow(struct packet *packet)
 	packet->va += 8 * below(REGION_SIZE / 16);
 	if (packet->opcode == RC_READ_REQUEST)
 		packet->dma_length = below(4 * MTU);
+	if (packet->opcode == RC_FLUSH)
+		packet->flush |= below(2) << 4;
+	if (packet->opcode == RC_ATOMIC_WRITE) {
+		packet->payload = 8;
+		packet->dma_length = 8;
+	}
 	if (packet->opcode == RC_SEND_FIRST || packet->opcode == RC_WRITE_FIRST ||
 	    victim.within != RC_NONE) {
 		packet->payload = MTU;
@@ -1056,6 +1070,7 @@ static void packet_choose(struct packet *packet)
 	*packet = packet_plain(opcode_choose(number), number);
 	packet->payload = length_choose();
 	packet->dma_length = one_in(2) ? packet->payload : odd_number(below(8) * MTU);
+	packet->flush = one_in(2) ? random_next() & 0x3f : packet->flush;
 	packet->acknowledge = one_in(2);
 	packet->flags = one_in(32) ? random_next() : (uint8_t)(one_in(4) << 7 | 1 << 6);
 	packet->syndrome = one_in(2) ? random_next() & 31 : random_next();

@@ -39,7 +39,7 @@
 #define QKEY 0x11223344
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC)
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL)
 /* Spoilt per hold of the lock of the rings. */
 #define BURST 64
 /* A machine that is slow gets more time, until it has done so much. */
@@ -821,7 +821,7 @@ static void slot_end(struct slot *slot)
 static const uint32_t opcodes[] = {
 	IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 	IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
-	IBV_WR_LOCAL_INV, IBV_WR_BIND_MW, IBV_WR_SEND_WITH_INV,
+	IBV_WR_FLUSH, IBV_WR_ATOMIC_WRITE, IBV_WR_LOCAL_INV, IBV_WR_BIND_MW, IBV_WR_SEND_WITH_INV,
 };
 
 static uint32_t opcode_choose(struct choice *choice, const struct slot *slot)
@@ -831,7 +831,7 @@ static uint32_t opcode_choose(struct choice *choice, const struct slot *slot)
 	if (slot->type == IBV_QPT_UC)
 		return opcodes[below(choice, 4)];
 	/* The last three mostly put the queue pair in error. */
-	return opcodes[below(choice, one_in(choice, 20) ? ARRAY_LENGTH(opcodes) : 7)];
+	return opcodes[below(choice, one_in(choice, 20) ? ARRAY_LENGTH(opcodes) : 9)];
 }
 
 static uint32_t sges_choose(struct choice *choice, const struct end *end, struct rxe_sge *sges,
@@ -876,6 +876,23 @@ static size_t send_make(struct choice *choice, const struct slot *slot, const st
 						8 * below(choice, REGION_SIZE / 8);
 		wqe->wr.wr.atomic.rkey = peer->memory.mr->rkey;
 		wqe->wr.wr.atomic.compare_add = below(choice, 2);
+	} else if (wqe->wr.opcode == IBV_WR_FLUSH) {
+		wqe->wr.wr.flush.remote_addr = (uintptr_t)peer->memory.start +
+					       below(choice, REGION_SIZE / 4);
+		wqe->wr.wr.flush.rkey = peer->memory.mr->rkey;
+		wqe->wr.wr.flush.type = IBV_FLUSH_GLOBAL;
+		wqe->wr.wr.flush.level = below(choice, 2);
+		wqe->dma.length = below(choice, longest);
+		return (size_t)1 << end->send_ring->shift;
+	} else if (wqe->wr.opcode == IBV_WR_ATOMIC_WRITE) {
+		uint64_t value = any(choice);
+
+		wqe->wr.wr.rdma.remote_addr = (uintptr_t)peer->memory.start +
+					      8 * below(choice, REGION_SIZE / 8);
+		wqe->wr.wr.rdma.rkey = peer->memory.mr->rkey;
+		memcpy(bytes + sizeof(*wqe), &value, sizeof(value));
+		wqe->dma.length = sizeof(value);
+		return (size_t)1 << end->send_ring->shift;
 	} else {
 		wqe->wr.wr.rdma.remote_addr = (uintptr_t)peer->memory.start +
 					      below(choice, REGION_SIZE / 4);
