@@ -355,7 +355,7 @@ proptest! {
     // Migrated, and both can talk again once nothing is lost any more, at the latest when retries run out.
     // Only, nobody rearms before the peer is on the same path: their consumers have to agree on that.
     #[test]
-    fn ends_find_each_other(steps in prop::collection::vec(0u8..10, 0..40)) {
+    fn ends_find_each_other(steps in proptest::collection::vec(0u8..10, 0..40)) {
         let mut ends = [End::new(); 2];
         for step in steps {
             let who = usize::from(step & 1);
