@@ -30,7 +30,7 @@
 #define SIZE (1 << 18)
 #define DEPTH 16
 #define WAIT_MS 20000
-#define MOST 5000
+#define MOST 20000
 #define EACH 200
 #define STRIDE 23
 #define OWN "fault0"
