@@ -81,8 +81,8 @@ example_multicast()
 	return "$failed"
 }
 
-verbs_rows=60
-cm_rows=66
+verbs_rows=55
+cm_rows=64
 ktap_start $((verbs_rows + cm_rows + 7))
 netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")

@@ -28,7 +28,7 @@
 #include "endpoint.h"
 #include "kselftest.h"
 
-#define ROWS 66
+#define ROWS 64
 #define LENGTH 5000
 #define GRH 40
 #define RESOLVE_MS 5000
@@ -381,8 +381,6 @@ static void misfortunes(const char *gone, const char *remove, const char *moved,
 	ok = !rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000);
 	entry(ok && await(channel, RDMA_CM_EVENT_ADDR_ERROR, &news) && news.status, "6.3 RDMA_CM_EVENT_ADDR_ERROR");
 	rdma_destroy_id(id);
-	entry(!strcmp(rdma_event_str(RDMA_CM_EVENT_ROUTE_ERROR), "RDMA_CM_EVENT_ROUTE_ERROR"),
-	      "6.3 RDMA_CM_EVENT_ROUTE_ERROR: never, nobody is asked for a path on RoCE");
 
 	enter(NULL);
 	id = id_make(channel, RDMA_PS_TCP);
@@ -420,8 +418,6 @@ static void multicast(void)
 	entry(ok && told, "4.2.27 rdma_join_multicast");
 	entry(told && news.param.ud.private_data == &group && news.param.ud.qp_num == 0xffffff && news.param.ud.qkey,
 	      "6.3 RDMA_CM_EVENT_MULTICAST_JOIN");
-	entry(!strcmp(rdma_event_str(RDMA_CM_EVENT_MULTICAST_ERROR), "RDMA_CM_EVENT_MULTICAST_ERROR"),
-	      "6.3 RDMA_CM_EVENT_MULTICAST_ERROR: never, nobody is asked to join on RoCE");
 	entry(!rdma_leave_multicast(id, (struct sockaddr *)&group) &&
 	      rdma_leave_multicast(id, (struct sockaddr *)&group), "4.2.28 rdma_leave_multicast");
 	rdma_destroy_qp(id);
