@@ -17,7 +17,8 @@ use net::{
 };
 use roce::{
     icrc,
-    packet::Packet, //
+    packet::Packet,
+    requester::MAX_BURST_PACKETS, //
 };
 
 /// Bytes of the ICRC behind the payload.
@@ -109,7 +110,7 @@ impl Batch {
     /// Most datagrams of a batch.
     const CAPACITY: usize = 96;
     /// Room that a batch must have before another burst is built into it.
-    pub(crate) const BURST: usize = 64;
+    pub(crate) const BURST: usize = MAX_BURST_PACKETS as usize;
 
     /// Allocates an empty batch. Context: process, may sleep.
     pub(crate) fn new() -> Result<Self> {

@@ -27,7 +27,8 @@ use roce::{
         SendAction,
         SendOperation,
         SendSlot,
-        SendWr, //
+        SendWr,
+        MAX_BURST_PACKETS, //
     },
     status::Status,
     ticket::Outcome,
@@ -107,20 +108,20 @@ fn acknowledgements_coalesce() {
 #[test]
 fn acknowledgements_are_asked_for() {
     let config = RequesterConfig {
-        window_packets: 100,
+        window_packets: 60,
         ..requester_config(Psn::new(0))
     };
     let mut requester = requester_with(config);
     requester.post(send(200 * MTU)).unwrap();
     let packets = transmit(&mut requester, us(0));
-    assert_eq!(packets.len(), 100);
+    assert_eq!(packets.len(), 60);
     let asking: Vec<_> = packets
         .iter()
         .filter(|packet| packet.ack_request)
         .map(|packet| packet.psn.get())
         .collect();
     // Every 32nd, and the end of the window.
-    assert_eq!(asking, [0, 32, 64, 96, 99]);
+    assert_eq!(asking, [0, 32, 59]);
     // Room for a few is not worth a burst; room for more is.
     respond(&mut requester, us(1), &ack(Psn::new(3)));
     assert!(transmit(&mut requester, us(1)).is_empty());
@@ -1598,6 +1599,24 @@ fn flushes_and_atomic_writes_that_cannot_be() {
         assert!(transmit(&mut requester, us(0)).is_empty());
         assert_eq!(completions(&mut requester), [(0, Status::LocalQpOperation)]);
     }
+}
+
+/// Nothing but the burst bounds what an unreliable service sends in one go.
+#[test]
+fn bursts_are_bounded_in_packets() {
+    let config = RequesterConfig {
+        service: Type::Uc,
+        mtu: Mtu::M256,
+        ..requester_config(Psn::new(0))
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(100 * 256)).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(SendAction::Transmit(burst)) = requester.poll_action() {
+        lengths.push(burst.packets);
+        requester.commit(us(0), burst.ticket, Outcome::Done);
+    }
+    assert_eq!(lengths, [MAX_BURST_PACKETS, 100 - MAX_BURST_PACKETS]);
 }
 
 #[test]

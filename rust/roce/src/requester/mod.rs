@@ -72,6 +72,9 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// The longest burst in bytes.
 pub const MAX_BURST_LEN: u32 = 64 * 1024;
 
+/// The longest burst in packets, whatever the path MTU.
+pub const MAX_BURST_PACKETS: u32 = 64;
+
 /// What [`RequesterConfig::window_responses`] should be unless there is a reason: two parts of a long
 /// READ, so that one is asked for while the other comes in, and few enough packets for some QPs to
 /// fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).

@@ -30,6 +30,7 @@ use super::{
     SendSlot,
     SendWr,
     MAX_BURST_LEN,
+    MAX_BURST_PACKETS,
     MAX_MESSAGE_LEN,
     MAX_OUTSTANDING,
     MAX_READ_PSNS, //
@@ -54,7 +55,7 @@ pub struct Burst {
     /// Number of payload bytes in the burst, at most [`MAX_BURST_LEN`]. None for READ, ATOMIC and
     /// FLUSH requests.
     pub length: u32,
-    /// Number of packets, at least 1.
+    /// Number of packets, at least 1 and at most [`MAX_BURST_PACKETS`].
     pub packets: u32,
     /// Position of the first packet.
     first: u64,
@@ -144,6 +145,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 let shift = self.config.mtu.shift();
                 let packets = left
                     .min(MAX_BURST_LEN.wrapping_shr(shift))
+                    .min(MAX_BURST_PACKETS)
                     .min(u32::try_from(window.min(probe_room)).unwrap_or(u32::MAX));
                 if packets == 0 || !self.has_room(packets) {
                     return None;
