@@ -48,8 +48,8 @@ impl Path {
     ) -> Result<Arc<Self>> {
         let source = Address::from_gid(address.sgid.gid());
         let destination = multicast::destination(&address.dgid, source);
-        // A group is one of the netdev that has the source address.
-        let oif = if destination.is_multicast() {
+        // A group, or an address of a link, is one of the netdev that has the source address.
+        let oif = if destination.is_multicast() || destination.is_link_local() {
             address.sgid.netdev().ok_or(ENODEV)?.ifindex()
         } else {
             0
