@@ -102,18 +102,24 @@ pub(crate) fn advise(
         }
         return Ok(());
     }
-    {
-        let mut pending = pd.pending.lock();
+    let queued = pd.queue(all);
+    let queue = pd.device().paging_queue().queue();
+    let _ = queue.enqueue::<_, PREFETCH>(pd.clone());
+    queued
+}
+
+impl Pd {
+    /// Has `all` wait for the work, or as much of it as there is room for.
+    fn queue(&self, all: KVec<Wanted>) -> Result {
+        let mut pending = self.pending.lock();
         for wanted in all {
             if pending.wanted.len() >= MAX_PENDING {
                 break;
             }
             append(&mut pending.wanted, wanted)?;
         }
+        Ok(())
     }
-    let queue = pd.device().paging_queue().queue();
-    let _ = queue.enqueue::<_, PREFETCH>(pd.clone());
-    Ok(())
 }
 
 impl WorkItem<PREFETCH> for Pd {
@@ -121,9 +127,15 @@ impl WorkItem<PREFETCH> for Pd {
 
     fn run(pd: Arc<Pd>) {
         let wanted = core::mem::take(&mut pd.pending.lock().wanted);
+        let go_on = || {
+            if pd.device().is_dead() {
+                return Err(ENODEV);
+            }
+            Ok(())
+        };
         for wanted in wanted {
             // Who accesses what is missing will be told.
-            let _ = wanted.bring_in(|| Ok(()));
+            let _ = wanted.bring_in(go_on);
         }
     }
 }
