@@ -116,6 +116,19 @@ impl NetDevice {
         unsafe { bindings::is_vlan_dev(self.as_ptr()) }
     }
 
+    /// Returns the VLAN of the network device with the number `ifindex` in the same namespace; [`None`] if that is
+    /// none. Any context but hard interrupts.
+    pub fn vlan_of(&self, ifindex: u32) -> Option<u16> {
+        let ifindex = c_int::try_from(ifindex).ok()?;
+        let _guard = rcu::read_lock();
+        // SAFETY: By the type invariant; its namespace is there as long as it is in one. What is found stays as
+        // long as the guard.
+        unsafe {
+            let dev = bindings::dev_get_by_index_rcu(bindings::dev_net(self.as_ptr()), ifindex);
+            (!dev.is_null() && bindings::is_vlan_dev(dev)).then(|| bindings::vlan_dev_vlan_id(dev))
+        }
+    }
+
     /// Returns whether it was set up. Any context.
     pub fn is_up(&self) -> bool {
         // SAFETY: By the type invariant.

@@ -155,6 +155,10 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     } else {
         None
     };
+    if matches!(to, State::Reset | State::Error) && qp.takes_packets() {
+        // A consumer that ends a connection has seen the completions of its receives.
+        qp.settle();
+    }
     let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted))?;
     merge(&mut attributes.set, attr, mask);
     if from != State::Sqd && to == State::Sqd && !mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {

@@ -125,6 +125,9 @@ const RESCAN_LAST_NS: u64 = 1_000_000_000;
 const PACE: u64 = 1;
 /// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
 const PACE_NS: u64 = 100_000;
+/// After so long, in nanoseconds, it sends a batch all the same. The queues are all of the namespace's: it may
+/// be others' packets that do not leave, for a neighbour that does not answer or by a slower netdev.
+const PATIENCE_NS: u64 = 1_000_000;
 
 /// The number of the general services QP.
 const GSI_NUMBER: u32 = 1;
@@ -187,6 +190,28 @@ pub(crate) struct Qp {
     _live: Live,
 }
 
+/// How long a side of a QP has been waiting for full queues.
+#[derive(Default)]
+struct Pacing {
+    since: Option<Instant>,
+}
+
+impl Pacing {
+    /// Whether to wait, at `now`, if the queues `are_full`.
+    fn waits(&mut self, are_full: bool, now: Instant) -> bool {
+        if !are_full {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        if now.as_ns().saturating_sub(since.as_ns()) < PATIENCE_NS {
+            return true;
+        }
+        self.since = Some(now);
+        false
+    }
+}
+
 impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
     impl HasWork<Self, PAGING> for Qp { self.paging }
@@ -201,11 +226,8 @@ impl WorkItem for Qp {
         };
         qp.expire();
         qp.run_receive();
-        if qp.state() == State::Error {
-            qp.flush_receives(FLUSH_BUDGET);
-            if qp.is_user && qp.srq.is_none() {
-                qp.rescan_later();
-            }
+        if qp.state() == State::Error && !qp.flush_receives() && qp.is_user && qp.srq.is_none() {
+            qp.rescan_later();
         }
     }
 }
@@ -358,28 +380,47 @@ impl Qp {
         }
     }
 
+    /// Moves the QP to the error state, if it is in any but RESET: then a reset that came in between wins.
+    /// Returns the state before.
+    fn mark_failed(&self) -> Option<State> {
+        let reset = State::Reset as u32;
+        self.state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                (now != reset).then_some(State::Error as u32)
+            })
+            .ok()
+            .map(State::from_bits)
+    }
+
     /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
     /// why, where no completion does. Context: process or softirq, no lock held.
     pub(crate) fn enter_error(self: &Arc<Self>, event: Option<Event>) {
-        let reset = State::Reset as u32;
-        let changed = self
-            .state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
-                (now != reset).then_some(State::Error as u32)
-            });
-        let Ok(before) = changed else {
-            // A reset that came in between wins.
+        if let Some(before) = self.mark_failed() {
+            self.flush(event.filter(|_| before != State::Error));
+        }
+    }
+
+    /// Flushes everything posted, in order, once, of a QP in the error state. Nothing is done if it has left
+    /// that since. `event` tells why, where no completion does. Context: process or softirq, no lock held.
+    fn flush(self: &Arc<Self>, event: Option<Event>) {
+        if self.state() != State::Error {
             return;
-        };
+        }
         self.rescan_ns.store(0, Ordering::Relaxed);
-        self.send.lock().flush(self);
+        self.flush_sends();
         self.run_send();
-        self.flush_receives(FLUSH_BUDGET);
+        self.flush_receives();
         self.kick();
         if let Some(event) = event {
-            if before != State::Error as u32 {
-                self.events.raise(event);
-            }
+            self.events.raise(event);
+        }
+    }
+
+    fn flush_sends(&self) {
+        let mut send = self.send.lock();
+        // A reset changes the state before it takes the lock.
+        if self.state() == State::Error {
+            send.flush(self);
         }
     }
 }

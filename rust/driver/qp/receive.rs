@@ -13,7 +13,9 @@ use super::{
         ReceiveQueue,
         RecvSource, //
     },
-    Qp, //
+    Pacing,
+    Qp,
+    FLUSH_BUDGET, //
 };
 use crate::{
     buffer::Cursor,
@@ -33,6 +35,7 @@ use crate::{
         MrAccess, //
     }, //
 };
+use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -45,7 +48,8 @@ use net::RxSkb;
 use rdma::{
     qp::{
         Event,
-        State, //
+        State,
+        Type, //
     },
     wc::{
         self,
@@ -96,6 +100,7 @@ pub(crate) struct ReceiveSide {
     busy: bool,
     again: bool,
     batch: Batch,
+    pacing: Pacing,
     pub(super) paging: Paging,
     /// What the device's counters have been told of.
     reported: ResponderCounters,
@@ -109,13 +114,19 @@ struct WaitsForPages;
 struct Aftermath {
     notify: bool,
     established: bool,
-    error: Option<ResponderEvent>,
+    /// The QP has failed, under the lock; what is to be told of it, if it had not before.
+    failed: bool,
+    event: Option<Event>,
 }
 
 /// What a flush leaves to be done once the receive lock is released.
 #[derive(Default)]
 struct Flushed {
     notify: bool,
+    /// Some were flushed.
+    any: bool,
+    /// There may be more.
+    more: bool,
     /// Nothing more will be taken from the shared queue.
     last: bool,
 }
@@ -129,6 +140,7 @@ impl ReceiveSide {
             busy: false,
             again: false,
             batch: Batch::new()?,
+            pacing: Pacing::default(),
             paging: Paging::default(),
             reported: ResponderCounters::default(),
         })
@@ -349,6 +361,11 @@ impl ReceiveSide {
                 net::Address::V4(_) => Network::Ipv4,
                 net::Address::V6(_) => Network::Ipv6,
             });
+            if qp.ty == Type::Gsi {
+                // By it the connection manager finds the address that the request was for.
+                let netdev = qp.device().netdev();
+                completion.vlan_id = netdev.and_then(|netdev| netdev.vlan_of(skb.ifindex()));
+            }
         }
         self.queue.finish();
         after.notify |= qp
@@ -367,10 +384,13 @@ impl ReceiveSide {
         self.responder.flush();
         self.paging = Paging::default();
         qp.waiting_requests.clear();
+        flushed.more = true;
         for _ in 0..budget {
             let Some(wr_id) = self.queue.take_flushed(qp) else {
+                flushed.more = false;
                 break;
             };
+            flushed.any = true;
             let completion =
                 Completion::new(wr_id, wc::Status::WrFlush, wc::Opcode::Recv, qp.number);
             flushed.notify |= qp.recv_cq.post(&qp.handle, &completion, false).notify;
@@ -407,10 +427,11 @@ impl ReceiveSide {
     /// Builds responses until the batch is full.
     fn respond(&mut self, qp: &Arc<Qp>, batch: &mut Batch) {
         let Some(course) = qp.course() else {
+            self.lose_responses();
             return;
         };
         let path = &course.path;
-        if path.is_congested() {
+        if self.pacing.waits(path.is_congested(), super::now()) {
             qp.wait_for_queues();
             return;
         }
@@ -431,6 +452,21 @@ impl ReceiveSide {
                 }
             }
         }
+    }
+
+    /// There is no route: that is a loss in the network. What waits for a response to leave must not wait for
+    /// ever, above all the end of a QP that has failed.
+    fn lose_responses(&mut self) {
+        for _ in 0..Batch::BURST {
+            match self.responder.poll_response(u32::MAX) {
+                None => return,
+                Some(Response::Packet(_)) => {}
+                Some(Response::Read(burst)) => {
+                    self.responder.commit_read(burst.ticket, Outcome::Done);
+                }
+            }
+        }
+        self.again = true;
     }
 
     /// Builds READ responses, all or none.
@@ -475,6 +511,16 @@ impl ReceiveSide {
             }
         }
         Ok(())
+    }
+}
+
+/// What is told of an error, where no completion tells it.
+fn error_event(error: ResponderEvent) -> Option<Event> {
+    match error {
+        ResponderEvent::CommunicationEstablished | ResponderEvent::ReceiveError => None,
+        ResponderEvent::AccessError => Some(Event::AccessError),
+        ResponderEvent::RequestError => Some(Event::RequestError),
+        ResponderEvent::Fatal => Some(Event::Fatal),
     }
 }
 
@@ -568,16 +614,24 @@ impl Qp {
         }
     }
 
-    /// Completes up to `budget` receive requests with a flush error.
-    /// Context: process or softirq, no lock held.
-    pub(crate) fn flush_receives(self: &Arc<Self>, budget: u32) {
-        let flushed = self.receive.lock().flush(self, budget);
+    /// Completes receive requests with a flush error: some now, and the rest from BH work. Returns whether
+    /// there is a rest. Context: process or softirq, no lock held.
+    pub(crate) fn flush_receives(self: &Arc<Self>) -> bool {
+        let flushed = self.receive.lock().flush(self, FLUSH_BUDGET);
         if flushed.notify {
             Cq::notify(&self.recv_cq);
         }
         if flushed.last {
             self.events.raise(Event::LastWqeReached);
         }
+        if flushed.any {
+            // Where some were posted late, more may follow soon.
+            self.rescan_ns.store(0, Ordering::Relaxed);
+        }
+        if flushed.more {
+            self.kick();
+        }
+        flushed.more
     }
 
     /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
@@ -609,7 +663,13 @@ impl Qp {
                     while let Some(event) = receive.responder.take_event() {
                         match event {
                             ResponderEvent::CommunicationEstablished => after.established = true,
-                            error => after.error = Some(error),
+                            error => {
+                                // Now: once the lock is released, the consumer may bring the QP up anew.
+                                let before = self.mark_failed();
+                                after.failed = before.is_some();
+                                after.event = error_event(error)
+                                    .filter(|_| before.is_some_and(|state| state != State::Error));
+                            }
                         }
                     }
                     if batch.is_empty() && !receive.again {
@@ -647,12 +707,8 @@ impl Qp {
         if after.established && is_connected && self.state() == State::Rtr {
             self.events.raise(Event::CommEstablished);
         }
-        match after.error {
-            None | Some(ResponderEvent::CommunicationEstablished) => {}
-            Some(ResponderEvent::AccessError) => self.enter_error(Some(Event::AccessError)),
-            Some(ResponderEvent::RequestError) => self.enter_error(Some(Event::RequestError)),
-            Some(ResponderEvent::Fatal) => self.enter_error(Some(Event::Fatal)),
-            Some(ResponderEvent::ReceiveError) => self.enter_error(None),
+        if after.failed {
+            self.flush(after.event);
         }
     }
 }

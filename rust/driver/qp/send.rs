@@ -10,6 +10,7 @@ use super::{
     },
     paths::Course,
     send_queue::SendSource,
+    Pacing,
     Qp, //
 };
 use crate::{
@@ -76,6 +77,9 @@ use sync::BhGuard;
 /// Batches that one caller sends before it leaves the rest to BH work.
 const BATCHES_PER_CALL: u32 = 16;
 
+/// What is done of requests under one hold of the lock, at the most.
+const ACTIONS_PER_BATCH: u32 = 128;
+
 /// Everything under a QP's send lock.
 pub(crate) struct SendSide {
     pub(crate) requester: Requester<KVVec<SendSlot>>,
@@ -94,6 +98,7 @@ pub(crate) struct SendSide {
     /// The consumer wants to be told once the queue has drained (SQD).
     pub(super) tell_drained: bool,
     batch: Batch,
+    pacing: Pacing,
     pub(super) paging: Paging,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
@@ -128,6 +133,7 @@ impl SendSide {
             again: false,
             tell_drained: false,
             batch: Batch::new()?,
+            pacing: Pacing::default(),
             paging: Paging::default(),
             armed: None,
             reported: RequesterCounters::default(),
@@ -143,6 +149,8 @@ impl SendSide {
         self.next = 0;
         self.elements.clear();
         self.datagram_path = None;
+        // The timer is stopped: what is armed next must not be taken for later than it.
+        self.armed = None;
         if let SendSource::User { outstanding, .. } = &mut self.source {
             *outstanding = 0;
         }
@@ -238,20 +246,31 @@ impl SendSide {
 
     /// Carries out what the requester asks for, until the batch is full.
     fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
-        if self.is_congested(qp) {
+        let are_full = self.is_congested(qp);
+        if self.pacing.waits(are_full, now) {
             qp.wait_for_queues();
             return;
         }
-        while batch.room() >= Batch::BURST {
+        for _ in 0..ACTIONS_PER_BATCH {
+            if batch.room() < Batch::BURST {
+                return;
+            }
             let Some(action) = self.requester.poll_action() else {
-                break;
+                return;
             };
             match action {
                 SendAction::Transmit(burst) => {
+                    let before = batch.len();
                     let outcome = self
                         .transmit(qp, &burst, batch)
                         .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
                     self.requester.commit(now, burst.ticket, outcome);
+                    if matches!(outcome, Outcome::Done) && batch.len() == before {
+                        // No route, or no memory: without a pause all that is queued would be lost in one
+                        // long go, of services that no window stops.
+                        qp.wait_for_queues();
+                        return;
+                    }
                 }
                 SendAction::Local { ticket, sequence } => {
                     let outcome = self.perform(qp, sequence);
@@ -259,6 +278,7 @@ impl SendSide {
                 }
             }
         }
+        self.again = true;
     }
 
     /// Builds the datagrams of `burst`, all or none.
@@ -649,9 +669,8 @@ impl Qp {
             return;
         }
         match self.ty {
-            // A reset that came in between wins.
-            Type::Rc if self.state() != State::Error => {}
-            Type::Rc => self.enter_error(None),
+            // If it has not left the error state since: a reset that came in between wins.
+            Type::Rc => self.flush(None),
             // What is posted and not taken over yet is flushed, too.
             Type::Uc | Type::Ud | Type::Gsi => self.kick(),
         }
