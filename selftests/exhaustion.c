@@ -4,7 +4,8 @@
  * promise; a queue pair's life, with requests still in its queues; a queue that is
  * not open yet; the room in a completion queue.
  *
- * exhaustion [-4|-6] DEVICE DEVICE
+ * exhaustion [-4|-6] -c COMMAND -m COMMAND DEVICE DEVICE
+ *	-c	takes away the route from the first device; -m brings it back
  */
 
 #include <errno.h>
@@ -28,6 +29,7 @@ static struct device devices[2];
 static struct region regions[2];
 static struct ibv_cq *send_cqs[2], *recv_cqs[2];
 static struct ibv_qp *qps[2];
+static const char *cut_command, *mend_command;
 
 static uint64_t now_us(void)
 {
@@ -239,6 +241,124 @@ static bool run_flush(void)
 	return ok;
 }
 
+/* What was armed before RESET is forgotten: a later deadline counts. */
+static bool run_timeout_after_reset(void)
+{
+	bool ok;
+
+	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
+	receive_one(1, 1, 0);
+	send_one(1);
+	ok = completed(send_cqs[0], "the send", 1, IBV_WC_SUCCESS) &&
+	     completed(recv_cqs[1], "the receive", 1, IBV_WC_SUCCESS);
+	/* Without a receive it is under way until RESET. */
+	send_one(2);
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	set(qps[1], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024,
+		   (struct patience){ .timeout = 16, .retries = 1, .rnr_retries = 7 });
+	if (ibv_destroy_qp(qps[1]))
+		die("ibv_destroy_qp: %s", strerror(errno));
+	qps[1] = NULL;
+	send_one(3);
+	ok = ok && completed(send_cqs[0], "the send after RESET", 3, IBV_WC_RETRY_EXC_ERR);
+	finish();
+	return ok;
+}
+
+static bool run_rnr_after_reset(void)
+{
+	bool ok;
+
+	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
+	send_one(1);
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	set(qps[1], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024,
+		   (struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
+	/* 491.52 ms: longer than what was armed. */
+	set(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = 0 }, IBV_QP_MIN_RNR_TIMER, "RNR timer");
+	send_one(2);
+	usleep(50000);
+	receive_one(1, 2, 0);
+	ok = completed(recv_cqs[1], "the receive after RESET", 2, IBV_WC_SUCCESS) &&
+	     completed(send_cqs[0], "the send after RESET", 2, IBV_WC_SUCCESS);
+	finish();
+	return ok;
+}
+
+/* As many receives as a queue can hold do not take long. */
+static bool run_flush_many(void)
+{
+	struct depth depth = { .send = 1, .receive = 8000, .sges = 1 };
+	struct ibv_cq *cq = ibv_create_cq(devices[0].context, depth.receive, NULL, NULL, 0);
+	uint64_t began;
+	unsigned int i;
+	bool ok = true;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	qps[0] = qp_make(&devices[0], IBV_QPT_RC, send_cqs[0], cq, depth, NULL);
+	if (qp_init(qps[0], 0, 0))
+		die("RESET to INIT");
+	for (i = 0; i < depth.receive; i++)
+		receive_one(0, i, 0);
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "INIT to ERR");
+	began = now_ms();
+	for (i = 0; ok && i < depth.receive; i++)
+		ok = completed(cq, "a receive", i, IBV_WC_WR_FLUSH_ERR);
+	ksft_print_msg("%u receives: %llu ms\n", i, (unsigned long long)(now_ms() - began));
+	ok = ok && now_ms() - began < 4000 && cq_quiet(cq, QUIET_MS);
+	finish();
+	if (ibv_destroy_cq(cq))
+		die("ibv_destroy_cq");
+	return ok;
+}
+
+/*
+ * Where no route is left, nothing stops an unreliable service: what it has queued, as many packets as anybody may
+ * ask for, must not be gone through in one go, with the queue pair locked.
+ */
+static bool run_no_route(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256,
+				    .ah_attr = { .is_global = 1, .port_num = PORT,
+						 .grh = { .dgid = devices[1].gid,
+							  .sgid_index = devices[0].gid_index,
+							  .hop_limit = 64 } } };
+	struct depth depth = { .send = 200, .receive = 1, .sges = 1 };
+	struct ibv_cq *cq = ibv_create_cq(devices[0].context, depth.send, NULL, NULL, 0);
+	struct ibv_sge sge = piece(0, 0);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1 }, *bad;
+	uint64_t began;
+	unsigned int i;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	qps[0] = qp_make(&devices[0], IBV_QPT_UC, cq, recv_cqs[0], depth, NULL);
+	if (qp_init(qps[0], 0, 0))
+		die("RESET to INIT");
+	set(qps[0], attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, "UC to RTR");
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE | IBV_QP_SQ_PSN, "UC to RTS");
+	if (system(cut_command))
+		die("%s", cut_command);
+	sge.length = 1u << 31;
+	began = now_ms();
+	for (i = 0; i < depth.send; i++) {
+		if (ibv_post_send(qps[0], &wr, &bad))
+			die("ibv_post_send");
+	}
+	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "UC to ERR");
+	began = now_ms() - began;
+	if (system(mend_command))
+		die("%s", mend_command);
+	ksft_print_msg("%u requests of 2 GiB, and to ERR: %llu ms\n", i, (unsigned long long)began);
+	finish();
+	if (ibv_destroy_cq(cq))
+		die("ibv_destroy_cq");
+	return began < 4000;
+}
+
 /* A doorbell that is refused drops what was posted: it is not sent when the queue opens. */
 static bool run_refused_doorbell(enum ibv_qp_state state)
 {
@@ -337,7 +457,11 @@ static const struct {
 	{ "RNR retries take as long as the timer's code says", run_rnr_timer },
 	{ "one retry takes as long as the timeout says", run_timeout_short },
 	{ "five retries take as long as the timeout says", run_timeout_retries },
+	{ "a retry after RESET, and its timeout", run_timeout_after_reset },
+	{ "a retry after RESET, and its RNR timer", run_rnr_after_reset },
 	{ "both queues are flushed in order, once", run_flush },
+	{ "thousands of receives are flushed at once", run_flush_many },
+	{ "without a route a queue of long messages holds up nobody", run_no_route },
 	{ "a doorbell in RESET is refused, and its request gone", run_refused_in_reset },
 	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init },
 	{ "a completion queue overflows", run_cq_overflow },
@@ -348,13 +472,17 @@ int main(int argc, char **argv)
 	int option, family = 4, i;
 	unsigned int j;
 
-	while ((option = getopt(argc, argv, "46")) != -1) {
-		if (option == '?')
-			return KSFT_FAIL;
-		family = option - '0';
+	while ((option = getopt(argc, argv, "46c:m:")) != -1) {
+		switch (option) {
+		case '4':
+		case '6': family = option - '0'; break;
+		case 'c': cut_command = optarg; break;
+		case 'm': mend_command = optarg; break;
+		default: return KSFT_FAIL;
+		}
 	}
-	if (argc - optind != 2)
-		die("two devices are needed");
+	if (argc - optind != 2 || !cut_command || !mend_command)
+		die("two devices and two commands are needed");
 	ksft_print_header();
 	ksft_set_plan(sizeof(rows) / sizeof(rows[0]));
 	random_seed(time(NULL));

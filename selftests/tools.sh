@@ -247,6 +247,47 @@ multicast_bw()
 	perftest 1 ib_send_bw -c UD -g -M "$group" "$@"
 }
 
+# A VLAN's address is a GID of the device below; rdma_cm finds it by the VLAN that a request came over.
+rping_vlan()
+{
+	local netdev1 netdev2 status
+	netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+	in1 ip link add link "$netdev1" name vlan5 type vlan id 5 &&
+		in2 ip link add link "$netdev2" name vlan5 type vlan id 5 &&
+		in1 ip address add 10.0.5.1/24 dev vlan5 && in2 ip address add 10.0.5.2/24 dev vlan5 &&
+		in1 ip link set vlan5 up && in2 ip link set vlan5 up || fail "no VLAN"
+	gid_index_wait "$dev1" 10.0.5.1 && gid_index_wait "$dev2" 10.0.5.2 || fail "its addresses are no GIDs"
+	rping_run 10.0.5.1 100
+	status=$?
+	in1 ip link delete vlan5
+	in2 ip link delete vlan5
+	return "$status"
+}
+
+# link_local NAMESPACE NETDEV: its address of that scope
+link_local()
+{
+	ip -n "$1" -6 -o address show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
+}
+
+# Another netdev has a route to addresses of that scope, too, and a better one.
+pingpong_link_local()
+{
+	local netdev1 netdev2 gid1 gid2 status
+	netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+	in1 ip link add other5 type dummy && in2 ip link add other5 type dummy &&
+		in1 ip link set other5 up && in2 ip link set other5 up &&
+		in1 ip -6 route add fe80::/64 dev other5 metric 1 &&
+		in2 ip -6 route add fe80::/64 dev other5 metric 1 || fail "no other netdev"
+	gid1=$(gid_index_wait "$dev1" "$(link_local n1 "$netdev1")") &&
+		gid2=$(gid_index_wait "$dev2" "$(link_local n2 "$netdev2")") || fail "no GID of link scope"
+	pingpong ibv_rc_pingpong 20
+	status=$?
+	in1 ip link delete other5
+	in2 ip link delete other5
+	return "$status"
+}
+
 # One row to a line: name | function and arguments
 table()
 {
@@ -280,6 +321,8 @@ table()
 		rping -S 65535, IPv4 | rping_run $address1 $(count 100 1000) -S 65535
 		rping -S 65535, IPv6 | rping_run $address1v6 $(count 100 1000) -S 65535
 		rping -P, three clients, SIGTERM | rping_persistent
+		rping over a VLAN | rping_vlan
+		ibv_rc_pingpong, addresses of link scope | pingpong_link_local
 		ucmatose | cm_pair ucmatose
 		udaddy | cm_pair udaddy
 		udpong, which knows peers by LID only | udpong_refused
@@ -338,6 +381,7 @@ table()
 		echo "$program -c UD | perftest 1 $program -c UD -s 1024 -n $n"
 		echo "$program -c UD -e | perftest 1 $program -c UD -e -s 1024 -n $n"
 		echo "$program -c UC -e -s 4096 | perftest 1 $program -c UC -e -s 4096 -n $(count 200)"
+		echo "$program -c UC -e -m 256 -s 65536 | perftest 1 $program -c UC -e -m 256 -s 65536 -n $(count 50)"
 		echo "$program -c UD -R | perftest 1 $program -c UD -R -e -s 1024 -n $n"
 	done
 	# Inline data, lists of requests, both directions, the older calls.
