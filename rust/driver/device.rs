@@ -29,6 +29,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc,
@@ -56,6 +57,9 @@ use sync::{
     SpinLockIrq,
     WorkQueue, //
 };
+
+/// Packets of a device that wait for pages, at the most: with the largest, some 64 MiB.
+const MAX_WAITING_PACKETS: u32 = 8192;
 
 /// Pages of the largest fast-registration region.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
@@ -142,6 +146,8 @@ pub(crate) struct Device {
     counters: Counters,
     /// Set once, when the netdev goes or the device is unregistered.
     dead: Atomic<bool>,
+    /// Packets of all QPs that wait for pages.
+    waiting_packets: Atomic<u32>,
     #[pin]
     attachment: SpinLockIrq<Option<Attachment>>,
     #[pin]
@@ -221,6 +227,7 @@ impl Device {
                 ifindex: netdev.ifindex(),
                 counters,
                 dead: Atomic::new(false),
+                waiting_packets: Atomic::new(0),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
                 gsi <- new_spin_lock_irq!(None),
                 groups <- new_mutex!(Groups::default()),
@@ -257,6 +264,26 @@ impl Device {
     /// The counters. Context: any.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// One more packet waits for pages. Context: any.
+    pub(crate) fn packet_waits(&self) {
+        self.waiting_packets.fetch_add(1, Relaxed);
+    }
+
+    /// As [`Device::packet_waits`], unless there are so many that one more should not. Returns whether it waits.
+    pub(crate) fn packet_may_wait(&self) -> bool {
+        let before = self.waiting_packets.fetch_add(1, Relaxed);
+        if before >= MAX_WAITING_PACKETS {
+            self.packet_waits_no_more();
+            return false;
+        }
+        true
+    }
+
+    /// Undoes one [`Device::packet_waits`]. Context: any.
+    pub(crate) fn packet_waits_no_more(&self) {
+        self.waiting_packets.fetch_sub(1, Relaxed);
     }
 
     /// Whether the device is going away. Context: any.

@@ -25,7 +25,10 @@ pub(crate) use self::attributes::{
 
 use self::{
     attributes::Attributes,
-    paging::PAGING,
+    paging::{
+        Waiting,
+        PAGING, //
+    },
     paths::Paths,
     receive::ReceiveSide,
     receive_queue::RecvSource,
@@ -81,7 +84,6 @@ use kernel::{
         WorkItem, //
     },
 };
-use net::RxQueue;
 use rdma::{
     qp::{
         Cap,
@@ -173,9 +175,9 @@ pub(crate) struct Qp {
     kernel_receives: SpinLockIrq<Option<StagedReceives>>,
     /// Packets that wait for pages, under the send lock and the receive lock.
     #[pin]
-    waiting_responses: RxQueue,
+    waiting_responses: Waiting,
     #[pin]
-    waiting_requests: RxQueue,
+    waiting_requests: Waiting,
     /// Keeps the rings mappable.
     published: [Option<Published>; 2],
     #[pin]
@@ -552,8 +554,8 @@ pub(crate) fn create(
             is_armed: AtomicBool::new(false),
             kernel_sends <- new_spin_lock_irq!(staged_sends),
             kernel_receives <- new_spin_lock_irq!(staged_receives),
-            waiting_responses <- RxQueue::new(),
-            waiting_requests <- RxQueue::new(),
+            waiting_responses <- Waiting::new(pd.device()),
+            waiting_requests <- Waiting::new(pd.device()),
             published,
             timer <- Timer::new(),
             pace <- Timer::new(),

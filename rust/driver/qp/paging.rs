@@ -10,12 +10,14 @@
 use super::Qp;
 use crate::{
     counters::Counter,
+    device::Device,
     mr::{
         Absent,
         Fault, //
     }, //
 };
 use kernel::{
+    prelude::*,
     sync::Arc,
     workqueue::WorkItem, //
 };
@@ -77,12 +79,57 @@ impl Paging {
     }
 }
 
-/// Keeps a packet for later, behind the others; or drops it if there are too many.
-pub(super) fn keep(qp: &Qp, queue: &RxQueue, skb: RxSkb) {
-    if queue.len() < MAX_WAITING {
-        queue.push(skb);
-    } else {
-        qp.count(Counter::PagingDropped);
+/// The packets of one side of a QP that wait, in order. Their memory is charged to nobody, and a process has as many
+/// QPs as it likes: the device bounds them all together.
+///
+/// To be cleared before it is dropped, or the device goes on counting them.
+#[pin_data]
+pub(super) struct Waiting {
+    device: Arc<Device>,
+    #[pin]
+    queue: RxQueue,
+}
+
+impl Waiting {
+    /// None.
+    pub(super) fn new(device: &Arc<Device>) -> impl PinInit<Self> + use<> {
+        let device = device.clone();
+        pin_init!(Self {
+            device,
+            queue <- RxQueue::new(),
+        })
+    }
+
+    /// Keeps a packet for later, behind the others; or drops it if there are too many.
+    pub(super) fn keep(&self, skb: RxSkb) {
+        if self.queue.len() < MAX_WAITING && self.device.packet_may_wait() {
+            self.queue.push(skb);
+        } else {
+            self.device.counters().add(Counter::PagingDropped, 1);
+        }
+    }
+
+    /// Puts the packet back that found the pages absent, before the others. It is one for each side of a QP, and
+    /// never too many.
+    pub(super) fn push_front(&self, skb: RxSkb) {
+        self.device.packet_waits();
+        self.queue.push_front(skb);
+    }
+
+    /// Takes the first.
+    pub(super) fn pop(&self) -> Option<RxSkb> {
+        let skb = self.queue.pop()?;
+        self.device.packet_waits_no_more();
+        Some(skb)
+    }
+
+    /// Drops all.
+    pub(super) fn clear(&self) {
+        while self.pop().is_some() {}
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 

@@ -4,7 +4,6 @@
 
 use super::{
     paging::{
-        self,
         Paging,
         REPLAY_BUDGET, //
     },
@@ -160,7 +159,7 @@ impl ReceiveSide {
             match self.responder.arrive(packet) {
                 Arrival::Receive => {}
                 Arrival::Keep => {
-                    paging::keep(qp, &qp.waiting_requests, skb);
+                    qp.waiting_requests.keep(skb);
                     return;
                 }
                 Arrival::Duplicate => return,

@@ -4,7 +4,6 @@
 
 use super::{
     paging::{
-        self,
         Paging,
         REPLAY_BUDGET, //
     },
@@ -414,7 +413,7 @@ impl SendSide {
     /// Takes in a response, unless it has to wait for others.
     fn respond(&mut self, qp: &Arc<Qp>, now: Instant, packet: &Packet, skb: RxSkb) {
         if !qp.waiting_responses.is_empty() {
-            paging::keep(qp, &qp.waiting_responses, skb);
+            qp.waiting_responses.keep(skb);
         } else if self.place(qp, now, packet, &skb).is_err() {
             qp.waiting_responses.push_front(skb);
         }
