@@ -965,6 +965,38 @@ static bool run_stuck_flush(enum ibv_wr_opcode opcode)
 	return stuck(opcode, FLUSHED_ADVICE);
 }
 
+/* A page that comes after a peer of ordinary patience would have given up, had nobody told it. */
+static bool run_late(enum ibv_wr_opcode opcode)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = {
+		.range = { .start = (uintptr_t)b->memory, .len = size },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), i;
+	struct ibv_wc wc;
+	bool ok;
+
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_qp(ends[i].qp))
+			die("ibv_destroy_qp: %s", strerror(errno));
+		ends[i].qp = qp_make(&ends[i].device, IBV_QPT_RC, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
+	}
+	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, PATIENT);
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
+		die("userfaultfd: %s", strerror(errno));
+	if (madvise(b->memory, size, MADV_DONTNEED))
+		die("madvise: %s", strerror(errno));
+	post(opcode, length);
+	ok = !cq_poll(a->send_cq, &wc, 3000);
+	if (!ok)
+		ksft_print_msg("a completion without the page: %s\n", ibv_wc_status_str(wc.status));
+	/* It comes now. */
+	close(fd);
+	return ok && completed(a->send_cq, "the request", IBV_WC_SUCCESS);
+}
+
 /* What the regions are of. */
 enum extent { OWN, EVERYWHERE, NOT_WRITABLE };
 
@@ -999,6 +1031,9 @@ static const struct {
 	{ "WRITE to secret pages", run_secret, IBV_WR_RDMA_WRITE, OWN },
 	{ "WRITE to a page that never comes", run_stuck, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ from a page that never comes", run_stuck, IBV_WR_RDMA_READ, OWN },
+	{ "SEND to a page that comes late", run_late, IBV_WR_SEND, OWN },
+	{ "WRITE to a page that comes late", run_late, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ from a page that comes late", run_late, IBV_WR_RDMA_READ, OWN },
 	{ "region of all addresses: what can be registered",
 	  run_registrations, IBV_WR_SEND, EVERYWHERE },
 	{ "all addresses: SEND, absent pages", run_absent, IBV_WR_SEND, EVERYWHERE },
@@ -1133,7 +1168,7 @@ int main(int argc, char **argv)
 		bool ok;
 
 		bool stuck_row = rows[row].run == run_stuck || rows[row].run == run_stuck_advice ||
-				 rows[row].run == run_stuck_flush;
+				 rows[row].run == run_stuck_flush || rows[row].run == run_late;
 
 		if (!asked_for(row))
 			continue;

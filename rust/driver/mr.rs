@@ -13,6 +13,7 @@ use crate::{
     pd::Pd, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -561,6 +562,21 @@ impl MrAccess {
     /// Copies from the range.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
         self.with(offset, out.len(), |memory, at| memory.read(at, out))
+    }
+
+    /// Finds out whether the pages of the first `len` bytes are there, where they need not be.
+    pub(crate) fn probe(&self, len: u64) -> Result<(), Fault> {
+        if !matches!(self.source, Source::OnDemand(_)) {
+            return Ok(());
+        }
+        let Some(last) = len.min(self.len).checked_sub(1) else {
+            return Ok(());
+        };
+        // A byte of each page.
+        for at in (0..last).step_by(PAGE_SIZE) {
+            self.read(at, &mut [0])?;
+        }
+        self.read(last, &mut [0])
     }
 
     /// Copies a piece of a packet into the range.

@@ -59,6 +59,7 @@ use rdma::{
 };
 use roce::{
     packet::Packet,
+    requester::MAX_BURST_LEN,
     responder::{
         Arrival,
         Atomic,
@@ -250,7 +251,8 @@ impl ReceiveSide {
                     length,
                 } => {
                     let checked = access(qp, rkey, va, u64::from(length), Access::REMOTE_READ);
-                    let checked = checked.map(|_| ());
+                    // The peer is told of pages that are not there as long as this is not executed.
+                    let checked = checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)));
                     self.commit(qp, ticket, checked)
                 }
                 Step::Atomic {
