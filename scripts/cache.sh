@@ -11,6 +11,9 @@ set -euo pipefail
 # The series of trixie-backports' kernels that the project builds for; the newest of it is taken.
 export FERROCE_KERNEL_SERIES=${FERROCE_KERNEL_SERIES:-7.2}
 export FERROCE_SUITE=trixie
+# Whose userspace the module is tried with, too.
+# shellcheck disable=SC2034 # the scripts that read this one use it
+other_suites=(bookworm forky)
 
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 scripts=$tree/scripts
@@ -32,7 +35,18 @@ made_from() {
 	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
 	vm-debug) echo root debug-kernel stage/vm-debug vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	root-*) echo root stage/root-suite packages-suite ;;
+	vm-*) echo root "root-${1#vm-}" stage/vm-suite vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	*) fail "no artifact is called $1" ;;
+	esac
+}
+
+# Prints the script that makes an artifact and, if that makes those of several suites, which.
+stage_of() {
+	case $1 in
+	*-stock | *-debug) echo "$1" ;;
+	root-* | vm-*) echo "${1%%-*}-suite ${1#*-}" ;;
+	*) echo "$1" ;;
 	esac
 }
 
