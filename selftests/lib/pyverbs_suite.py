@@ -7,17 +7,21 @@ pyverbs_suite.py [--count] [--rows REGEX] [--skips FILE] DIRECTORY DEVICE
 DIRECTORY is where the suite's package `tests` is. The parts for other vendors' devices
 are left out. --count prints only how many rows there would be.
 
---skips names the list of the tests that may be skipped, "NAME: REASON" in each line: then
-a skip that is not on it fails, and so does a test that is on it and passes. One row more
-says whether the list itself is in order.
+--skips names the list of the tests that may be skipped, "NAME: REASON" in each line, below a line
+"[VERSION...]" with the versions of rdma-core that it holds for: then a skip that is not on it for the
+version that is installed fails, and so does a test that is on it and passes. One row more says
+whether the list itself is in order.
 """
 
 import argparse
 import gc
 import importlib
+import inspect
+import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import traceback
 import types
@@ -102,21 +106,54 @@ def name(test):
     return test.id().removeprefix("tests.").removeprefix("test_")
 
 
-def read_skips(file):
-    """The list of skips, and what is wrong with it."""
+def installed():
+    """The version of rdma-core that is loaded: the last number but one of libibverbs.so.1.14.56.1."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        found = re.search(r"/libibverbs\.so\.[0-9.]+\.([0-9]+)\.[0-9]+$", maps.read(), re.MULTILINE)
+    if not found:
+        raise RuntimeError("no libibverbs is loaded, or its file's name tells no version")
+    return found[1]
+
+
+def read_skips(file, version):
+    """The list of skips for a version of rdma-core, and what is wrong with it."""
     skips, wrong = {}, []
+    known, versions = set(), ()
     with open(file, encoding="utf-8") as lines:
         for line in lines:
             line = line.strip()
             if not line or line.startswith("#"):
                 continue
+            if line.startswith("["):
+                versions = line.strip("[]").split()
+                known.update(versions)
+                continue
             test, _, reason = line.partition(": ")
             if reason not in REASONS and not reason.endswith(NOT_YET):
                 wrong.append(f"{test}: no such reason: {reason}")
+            if version not in versions:
+                continue
             if test in skips:
                 wrong.append(f"{test} is there twice")
             skips[test] = reason
+    if version not in known:
+        wrong.append(f"it says nothing about rdma-core {version}")
     return skips, wrong
+
+
+def find_netdevs():
+    """The suite of rdma-core 44 looks for a netdev below a device's parent only, where a software device
+    has none, and skips what needs its address. Later ones ask `rdma link`, as it does after this."""
+    case = importlib.import_module("tests.base").RDMATestCase
+    if "port" in inspect.signature(case.get_net_name).parameters:
+        return
+
+    def get_ip_mac(self, device, port, gid_index):
+        links = json.loads(subprocess.check_output(("rdma", "-j", "link", "show")))
+        names = [link["netdev"] for link in links if (link["ifname"], link["port"]) == (device, port)]
+        self.args.append([device, port, gid_index, *self.get_ip_mac_address(names[0])])
+
+    case._get_ip_mac = get_ip_mac
 
 
 def load(directory, device):
@@ -129,6 +166,7 @@ def load(directory, device):
     sys.modules["tests"] = package
     sys.argv[1:] = ["--dev", device]
     importlib.import_module("args_parser").parser.parse_args()
+    find_netdevs()
     loader = unittest.TestLoader()
     tests = []
     for file in sorted(os.listdir(folder)):
@@ -157,15 +195,16 @@ def main():
     if options.count:
         print(rows)
         return 0
-    skips, wrong = read_skips(options.skips) if options.skips else (None, [])
+    version = installed()
+    skips, wrong = read_skips(options.skips, version) if options.skips else (None, [])
     known = {name(test) for test in tests}
-    wrong += [f"{test}: the suite has no such test" for test in skips or () if test not in known]
+    wrong += [f"{test}: the suite of rdma-core {version} has no such test" for test in skips or () if test not in known]
 
     def too_long(*_):
         raise TooLong(f"not done after {SECONDS} s")
 
     signal.signal(signal.SIGALRM, too_long)
-    print(f"1..{rows}", flush=True)
+    print(f"1..{rows}\n# rdma-core {version}", flush=True)
     result = Ktap(skips)
     suite.run(result)
     if skips is not None:
