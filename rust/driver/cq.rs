@@ -312,7 +312,7 @@ impl Cq {
         if state.armed != Some(Arm::Next) {
             state.armed = Some(arm);
         }
-        match &state.queue {
+        match &mut state.queue {
             Queue::User { ring, producer, .. } => producer.len(ring) > 0,
             Queue::Kernel(ring) => ring.len() > 0,
         }

@@ -185,6 +185,8 @@ impl Consumer {
 #[derive(Default)]
 pub(crate) struct Producer {
     index: u32,
+    /// Where the process had come to when we looked last.
+    seen: u32,
 }
 
 impl Producer {
@@ -193,9 +195,25 @@ impl Producer {
         Self::default()
     }
 
+    /// Looks where the process has come to.
+    ///
+    /// Providers before rdma-core 55 go one slot too far where `ibv_next_poll()` finds nothing and
+    /// `ibv_end_poll()` follows, as it should: the ring would look full, and for ever. A sound consumer
+    /// never passes us. We go on where this one will look next.
+    fn catch_up(&mut self, ring: &SharedRing) {
+        let consumer = ring.index(CONSUMER);
+        let taken = consumer.wrapping_sub(self.seen) & ring.mask;
+        if taken > self.index.wrapping_sub(self.seen) & ring.mask {
+            self.index = consumer;
+            let _ = ring.mem.store_release(PRODUCER, consumer);
+        }
+        self.seen = consumer;
+    }
+
     /// How many elements the process has not taken.
-    pub(crate) fn len(&self, ring: &SharedRing) -> u32 {
-        self.index.wrapping_sub(ring.index(CONSUMER)) & ring.mask
+    pub(crate) fn len(&mut self, ring: &SharedRing) -> u32 {
+        self.catch_up(ring);
+        self.index.wrapping_sub(self.seen) & ring.mask
     }
 
     /// Appends an element, no longer than the ring's.
@@ -211,14 +229,13 @@ impl Producer {
     }
 
     /// Moves what the process has not taken to `to`, a new and empty ring (resize).
-    pub(crate) fn migrate(&self, ring: &SharedRing, to: &SharedRing) -> Result<Producer, Full> {
+    pub(crate) fn migrate(&mut self, ring: &SharedRing, to: &SharedRing) -> Result<Producer, Full> {
         let mut target = Producer::new();
         let mut element = [0u8; 64];
         let element = element.get_mut(..ring.element_len()).ok_or(Full)?;
-        let first = ring.index(CONSUMER);
         for ahead in 0..self.len(ring) {
             ring.mem
-                .read(ring.element(first.wrapping_add(ahead)), element)
+                .read(ring.element(self.seen.wrapping_add(ahead)), element)
                 .ok_or(Full)?;
             target.push(to, element)?;
         }
