@@ -41,6 +41,9 @@ demo:
 test:
 	@scripts/test
 
+test-suites:
+	@scripts/test-suites
+
 test-debug:
 	@scripts/test --kernel debug
 
@@ -68,6 +71,7 @@ help:
 	@echo 'For the stock Debian kernel that scripts/setup fetches, as root:'
 	@echo '  make demo    run rping and perftest over ferroce in a VM, and show a table'
 	@echo '  make test    host tests, then the selftests in a VM'
+	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
@@ -79,4 +83,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test test-debug test-the-tests fuzz fuzz-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test test-suites test-debug test-the-tests fuzz fuzz-roce check fmt help
