@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""What a message costs, inside the virtual machine of `scripts/vm --icount`.
+
+    cost.py --driver ferroce|rxe [--cases REGEX] [--runs N] [--sites FILE]
+
+There is one CPU, and an instruction takes one nanosecond of the machine's time: what perftest takes for
+nanoseconds are instructions of both ends, the network between them and the programs. Writes a JSON object per
+line, as measure.py does.
+
+Counters come from runs of their own, because tracing costs instructions too. What is counted is the
+difference between a run of few messages and one of MORE more: what connecting takes is in both.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+
+import measure
+import places
+from cases import Case, KIB
+
+TRACING = pathlib.Path("/sys/kernel/tracing")
+FEW, MORE = 200, 800
+SECONDS = 600
+
+# In both programs, events: who polls on one CPU waits for the scheduler.
+CASES = (
+    Case("veth", "rate", "RC", "send", 64 * KIB, events=True),
+    Case("veth", "rate", "RC", "send", 64 * KIB, events=True, mtu=1024),
+    Case("veth", "rate", "RC", "send", 4 * KIB, events=True),
+    Case("veth", "rate", "RC", "read", 64 * KIB, events=True),
+    Case("veth", "rate", "UD", "send", 4 * KIB, events=True),
+    Case("veth", "latency", "RC", "send", 2, events=True),
+    Case("veth", "latency", "RC", "read", 2, events=True),
+    Case("veth", "latency", "RC", "add", 8, events=True),
+)
+
+
+def call(place, case, count):
+    """What perftest's client says of so many messages."""
+    words = case.program()
+    words[words.index("-n") + 1] = str(count)
+    server, client = place.server, place.client
+    listener = measure.piped(server, words + ["-d", server.device, "-x", str(server.gid)])
+    try:
+        measure.wait_for_listener(server, listener, measure.PERFTEST_PORT)
+        peer = measure.piped(client, words + ["-d", client.device, "-x", str(client.gid), server.address])
+        out = measure.finish(peer, SECONDS)
+        measure.finish(listener, 30)
+        return out
+    finally:
+        measure.stop(listener)
+
+
+def instructions(case, text):
+    """Of one message, in one direction: at the peak of a run of many, or the median of one at a time.
+
+    The peak is of the fastest stretch between two completions: what disturbs now and then is not in it.
+    Where an answer is waited for, it is that of the request and of the answer.
+    """
+    if case.kind == "latency":
+        return measure.figures_of(case, text)["p50"] * 1e9
+    rows = re.findall(r"^\s*(\d+)\s+\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s*$", text, re.MULTILINE)
+    if len(rows) != 1 or float(rows[0][1]) == 0:
+        raise measure.Failed("no figures: " + measure.last_line(text))
+    return int(rows[0][0]) / (float(rows[0][1]) * 1048576) * 1e9
+
+
+def trace(path, words):
+    """Adds a line to a file of tracefs, which knows no offset."""
+    handle = os.open(TRACING / path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(handle, words.encode("ascii") + b"\n")
+    finally:
+        os.close(handle)
+
+
+class Counters:
+    """Kernel events, counted and summed by the histograms of tracefs."""
+
+    # Name of the counter: the events of tracefs, and the field to sum, if any.
+    EVENTS = {
+        "allocations": (("kmem/kmalloc", "kmem/kmem_cache_alloc"), None),
+        "pages allocated": (("kmem/mm_page_alloc",), None),
+        "context switches": (("sched/sched_switch",), None),
+        "CRC": (("bench/crc",), "len"),
+        "copies": (("bench/copy", "bench/bits"), "len"),
+    }
+
+    def __init__(self, sites):
+        trace("kprobe_events", "p:bench/crc crc32_le len=%dx:u64")
+        trace("kprobe_events", "p:bench/bits skb_copy_bits len=%cx:u32")
+        for address in sites:
+            trace("kprobe_events", f"p:bench/copy {address:#x} len=%dx:u64")
+        for events, field in self.EVENTS.values():
+            for event in events:
+                trace(f"events/{event}/trigger", "hist:keys=common_cpu" + (f":vals={field}" if field else ""))
+
+    def read(self):
+        """All so far."""
+        counts = {}
+        for name, (events, field) in self.EVENTS.items():
+            text = "".join((TRACING / "events" / event / "hist").read_text() for event in events)
+            counts[name] = sum(int(hits) for hits in re.findall(r"hitcount: +(\d+)", text))
+            if field:
+                counts[f"{name} bytes"] = sum(int(value) for value in re.findall(rf" {field}: +(\d+)", text))
+        return counts
+
+    def remove(self):
+        """For the module to be unloaded."""
+        for events, field in self.EVENTS.values():
+            for event in events:
+                trace(f"events/{event}/trigger", "!hist:keys=common_cpu" + (f":vals={field}" if field else ""))
+        (TRACING / "kprobe_events").write_text("")
+
+
+def sites_of(path, module):
+    """Where the module calls memcpy(), which itself cannot be probed.
+
+    FILE has offsets into its .text, each one byte behind the beginning of a call.
+    """
+    base = int(pathlib.Path(f"/sys/module/{module}/sections/.text").read_text(), 16)
+    return [base + int(line, 16) - 1 for line in path.read_text().split()]
+
+
+def count(place, case, counters):
+    """Of each counter, how many for one message."""
+    readings = [counters.read()]
+    for messages in (FEW, FEW + MORE):
+        call(place, case, messages)
+        readings.append(counters.read())
+    first, second, third = readings
+    return {name: (third[name] - 2 * second[name] + first[name]) / MORE for name in first}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--driver", choices=places.MODULES, required=True)
+    parser.add_argument("--cases", type=re.compile, default=re.compile(""))
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--sites", type=pathlib.Path)
+    options = parser.parse_args()
+    place = places.veth()
+    place.load(options.driver)
+    wanted = [case for case in CASES if options.cases.search(case.name)]
+    for case in wanted:
+        for run in range(options.runs):
+            messages = 2000 if case.size <= 4 * KIB else 1000
+            measure.progress(f"{options.driver}, {case.name}, run {run + 1} of {options.runs}")
+            value = instructions(case, call(place, case, messages))
+            measure.emit("instructions", driver=options.driver, case=case.name, run=run, value=value)
+    if options.sites:
+        counters = Counters(sites_of(options.sites, places.MODULES[options.driver]))
+        for case in wanted:
+            measure.progress(f"{options.driver}, {case.name}, counters")
+            measure.emit("counters", driver=options.driver, case=case.name, **count(place, case, counters))
+        counters.remove()
+    measure.emit("end")
+
+
+if __name__ == "__main__":
+    main()
