@@ -51,12 +51,14 @@ def main():
     parser.add_argument("--drivers", default="ferroce,rxe")
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     options = parser.parse_args()
-    runs, counters = collections.defaultdict(list), {}
+    runs, counters, failures = collections.defaultdict(list), {}, {}
     for path in options.files:
         for line in path.read_text().splitlines():
             record = json.loads(line) if line.startswith("{") else {"type": None}
             if record["type"] == "instructions":
                 runs[record["driver"], record["case"]].append(record["value"])
+            elif record["type"] == "failure":
+                failures[record["driver"], record["what"].split(",")[0]] = record["reason"]
             elif record["type"] == "counters":
                 counters[record["driver"], record["case"]] = {name: record[name] for name in COUNTERS}
     budget = read_budget(options.budget)
@@ -66,6 +68,8 @@ def main():
     for driver, case in measured:
         key = driver, case.name
         if key not in runs:
+            if driver == "ferroce" and key in failures:
+                over.append(f"{case.name}: {failures[key]}")
             continue
         # The fastest stretch of a stream is sought over all runs.
         of_runs = min if case.kind == "rate" else statistics.median

@@ -201,10 +201,10 @@ def measure(place, case):
         wait_for_listener(server, listener, PERFTEST_PORT)
         peer = piped(client, words + ["-d", client.device, "-x", str(client.gid), server.address])
         out = finish(peer, CASE_SECONDS)
-        finish(listener, 10)
     except Failed as failed:
         stop(listener)
-        raise Failed(f"{failed}; server: {last_line(listener.stdout.read() if listener.stdout else '')}") from None
+        raise Failed(f"{failed}; server: {last_line(listener.stdout.read())}") from None
+    finish(listener, CASE_SECONDS)
     return figures_of(case, out)
 
 
