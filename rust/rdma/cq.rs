@@ -41,7 +41,7 @@ pub struct Init<'a, D: Driver> {
     pub events: Events,
 }
 
-/// The way back to the C object; closed when that is destroyed.
+/// The way back to the C object; closed when that is destroyed, or about to be.
 #[pin_data]
 struct Link {
     #[pin]
@@ -197,7 +197,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
     })
 }
 
-/// `destroy_cq`. Process context.
+/// `destroy_cq`: the end of a process's queue, and of one of `ib_create_cq`. Process context.
 ///
 /// # Safety
 ///
@@ -206,12 +206,38 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
     cq: *mut bindings::ib_cq,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
+    // SAFETY: By the promise of the caller; `ib_core` uses either this or `end` for an object.
+    unsafe { end::<D>(cq) };
+    0
+}
+
+/// `pre_destroy_cq`: when this returns, the consumer is not called any more. Process context.
+///
+/// `ib_free_cq` then ends the work that polls the queue, which the consumer's handler starts, so a call
+/// between that and the end of the queue would start it for good.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn silence<D: Driver>(cq: *mut bindings::ib_cq) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created and has not destroyed.
+    let private = unsafe { Obj::<D>::get(cq) };
+    private.link.gate.close_and_wait();
+    0
+}
+
+/// `post_destroy_cq`: the end of a queue of `ib_alloc_cq`, after `pre_destroy_cq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn end<D: Driver>(cq: *mut bindings::ib_cq) {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
     let private = unsafe { Obj::<D>::take(cq) };
     D::destroy_cq(&private.core);
+    // Harmless if `pre_destroy_cq` has done it.
     private.link.gate.close_and_wait();
-    0
 }
 
 /// `resize_user_cq`. Process context.

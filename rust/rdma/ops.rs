@@ -60,6 +60,8 @@ impl<D: Driver> Ops<D> {
 
         create_cq: Some(cq::create::<D>),
         destroy_cq: Some(cq::destroy::<D>),
+        pre_destroy_cq: Some(cq::silence::<D>),
+        post_destroy_cq: Some(cq::end::<D>),
         resize_user_cq: Some(cq::resize::<D>),
         poll_cq: Some(cq::poll::<D>),
         req_notify_cq: Some(cq::request_notify::<D>),
