@@ -132,10 +132,10 @@ impl Umem {
         // SAFETY: The blocks are the pinned pages, in order, and stay so until the umem is
         // released, which waits for those who use the blocks (see `release`).
         unsafe { blocks.set_range(PAGE_SHIFT as u32, first_offset, len)? };
-        // INVARIANT: The umem now belongs to the new value.
-        let raw = core::mem::ManuallyDrop::new(raw).0;
         Ok(pin_init!(Self {
-            raw,
+            // INVARIANT: The umem belongs to the new value from here on, not before: there may be no memory
+            // for one, and then this is dropped as it is.
+            raw: core::mem::ManuallyDrop::new(raw).0,
             blocks,
             persistent,
             released: Atomic::new(0),
