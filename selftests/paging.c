@@ -413,6 +413,38 @@ static bool run_border(enum ibv_wr_opcode opcode)
 	return ok;
 }
 
+/* Of a region so large that what is known of it is not cleared in one go, all is: also at the borders. */
+static bool run_large(enum ibv_wr_opcode opcode)
+{
+	const size_t step = 4096 * page, all = 4 * step + size;
+	uint8_t *memory = b->memory, *range;
+	struct ibv_mr *mr = b->mr;
+	bool ok = true;
+	int i, round;
+
+	range = mmap(NULL, all, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (range == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+	b->mr = ibv_reg_mr(b->device.pd, range, all, ALL);
+	if (!b->mr)
+		die("ibv_reg_mr: %s", strerror(errno));
+	for (round = 0; ok && round < 4; round++) {
+		for (i = 0; ok && i <= 4; i++) {
+			b->memory = range + (i ? i * step - size / 2 : 0);
+			ok = moved(opcode);
+		}
+		if (madvise(range, all, MADV_DONTNEED))
+			die("madvise: %s", strerror(errno));
+	}
+	if (ibv_dereg_mr(b->mr))
+		die("ibv_dereg_mr: %s", strerror(errno));
+	munmap(range, all);
+	b->memory = memory;
+	b->mr = mr;
+	return ok;
+}
+
 static uint8_t in_bss[3 * 4096];
 static uint8_t in_data[3 * 4096] = { 1 };
 
@@ -1016,6 +1048,7 @@ static const struct {
 	{ "READ, replaced pages", run_replaced, IBV_WR_RDMA_READ, OWN },
 	{ "SEND, discarded pages", run_discarded, IBV_WR_SEND, OWN },
 	{ "READ, discarded pages", run_discarded, IBV_WR_RDMA_READ, OWN },
+	{ "WRITE, discarded pages of a large region", run_large, IBV_WR_RDMA_WRITE, OWN },
 	{ "WRITE, pages of a fork", run_forked, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ, pages of a fork", run_forked, IBV_WR_RDMA_READ, OWN },
 	{ "SEND, restless pages", run_restless, IBV_WR_SEND, OWN },

@@ -47,6 +47,10 @@ const ABSENT: usize = 0;
 /// The bit of an entry, which is a page's address, that says that it may be written to.
 const WRITABLE: usize = 1;
 
+/// Entries that are cleared under the lock at once, at the most: a process may unmap more than can be cleared
+/// while bottom halves wait.
+const CLEARED_AT_ONCE: usize = 4096;
+
 /// Pages that are brought in at once, at the most.
 pub(crate) const MAX_BATCH: usize = 512;
 
@@ -238,16 +242,30 @@ impl PageList {
             let this = &*container_of!(Opaque::cast_from(notifier), Self, notifier);
             (this, (*range).start, (*range).end)
         };
-        let first = start.saturating_sub(this.start) >> PAGE_SHIFT;
+        let mut first = start.saturating_sub(this.start) >> PAGE_SHIFT;
         let end = end.saturating_sub(this.start).div_ceil(PAGE_SIZE);
         let mut known = this.known.lock();
         // SAFETY: The notifier is valid, and this is under the lock that `bring_in` compares under.
         unsafe { bindings::mmu_interval_set_seq(notifier, sequence) };
-        let end = end.min(known.pages.len());
-        if let Some(pages) = known.pages.get_mut(first..end) {
-            pages.fill(ABSENT);
+        // From here on nothing is put on the list until this returns: who has an earlier sequence finds it
+        // changed, and `mmu_interval_read_begin` hands out this one only when all invalidations are over. So
+        // the lock may be released between two pieces. A page that is not cleared yet is accessed
+        // meanwhile, which does no harm: the mapping changes only after this has returned.
+        loop {
+            // Anew each time: nothing is left of the list if it is released meanwhile.
+            let past = end
+                .min(known.pages.len())
+                .min(first.saturating_add(CLEARED_AT_ONCE));
+            if let Some(pages) = known.pages.get_mut(first..past) {
+                pages.fill(ABSENT);
+            }
+            first = past;
+            if past >= end.min(known.pages.len()) {
+                return true;
+            }
+            drop(known);
+            known = this.known.lock();
         }
-        true
     }
 
     /// Pages of the range.
