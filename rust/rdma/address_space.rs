@@ -16,6 +16,7 @@ use crate::{
     page_list::{
         Absence,
         Effort,
+        Forgotten,
         PageList,
         MAX_BATCH, //
     },
@@ -61,6 +62,21 @@ struct Chunk {
     used: bool,
 }
 
+/// A list that was taken out.
+#[must_use = "the list is to be released"]
+struct Taken {
+    list: Arc<PageList>,
+    forgotten: Forgotten,
+}
+
+impl Taken {
+    /// Does what was not done under the lock. Context: process, no lock held.
+    fn release(self) {
+        drop(self.forgotten);
+        self.list.release();
+    }
+}
+
 struct Chunks {
     /// By their numbers: their addresses divided by their size.
     tree: RBTree<usize, Chunk>,
@@ -73,7 +89,7 @@ struct Chunks {
 
 impl Chunks {
     /// Takes one out that was not used since it was looked at last, or nearly so.
-    fn make_room(&mut self) -> Option<Arc<PageList>> {
+    fn make_room(&mut self) -> Option<Taken> {
         for look in 0..MAX_LOOKS {
             // From the hand on, and round.
             let number = match self.tree.cursor_lower_bound(&self.hand) {
@@ -90,11 +106,16 @@ impl Chunks {
         None
     }
 
-    /// Takes a chunk's list out. Who has it releases it.
-    fn take(&mut self, number: usize) -> Option<Arc<PageList>> {
+    /// Takes a chunk's list out. Nobody accesses its pages any more: who ends all access finds it either
+    /// here or in this state.
+    fn take(&mut self, number: usize) -> Option<Taken> {
         let chunk = self.tree.remove(&number)?;
         self.count = self.count.wrapping_sub(1);
-        Some(chunk.list)
+        let forgotten = chunk.list.forget();
+        Some(Taken {
+            list: chunk.list,
+            forgotten,
+        })
     }
 }
 
@@ -102,7 +123,7 @@ impl Chunks {
 ///
 /// # Invariants
 ///
-/// Who takes a list out of `chunks` releases it, in process context.
+/// Who takes a list out of `chunks` releases it, in process context; nobody accesses its pages from then on.
 #[pin_data(PinnedDrop)]
 pub(crate) struct AddressSpace {
     /// The first address that is nobody's.
@@ -164,10 +185,10 @@ impl AddressSpace {
         let node = RBTreeNode::new(number, chunk, GFP_KERNEL).inspect_err(|_| list.release())?;
 
         let mut chunks = self.chunks.lock();
-        let (result, superfluous, unused) = if chunks.mm.is_none() {
-            (Err(EFAULT), Some(list), Some(node))
+        let (result, victim, unused) = if chunks.mm.is_none() {
+            (Err(EFAULT), None, Some(node))
         } else if let Some(other) = chunks.tree.get(&number) {
-            (Ok(other.list.clone()), Some(list), Some(node))
+            (Ok(other.list.clone()), None, Some(node))
         } else {
             let victim = if chunks.count < self.max_lists {
                 None
@@ -177,10 +198,14 @@ impl AddressSpace {
             // There was none with that number.
             let none = chunks.tree.insert(node);
             chunks.count = chunks.count.wrapping_add(1);
-            (Ok(list), victim, none)
+            (Ok(list.clone()), victim, none)
         };
         drop(chunks);
-        if let Some(list) = superfluous {
+        if let Some(victim) = victim {
+            victim.release();
+        }
+        if unused.is_some() {
+            // Nobody else has come to know it.
             list.release();
         }
         drop(unused);
@@ -196,8 +221,8 @@ impl AddressSpace {
         }
         let taken = chunks.take(number);
         drop(chunks);
-        if let Some(list) = taken {
-            list.release();
+        if let Some(taken) = taken {
+            taken.release();
         }
     }
 
@@ -236,7 +261,7 @@ impl AddressSpace {
             };
             match list.bring_in(&here, effort) {
                 // It had to make room for another one.
-                Err(_) if list.is_released() => {}
+                Err(_) if list.is_forgotten() => {}
                 result => {
                     // Nothing is kept for addresses where nothing is.
                     if made && (result.is_err() || list.is_blank()) {

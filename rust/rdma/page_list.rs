@@ -28,7 +28,6 @@ use kernel::{
     sync::{
         aref::ARef,
         atomic::{
-            Acquire,
             Atomic,
             Full, //
         },
@@ -104,6 +103,12 @@ impl Known {
         }
         Ok(pages)
     }
+}
+
+/// What a list held before it forgot it. Drop: process context, no lock held.
+pub(crate) struct Forgotten {
+    _pages: KVVec<usize>,
+    _mm: Option<ARef<Mm>>,
 }
 
 /// Charges what is allocated meanwhile for the account of the owner of an address space, whoever the current
@@ -297,8 +302,8 @@ impl PageList {
     }
 
     /// Whether nobody accesses the pages any more, and nobody will.
-    pub(crate) fn is_released(&self) -> bool {
-        self.released.load(Acquire) != 0
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.known.lock().mm.is_none()
     }
 
     /// Brings pages in: as many of `absence` as there are in a row from the first on, and no more than
@@ -441,19 +446,25 @@ impl PageList {
         self.known.lock().present(&span).map(|_| ())
     }
 
-    /// Ends all access: when this returns, nobody accesses the pages any more. Context: process.
-    pub(crate) fn release(&self) {
-        if self.released.xchg(1, Full) != 0 {
-            return;
+    /// Ends all access: when this returns, nobody accesses the pages any more. What is left to be done is
+    /// [`PageList::release`]. Context: process or softirq.
+    pub(crate) fn forget(&self) -> Forgotten {
+        let mut known = self.known.lock();
+        Forgotten {
+            _pages: core::mem::take(&mut known.pages),
+            _mm: known.mm.take(),
         }
-        let (pages, mm) = {
-            let mut known = self.known.lock();
-            (core::mem::take(&mut known.pages), known.mm.take())
-        };
-        // SAFETY: By the type invariant the notifier is registered, and the flag sees to it that it is
-        // removed once. No lock is held that `invalidate` takes.
-        unsafe { kernel_bindings::mmu_interval_notifier_remove(self.notifier.get()) };
-        drop((pages, mm));
+    }
+
+    /// Ends all access, and listens to the process's mapping no more. Context: process.
+    pub(crate) fn release(&self) {
+        let forgotten = self.forget();
+        if self.released.xchg(1, Full) == 0 {
+            // SAFETY: By the type invariant the notifier is registered, and the flag sees to it that it is
+            // removed once. No lock is held that `invalidate` takes.
+            unsafe { kernel_bindings::mmu_interval_notifier_remove(self.notifier.get()) };
+        }
+        drop(forgotten);
     }
 }
 
