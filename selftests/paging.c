@@ -595,7 +595,14 @@ static bool run_registrations(enum ibv_wr_opcode opcode)
 	ok = registers(pd, NULL, SIZE_MAX, page, ALL, EINVAL) && ok;
 	ok = registers(pd, NULL, SIZE_MAX, 0, ALL | IBV_ACCESS_HUGETLB, EINVAL) && ok;
 	ok = registers(pd, (void *)page, SIZE_MAX, page, ALL, EINVAL) && ok;
-	ok = registers(pd, NULL, SIZE_MAX - page, 0, ALL, ENOMEM) && ok;
+	/* There are such addresses, and not such a list; then no such addresses. */
+	ok = registers(pd, NULL, (size_t)1 << 46, 0, ALL, ENOMEM) && ok;
+	ok = registers(pd, NULL, SIZE_MAX - page, 0, ALL, EINVAL) && ok;
+	ok = registers(pd, (void *)0xffff888000001000, page, 0, ALL, EINVAL) && ok;
+	/* An address with a tag is another one than the process's mapping has. */
+	ok = registers(pd, a->memory, size, 0, ALL, 0) && ok;
+	ok = registers(pd, (void *)((uintptr_t)a->memory | 1ull << 57), size, 0, ALL, EINVAL) && ok;
+	ok = registers(pd, (void *)((uintptr_t)a->memory | 1ull << 62), size, 0, ALL, EINVAL) && ok;
 	ok = registers(pd, NULL, 0, 0, ALL, EINVAL) && ok;
 	return ok;
 }

@@ -133,11 +133,15 @@ pub(crate) struct AddressSpace {
     chunks: SpinLockBh<Chunks>,
 }
 
+/// The first address behind those that the owner of `mm` may have.
+pub(crate) fn end_of(mm: &MmWithUser) -> usize {
+    // SAFETY: The address space exists; the field does not change.
+    unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size }
+}
+
 impl AddressSpace {
     /// Prepares all of the memory of `mm`. Context: process, may sleep.
     pub(crate) fn new(mm: &MmWithUser) -> Result<Arc<Self>> {
-        // SAFETY: The address space exists; the field does not change.
-        let end = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size };
         // SAFETY: It reads a counter.
         let ram = unsafe { bindings::totalram_pages() } as usize;
         let chunks = Chunks {
@@ -148,7 +152,7 @@ impl AddressSpace {
         };
         Arc::pin_init(
             pin_init!(Self {
-                end,
+                end: end_of(mm),
                 max_lists: ram.wrapping_div(CHUNK_PAGES / 2).max(MIN_LISTS),
                 chunks <- new_spin_lock_bh!(chunks),
             }),

@@ -61,7 +61,7 @@ impl OnDemand {
     /// `len` bytes at the user address `start` of the current process.
     ///
     /// That something is mapped there is found out when it is accessed. Errors: `EINVAL` for no bytes, or
-    /// for more than there are addresses; `ENOMEM`. Context: process, may sleep.
+    /// for addresses that no process has; `ENOMEM`. Context: process, may sleep.
     pub(crate) fn range(start: u64, len: u64) -> Result<Self> {
         let list = with_current(|mm| PageList::new(mm, start, len))?;
         Ok(Self(Extent::Range(list)))

@@ -177,7 +177,7 @@ impl PageList {
     /// list.
     ///
     /// That something is mapped there is found out when it is accessed. Errors: `EINVAL` for no bytes, or
-    /// for more than there are addresses; `ENOMEM`. Context: process, may sleep.
+    /// for addresses that no process has; `ENOMEM`. Context: process, may sleep.
     pub(crate) fn new(mm: &MmWithUser, start: u64, len: u64) -> Result<Arc<Self>> {
         let size = usize::try_from(len)?;
         let first = usize::try_from(start)?;
@@ -187,7 +187,10 @@ impl PageList {
             .checked_add(size)
             .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
             .ok_or(EINVAL)?;
-        if size == 0 || page.checked_add(span).is_none() {
+        // An address with a tag (of x86's LAM, say) is one of these: it would be paged in without its tag, but
+        // the notifier would wait for changes at the address with it.
+        let end = page.checked_add(span).ok_or(EINVAL)?;
+        if size == 0 || end > crate::address_space::end_of(mm) {
             return Err(EINVAL);
         }
         // A process chooses the size: it pays for it, and too much of it is no news.
