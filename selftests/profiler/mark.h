@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The instruction by which a guest tells the plugin that now is the time: a nop that nobody else has. */
+#define MARK_BYTES 0x0f, 0x1f, 0x80, 0x66, 0x65, 0x72, 0x72
+#define MARK_ASM ".byte 0x0f, 0x1f, 0x80, 0x66, 0x65, 0x72, 0x72"
