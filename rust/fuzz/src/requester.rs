@@ -381,7 +381,13 @@ impl Model {
             return;
         };
         assert!(!self.flushed, "an action after a flush");
-        assert!(!self.requester.is_parked());
+        if self.requester.is_parked() {
+            // The probe of something before.
+            let SendAction::Transmit(burst) = &action else {
+                panic!("{action:?} while parked");
+            };
+            assert!(burst.packets == 1 && self.works[burst.sequence as usize].handed > 0);
+        }
         assert_eq!(self.requester.poll_action(), None, "two at a time");
         let (ticket, sequence) = match action {
             SendAction::Local { ticket, sequence } => {

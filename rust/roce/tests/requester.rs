@@ -129,6 +129,92 @@ fn acknowledgements_are_asked_for() {
     assert_eq!(transmit(&mut requester, us(1)).len(), 33);
 }
 
+/// Which packets ask for an acknowledgement.
+fn asking(packets: &[Packet]) -> Vec<bool> {
+    packets.iter().map(|packet| packet.ack_request).collect()
+}
+
+#[test]
+fn the_last_of_several_messages_asks() {
+    let psn = Psn::new(1);
+    let mut requester = requester(psn);
+    for _ in 0..3 {
+        requester.post(send(300)).unwrap();
+    }
+    let packets = transmit(&mut requester, us(0));
+    assert_eq!(asking(&packets), [false, false, false, false, false, true]);
+    respond(&mut requester, us(1), &ack(psn.add(5)));
+    assert_eq!(completions(&mut requester).len(), 3);
+
+    // One behind which something else comes, which may have to wait.
+    for wr in [send(1), read(1), send(1), send(1)] {
+        requester.post(wr).unwrap();
+    }
+    let packets = transmit(&mut requester, us(2));
+    assert_eq!(asking(&packets), [true, true, false, true]);
+
+    // One behind which there is no room.
+    let config = RequesterConfig {
+        window_packets: 2,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    for _ in 0..3 {
+        requester.post(send(1)).unwrap();
+    }
+    assert_eq!(asking(&transmit(&mut requester, us(0))), [false, true]);
+}
+
+#[test]
+fn each_message_asks_where_there_is_no_timer() {
+    let config = RequesterConfig {
+        timeout: None,
+        ..requester_config(Psn::new(1))
+    };
+    let mut requester = requester_with(config);
+    for _ in 0..3 {
+        requester.post(send(1)).unwrap();
+    }
+    assert_eq!(asking(&transmit(&mut requester, us(0))), [true, true, true]);
+}
+
+#[test]
+fn a_probe_asks_in_place_of_what_does_not_follow() {
+    for outcome in [Outcome::Again, Outcome::Protection] {
+        let psn = Psn::new(1);
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(send(1)).unwrap();
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
+        requester.commit(us(0), burst.ticket, Outcome::Done);
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        requester.commit(us(5), burst.ticket, outcome);
+        assert_eq!(requester.poll_timeout(), Some(us(5)));
+        assert!(requester.poll_action().is_none());
+        requester.on_timeout(us(6));
+        let packets = transmit(&mut requester, us(6));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 0)]);
+        assert_eq!(asking(&packets), [true]);
+
+        respond(&mut requester, us(7), &ack(psn));
+        assert_eq!(completions(&mut requester)[0], (0, Status::Success));
+        if outcome == Outcome::Again {
+            assert!(requester.is_parked() && requester.poll_action().is_none());
+            requester.resume();
+            let packets = transmit(&mut requester, us(8));
+            assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 1)]);
+            assert_eq!(asking(&packets), [true]);
+        } else {
+            assert_eq!(requester.take_error(), Some(Status::LocalProtection));
+        }
+    }
+}
+
 #[test]
 fn ghost_and_stale_responses_are_dropped() {
     with_psns(|psn| {

@@ -123,6 +123,27 @@ fn msn_wraps_around() {
 }
 
 #[test]
+fn all_is_acknowledged_before_the_end() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.responder.acknowledge_all();
+        assert!(peer.responses().is_empty());
+        for number in 0..2 {
+            let mut write = remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+            write.ack_request = false;
+            peer.deliver(&write);
+        }
+        assert!(peer.responses().is_empty());
+        peer.responder.acknowledge_all();
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.msn), (psn.add(1), 2));
+        // Once is enough.
+        peer.responder.acknowledge_all();
+        assert!(peer.responses().is_empty());
+    });
+}
+
+#[test]
 fn no_acknowledgement_unasked() {
     let mut peer = peer(Psn::new(0));
     let mut write = remote(Opcode::RcWriteOnly, Psn::new(0), 1, 0, 1);

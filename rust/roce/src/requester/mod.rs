@@ -9,7 +9,8 @@
 //! - posts work requests with [`Requester::post`];
 //! - as long as it can send, takes actions from [`Requester::poll_action`], does them, and returns
 //!   each with [`Requester::commit`] before it asks for the next. It may drop the lock in between,
-//!   and it may commit before the packets are on their way;
+//!   and it may commit before the packets are on their way. Having begun it goes on until there are no
+//!   more: the last message asks for an acknowledgement on behalf of those before;
 //! - hands in each response with [`Requester::receive`], places the data that this returns, and
 //!   says so with [`Requester::commit_place`] before it hands in the next response;
 //! - arms a timer for [`Requester::poll_timeout`], and calls [`Requester::on_timeout`] when it
@@ -174,6 +175,8 @@ struct Pending {
     end: u64,
     /// The position behind the work request's last packet.
     wr_end: u64,
+    /// The last packet asks for an acknowledgement.
+    asks: bool,
     /// It is overtaken: the sender has gone back in between.
     overtaken: bool,
 }
@@ -228,8 +231,11 @@ pub struct Requester<S> {
     read_psns: u64,
 
     pending: Option<Pending>,
-    /// The driver said `Again` to an action.
+    /// The driver said `Again` to an action, of this work request.
     parked: bool,
+    parked_at: u32,
+    /// What was sent last does not ask for an acknowledgement: what follows does.
+    unasked: bool,
     /// The ticket and position of a response that is being placed.
     place: Option<(Ticket, u64)>,
     /// READ responses that are placed and wait for those before them.
@@ -312,6 +318,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             read_psns: 0,
             pending: None,
             parked: false,
+            parked_at: 0,
+            unasked: false,
             place: None,
             ahead: Ahead::default(),
             held: false,
@@ -577,6 +585,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.place = None;
         self.ahead = Ahead::default();
         self.parked = false;
+        self.unasked = false;
         self.held = false;
         self.stop = None;
         self.reads = 0;

@@ -61,13 +61,16 @@ pub struct Burst {
     first: u64,
     /// Whether it has been sent before: then the first packet asks for an acknowledgement, too.
     again: bool,
+    /// Whether the last packet asks for an acknowledgement.
+    asks: bool,
 }
 
 /// What the driver shall do for the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAction {
     /// Send these packets. With `Outcome::Again` nothing more is handed out before
-    /// [`resume`](Requester::resume); then the same packets, or what is due by then, come again.
+    /// [`resume`](Requester::resume), but a packet from before that has to be sent once more; then the
+    /// same packets, or what is due by then, come again.
     Transmit(Burst),
     /// Execute a local operation. With `Outcome::Again` as above.
     Local {
@@ -82,7 +85,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// What to do next; `None` if there is nothing to do now, or if the outcome of the action
     /// before is still outstanding.
     pub fn poll_action(&mut self) -> Option<SendAction> {
-        if self.pending.is_some() || self.parked || self.rnr_deadline.is_some() {
+        if self.pending.is_some() || self.rnr_deadline.is_some() {
+            return None;
+        }
+        // Of what is in front of a parked work request, a probe is sent nevertheless.
+        if self.parked && (self.probe_end.is_none() || self.cursor == self.parked_at) {
             return None;
         }
         if !matches!(self.phase, Phase::Running | Phase::Paused) {
@@ -291,6 +298,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             first: self.sent,
             end: self.sent.wrapping_add(u64::from(psns)),
             wr_end: slot.end(),
+            asks: true,
             overtaken: false,
         });
         ticket
@@ -307,15 +315,61 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     ) -> SendAction {
         let first = self.sent;
         let done = first.wrapping_sub(slot.first) as u32;
+        let asks = done.wrapping_add(psns) < slot.psns || !self.follows(sequence, slot, psns);
+        let ticket = self.expect(sequence, slot, psns);
+        if let Some(pending) = &mut self.pending {
+            pending.asks = asks;
+        }
         SendAction::Transmit(Burst {
-            ticket: self.expect(sequence, slot, psns),
+            ticket,
             sequence,
             offset: done.wrapping_shl(self.config.mtu.shift()),
             length,
             packets,
             first,
             again: first < self.max_sent,
+            asks,
         })
+    }
+
+    /// Whether the work request behind `sequence` is sent at once when all of that is sent, which takes
+    /// `psns` more: then the acknowledgement of the next acknowledges both, and nobody need ask for that
+    /// of the first (IBTA 9.7.5.1.2).
+    ///
+    /// If it does not come to that in the end, a probe asks: at once ([`ask_soon`](Self::ask_soon)), or
+    /// when it would ask for a lost acknowledgement.
+    fn follows(&self, sequence: u32, slot: &SendSlot, psns: u32) -> bool {
+        let next = sequence.wrapping_add(1);
+        let is_message =
+            |operation| matches!(operation, SendOperation::Send | SendOperation::Write);
+        if next == self.head
+            || !is_message(slot.wr.operation)
+            || !matches!(self.phase, Phase::Running)
+            // Without a timer nobody would ask.
+            || self.config.timeout.is_none()
+            || self.stop.is_some()
+            || self.probe_end.is_some()
+        {
+            return false;
+        }
+        let Some(wr) = self.slot(next).map(|slot| &slot.wr) else {
+            return false;
+        };
+        let wanted = self.psns_of(wr);
+        let least = u64::from(wanted).min(MIN_BURST_PACKETS);
+        is_message(wr.operation)
+            && !(wr.fence && self.reads > 0)
+            && self.refusal(wr).is_none()
+            && self.window() >= least.saturating_add(u64::from(psns))
+            && self.has_room(psns.saturating_add(wanted))
+    }
+
+    /// What was sent last has not asked for an acknowledgement, and what would have asked for it does not
+    /// follow: a probe does, at once.
+    fn ask_soon(&mut self, now: Instant) {
+        if core::mem::take(&mut self.unasked) && self.deadline.is_some() {
+            self.deadline = Some(now);
+        }
     }
 
     /// The `index`-th packet of a burst, where in the work request's payload its own begins, and
@@ -403,7 +457,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     && ends
                     && (matches!(wr.operation, SendOperation::Send) || wr.immediate.is_some());
                 packet.ack_request = matches!(self.config.service, Type::Rc)
-                    && (index.wrapping_add(1) == burst.packets
+                    && ((burst.asks && index.wrapping_add(1) == burst.packets)
                         || psn.get() % ASK_INTERVAL == 0
                         || (burst.again && index == 0));
                 if opcode.has_reth() {
@@ -457,12 +511,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
             Outcome::Again => {
                 self.parked = true;
+                self.parked_at = pending.sequence;
+                self.ask_soon(now);
                 return;
             }
             Outcome::Protection => Status::LocalProtection,
             Outcome::Operational => Status::LocalQpOperation,
             Outcome::MemoryWindowBind => Status::MemoryWindowBind,
         };
+        self.ask_soon(now);
         // If it is complete by now, its data are not needed any more.
         let age = pending.sequence.wrapping_sub(self.oldest);
         if age < self.head.wrapping_sub(self.oldest) {
@@ -517,6 +574,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.round_trip.acknowledged(now, self.una);
         }
         self.sent = self.sent.max(pending.end);
+        self.unasked = !pending.asks;
         if self.cursor == pending.sequence && self.sent >= pending.wr_end {
             self.cursor = pending.sequence.wrapping_add(1);
         }

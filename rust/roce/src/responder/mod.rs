@@ -223,6 +223,8 @@ pub struct Responder<R> {
     executed: Option<(Psn, u32)>,
     /// `executed` is to be acknowledged.
     acknowledge: bool,
+    /// The peer has not been told of `executed`.
+    untold: bool,
     negative: Option<Negative>,
 
     established: bool,
@@ -262,6 +264,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             parked: false,
             executed: None,
             acknowledge: false,
+            untold: false,
             negative: None,
             established: false,
             established_told: false,
@@ -365,6 +368,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.read = None;
         self.parked = false;
         self.acknowledge = false;
+        self.untold = false;
         self.negative = None;
     }
 
@@ -378,6 +382,14 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     #[inline]
     pub fn owes_acknowledgement(&self) -> bool {
         self.acknowledge || self.negative.is_some()
+    }
+
+    /// Lets everything that has been executed be acknowledged, also what the peer has not asked for yet:
+    /// before the QP ends, when it would ask in vain.
+    pub fn acknowledge_all(&mut self) {
+        if self.untold && matches!(self.phase, Phase::Receiving) {
+            self.acknowledge = true;
+        }
     }
 
     /// What has happened so far.
