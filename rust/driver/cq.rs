@@ -236,6 +236,14 @@ impl Cq {
         }
     }
 
+    /// A number that changes when a process takes completions. Context: any.
+    pub(crate) fn polled(&self) -> u32 {
+        match &self.state.lock().queue {
+            Queue::User { ring, .. } => ring.consumed(),
+            Queue::Kernel(_) => 0,
+        }
+    }
+
     /// Appends a completion of `qp`. One that finds no room is lost, and the consumer is told of the
     /// overflow once (IBTA 11.6.3.2); the QPs of the queue go to the error state. Context: any.
     pub(crate) fn post(

@@ -88,6 +88,11 @@ impl SharedRing {
         self.mem.load_acquire(PRODUCER).unwrap_or(0) <= self.mask
     }
 
+    /// The index of a process that consumes.
+    pub(crate) fn consumed(&self) -> u32 {
+        self.index(CONSUMER)
+    }
+
     fn element_len(&self) -> usize {
         1usize.wrapping_shl(self.shift)
     }

@@ -11,6 +11,7 @@
 //! No lock is held while packets leave or consumers are called.
 
 mod attributes;
+mod doorbell;
 mod paging;
 mod paths;
 mod receive;
@@ -25,6 +26,7 @@ pub(crate) use self::attributes::{
 
 use self::{
     attributes::Attributes,
+    doorbell::Doorbells,
     paging::{
         Waiting,
         PAGING, //
@@ -123,8 +125,9 @@ const FLUSH_BUDGET: u32 = 256;
 const RESCAN_FIRST_NS: u64 = 4_000_000;
 const RESCAN_LAST_NS: u64 = 1_000_000_000;
 
-/// The number of [`Qp::pace`] among a QP's timers.
+/// The number of [`Qp::pace`] among a QP's timers, and that of [`Qp::hold`].
 const PACE: u64 = 1;
+const HOLD: u64 = 2;
 /// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
 const PACE_NS: u64 = 100_000;
 /// After so long, in nanoseconds, it sends a batch all the same. The queues are all of the namespace's: it may
@@ -186,6 +189,13 @@ pub(crate) struct Qp {
     #[pin]
     pace: Timer<Qp, PACE>,
     #[pin]
+    doorbells: SpinLockBh<Doorbells>,
+    /// Doorbells whose requests are held back: counted under [`Qp::doorbells`], taken back under the send
+    /// lock.
+    held: AtomicU32,
+    #[pin]
+    hold: Timer<Qp, HOLD>,
+    #[pin]
     work: Work<Qp>,
     #[pin]
     paging: Work<Qp, PAGING>,
@@ -243,6 +253,12 @@ impl TimerCallback for Qp {
 impl TimerCallback<PACE> for Qp {
     fn expired(this: ArcBorrow<'_, Self>) {
         Arc::from(this).kick();
+    }
+}
+
+impl TimerCallback<HOLD> for Qp {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).held_long_enough();
     }
 }
 
@@ -559,6 +575,9 @@ pub(crate) fn create(
             published,
             timer <- Timer::new(),
             pace <- Timer::new(),
+            doorbells <- new_spin_lock_bh!(Doorbells::new()),
+            held: AtomicU32::new(0),
+            hold <- Timer::new(),
             work <- new_work!("Qp::work"),
             paging <- new_work!("Qp::paging"),
             _live: Live::new(Kind::Qp),
@@ -591,6 +610,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     qp.gate.close_and_wait();
     qp.timer.shutdown();
     qp.pace.shutdown();
+    qp.hold.shutdown();
     qp.set_state(State::Reset);
     for ring in qp.published.iter().flatten() {
         ring.withdraw();
@@ -619,7 +639,10 @@ pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
         qp.send.lock().discard(qp);
         return Err(EINVAL);
     }
-    qp.run_send();
+    if !qp.holds_back() {
+        qp.run_send();
+        qp.doorbell_ended();
+    }
     Ok(())
 }
 

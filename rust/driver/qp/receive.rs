@@ -597,15 +597,25 @@ impl Qp {
         self.drive_receive(|_, _| ());
     }
 
-    /// Lets the acknowledgements leave that are owed. The consumer saw completions of receives whose
+    /// Acknowledges all that has been executed, before the QP stops to answer. Context: process, no lock
+    /// held.
+    pub(super) fn acknowledge_all(self: &Arc<Self>) {
+        self.drive_receive(|receive, _| receive.responder.acknowledge_all());
+    }
+
+    /// Lets the acknowledgements leave that are owed, and requests that are held back. The consumer saw completions of receives whose
     /// acknowledgements may have to wait still, for full queues or for another CPU; if it ends now, they
     /// are all that its peer waits for. Takes a few ms at most. Context: process, may sleep, no lock held.
     pub(super) fn settle(self: &Arc<Self>) {
+        if let Some(_pass) = self.gate.enter() {
+            self.acknowledge_all();
+        }
         for _ in 0..SETTLE_ATTEMPTS {
             {
                 let Some(_pass) = self.gate.enter() else {
                     return;
                 };
+                self.send_held();
                 self.run_receive();
             }
             if !self.receive.lock().responder.owes_acknowledgement() {

@@ -628,6 +628,7 @@ impl Qp {
                     .take()
                     .unwrap_or_else(|| core::mem::take(&mut send.batch));
                 if self.takes_sends() {
+                    self.release_held();
                     send.fetch(self);
                 }
                 send.act(self, now, &mut batch);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Doorbells that follow one upon the other: the requests behind them leave together.
+//!
+//! A packet alone costs a pass through the stack at both ends, an acknowledgement, and mostly a wakeup. So
+//! of a program that does nothing but post, the requests are held back until there are some; of one that
+//! waits for anything in between, never.
+
+use super::Qp;
+use core::sync::atomic::Ordering;
+use kernel::sync::Arc;
+use rdma::qp::Type;
+
+/// Doorbells in a row after which requests are held back: first, and at most.
+const ROW_FIRST: u32 = 8;
+const ROW_LAST: u32 = 1 << 16;
+/// A doorbell so many nanoseconds after the end of the one before does not belong to its row.
+const BREAK_NS: u64 = 100_000;
+/// Doorbells after which what is held back leaves, and after how many nanoseconds it does anyway.
+const HELD_MAX: u32 = 16;
+const HOLD_NS: u64 = 50_000;
+
+/// The doorbells of a QP. Belongs under [`Qp::doorbells`].
+pub(super) struct Doorbells {
+    /// How many came in a row, and from which number on requests are held back. Who stops before there
+    /// are enough to leave has to wait for the timer: that is not to happen often.
+    row: u32,
+    patience: u32,
+    /// When the last one ended.
+    end: u64,
+    /// What the program had taken from the completion queues when the row began.
+    polled: (u32, u32),
+    /// When what is held back leaves at the latest.
+    due: u64,
+    /// The timer will expire.
+    armed: bool,
+}
+
+impl Doorbells {
+    /// No doorbell has come.
+    pub(super) fn new() -> Self {
+        Self {
+            row: 0,
+            patience: ROW_FIRST,
+            end: 0,
+            polled: (0, 0),
+            due: 0,
+            armed: false,
+        }
+    }
+
+    /// A doorbell has come. Returns whether its request may be held back.
+    fn ring(&mut self, qp: &Qp, now: u64) -> bool {
+        if now.saturating_sub(self.end) > BREAK_NS {
+            self.row = 0;
+        }
+        self.end = now;
+        if self.row == 0 || self.row >= self.patience {
+            let polled = (qp.send_cq.polled(), qp.recv_cq.polled());
+            if polled != self.polled {
+                self.polled = polled;
+                self.row = 0;
+            }
+        }
+        self.row = self.row.saturating_add(1);
+        self.row > self.patience
+    }
+}
+
+impl Qp {
+    /// A doorbell has come. Returns whether there is nothing to be done now. Context: process.
+    pub(super) fn holds_back(self: &Arc<Self>) -> bool {
+        if self.ty != Type::Rc {
+            return false;
+        }
+        let now = sync::monotonic_ns();
+        let mut doorbells = self.doorbells.lock();
+        if !doorbells.ring(self, now) {
+            return false;
+        }
+        let held = self.held.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        if held >= HELD_MAX {
+            doorbells.patience = (doorbells.patience / 2).max(ROW_FIRST);
+            return false;
+        }
+        if held == 1 {
+            doorbells.due = now.saturating_add(HOLD_NS);
+        }
+        // Whoever counts finds the timer armed, or arms it; it is disarmed when nobody has counted.
+        if !doorbells.armed {
+            doorbells.armed = true;
+            self.hold.start_at(self.as_arc_borrow(), doorbells.due);
+        }
+        true
+    }
+
+    /// A doorbell ends that was not held back. Context: process.
+    pub(super) fn doorbell_ended(&self) {
+        if self.ty == Type::Rc {
+            self.doorbells.lock().end = sync::monotonic_ns();
+        }
+    }
+
+    /// Sends what is held back, if anything. Context: process, no lock held.
+    pub(super) fn send_held(self: &Arc<Self>) {
+        if self.held.load(Ordering::Relaxed) != 0 {
+            self.run_send();
+        }
+    }
+
+    /// What is held back, if anything, is about to be taken over.
+    pub(super) fn release_held(&self) {
+        if self.held.load(Ordering::Relaxed) != 0 {
+            // What was counted before can be seen in the ring.
+            self.held.swap(0, Ordering::AcqRel);
+        }
+    }
+
+    /// The timer has expired. Context: softirq.
+    pub(super) fn held_long_enough(self: &Arc<Self>) {
+        {
+            let mut doorbells = self.doorbells.lock();
+            doorbells.armed = false;
+            if self.held.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            if sync::monotonic_ns() < doorbells.due {
+                doorbells.armed = true;
+                self.hold.start_at(self.as_arc_borrow(), doorbells.due);
+                return;
+            }
+            doorbells.row = 0;
+            doorbells.patience = doorbells.patience.saturating_mul(2).min(ROW_LAST);
+        }
+        self.kick();
+    }
+}
