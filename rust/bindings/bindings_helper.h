@@ -11,6 +11,7 @@
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
+#include <linux/netfilter.h>
 #include <linux/skbuff.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -41,3 +42,8 @@
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_ALLOC = XA_FLAGS_ALLOC;
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ = XA_FLAGS_LOCK_IRQ;
 const unsigned int RUST_CONST_HELPER_LL_MAX_HEADER = LL_MAX_HEADER;
+const u8 RUST_CONST_HELPER_NFPROTO_IPV4 = NFPROTO_IPV4;
+const u8 RUST_CONST_HELPER_NFPROTO_IPV6 = NFPROTO_IPV6;
+const unsigned int RUST_CONST_HELPER_NF_INET_LOCAL_IN = NF_INET_LOCAL_IN;
+const unsigned int RUST_CONST_HELPER_NF_ACCEPT = NF_ACCEPT;
+const unsigned int RUST_CONST_HELPER_NF_STOLEN = NF_STOLEN;

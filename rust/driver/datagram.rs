@@ -48,17 +48,19 @@ pub(crate) enum BuildError<F> {
     Payload(F),
 }
 
-/// Builds the datagram of `packet` towards `path`. `fill` writes exactly the payload.
+/// Builds the datagram of `packet` towards `path`. `fill` writes exactly the payload. `id` is
+/// [`Batch::next_id`].
 ///
 /// Context: process or softirq.
 pub(crate) fn build<F>(
     path: &Path,
     packet: &Packet,
+    id: u16,
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
     let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
-    let headers = path.address(&mut skb);
+    let headers = path.address(&mut skb, id);
     let body = skb.body_mut();
 
     let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
@@ -124,6 +126,11 @@ impl Batch {
         let _ = self.datagrams.push_within_capacity((skb, path.clone()));
     }
 
+    /// The identification of the next datagram: consecutive ones may leave as one super-packet.
+    pub(crate) fn next_id(&self) -> u16 {
+        self.datagrams.len() as u16
+    }
+
     /// How many datagrams there are.
     pub(crate) fn len(&self) -> usize {
         self.datagrams.len()
@@ -148,12 +155,28 @@ impl Batch {
         let mut packets = 0;
         let mut bytes = 0;
         let mut dropped = 0;
+        let mut transmit = |(skb, path): (TxSkb, Arc<Path>)| {
+            let datagrams = u64::from(skb.datagrams());
+            if let Transmit::Dropped = path.transmit(skb) {
+                dropped = u64::wrapping_add(dropped, datagrams);
+            }
+        };
+        let mut burst: Option<(TxSkb, Arc<Path>)> = None;
         for (skb, path) in self.datagrams.drain_all() {
             packets = u64::wrapping_add(packets, 1);
             bytes = u64::wrapping_add(bytes, skb.len() as u64);
-            if let Transmit::Dropped = path.transmit(skb) {
-                dropped = u64::wrapping_add(dropped, 1);
+            let rest = match &mut burst {
+                Some((first, way)) if Arc::ptr_eq(way, &path) => path.join(first, skb),
+                _ => Err(skb),
+            };
+            if let Err(skb) = rest {
+                if let Some(full) = burst.replace((skb, path)) {
+                    transmit(full);
+                }
             }
+        }
+        if let Some(last) = burst {
+            transmit(last);
         }
         let counters = device.counters();
         counters.add(Counter::SentPackets, packets);

@@ -11,7 +11,10 @@ use crate::{
     registry, //
 };
 use kernel::sync::Arc;
-use net::RxSkb;
+use net::{
+    RxBurst,
+    RxSkb, //
+};
 use rdma::{
     gid::Gid,
     qp::Type, //
@@ -37,9 +40,6 @@ const ICRC_LEN: usize = 4;
 pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     #[cfg(planted = "sleeping_allocation")]
     let _ = kernel::prelude::KBox::new(home.as_ptr().addr(), kernel::prelude::GFP_KERNEL);
-    let mut headers = [0u8; MAX_HEADER_LEN];
-    let copied = skb.header(&mut headers);
-    let bytes = headers.get(..copied).unwrap_or(&[]);
     let destination = skb.destination();
     let to_group = destination.is_multicast();
     let destination = destination.to_gid();
@@ -51,26 +51,10 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     let Some(device) = device else {
         return;
     };
-    device.counters().add(Counter::ReceivedPackets, 1);
-    device
-        .counters()
-        .add(Counter::ReceivedBytes, skb.datagram_len() as u64);
-
-    let packet = match Packet::parse(bytes, skb.datagram_len()) {
-        Ok(packet) => packet,
-        Err(_) => {
-            device.counters().add(Counter::Malformed, 1);
-            return;
-        }
+    count(&device, &skb);
+    let Some(packet) = check(&device, &skb) else {
+        return;
     };
-    if !icrc_is_right(&skb, bytes) {
-        device.counters().add(Counter::BadIcrc, 1);
-        return;
-    }
-    if packet.opcode.transport() == Transport::Cnp {
-        device.counters().add(Counter::CongestionNotifications, 1);
-        return;
-    }
     if to_group {
         deliver_to_group(&device, &destination, &packet, skb);
         return;
@@ -80,6 +64,125 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
         return;
     };
     deliver(&qp, &packet, skb);
+}
+
+/// Takes in datagrams that came together to the RoCE port of the namespace `home`, for one address that is no
+/// group's. Context: softirq.
+pub(crate) fn receive_burst(home: &net::Net, packets: RxBurst) {
+    let Some(device) = registry::device_of(home, &packets.destination().to_gid()) else {
+        return;
+    };
+    let mut burst = Burst {
+        device: &device,
+        packets,
+        ahead: None,
+    };
+    while let Some(skb) = burst.pop() {
+        let Some(packet) = check(&device, &skb) else {
+            continue;
+        };
+        let Some(qp) = find(&device, &packet) else {
+            device.counters().add(Counter::UnknownQp, 1);
+            continue;
+        };
+        let Some(_pass) = qp.enter() else {
+            continue;
+        };
+        if !admit(&qp, &packet, &skb) {
+            continue;
+        }
+        let run = Run {
+            packet: &packet,
+            skb,
+            burst: &mut burst,
+        };
+        if packet.opcode.is_request() {
+            qp.receive_requests(run);
+        } else {
+            qp.receive_responses(run);
+        }
+    }
+}
+
+/// What is left of the datagrams that came together.
+struct Burst<'a> {
+    device: &'a Arc<Device>,
+    packets: RxBurst,
+    /// The first of them, if it was looked at already.
+    ahead: Option<RxSkb>,
+}
+
+impl Burst<'_> {
+    fn pop(&mut self) -> Option<RxSkb> {
+        self.ahead.take().or_else(|| self.fresh())
+    }
+
+    fn fresh(&mut self) -> Option<RxSkb> {
+        let skb = self.packets.pop()?;
+        count(self.device, &skb);
+        Some(skb)
+    }
+}
+
+/// Packets that follow one another, for one side of one QP, which takes them all or none.
+pub(crate) struct Run<'a, 'b> {
+    packet: &'a Packet,
+    skb: RxSkb,
+    burst: &'a mut Burst<'b>,
+}
+
+impl Run<'_, '_> {
+    /// Calls `f` with each packet.
+    pub(crate) fn for_each(self, mut f: impl FnMut(&Packet, RxSkb)) {
+        let Self {
+            packet: first,
+            skb,
+            burst,
+        } = self;
+        f(first, skb);
+        while let Some(skb) = burst.fresh() {
+            let Some(packet) = check(burst.device, &skb) else {
+                continue;
+            };
+            if packet.dest_qpn != first.dest_qpn
+                || packet.opcode.transport() != first.opcode.transport()
+                || packet.opcode.is_request() != first.opcode.is_request()
+                || packet.pkey != first.pkey
+                || packet.migrated != first.migrated
+            {
+                burst.ahead = Some(skb);
+                return;
+            }
+            f(&packet, skb);
+        }
+    }
+}
+
+fn count(device: &Device, skb: &RxSkb) {
+    let counters = device.counters();
+    counters.add(Counter::ReceivedPackets, 1);
+    counters.add(Counter::ReceivedBytes, skb.datagram_len() as u64);
+}
+
+/// Reads the headers of a datagram that came to `device`, if that is a packet for one of its QPs.
+fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
+    let mut headers = [0u8; MAX_HEADER_LEN];
+    let copied = skb.header(&mut headers);
+    let bytes = headers.get(..copied).unwrap_or(&[]);
+    let counters = device.counters();
+    let Ok(packet) = Packet::parse(bytes, skb.datagram_len()) else {
+        counters.add(Counter::Malformed, 1);
+        return None;
+    };
+    if !icrc_is_right(skb, bytes) {
+        counters.add(Counter::BadIcrc, 1);
+        return None;
+    }
+    if packet.opcode.transport() == Transport::Cnp {
+        counters.add(Counter::CongestionNotifications, 1);
+        return None;
+    }
+    Some(packet)
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
@@ -108,21 +211,10 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
 
 /// Hands a packet to a QP that speaks its transport.
 fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
-    let device = qp.device();
     let Some(_pass) = qp.enter() else {
         return;
     };
-    if !qp.takes_packets() {
-        return;
-    }
-    // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
-    if packet.pkey & 0x7fff != crate::port::DEFAULT_PKEY & 0x7fff {
-        device.counters().add(Counter::BadKey, 1);
-        return;
-    }
-    // Last, as it may make the QP migrate.
-    if !addresses_match(qp, packet, &skb) {
-        device.counters().add(Counter::UnknownQp, 1);
+    if !admit(qp, packet, &skb) {
         return;
     }
     if packet.opcode.is_request() {
@@ -130,6 +222,24 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     } else {
         qp.receive_response(packet, skb);
     }
+}
+
+/// Whether a QP takes a packet. The caller has a pass.
+fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
+    if !qp.takes_packets() {
+        return false;
+    }
+    // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
+    if packet.pkey & 0x7fff != crate::port::DEFAULT_PKEY & 0x7fff {
+        qp.device().counters().add(Counter::BadKey, 1);
+        return false;
+    }
+    // Last, as it may make the QP migrate.
+    if !addresses_match(qp, packet, skb) {
+        qp.device().counters().add(Counter::UnknownQp, 1);
+        return false;
+    }
+    true
 }
 
 /// Parses a packet again that was parsed before, and has been kept since.

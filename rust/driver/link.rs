@@ -29,6 +29,7 @@ use net::{
     NetDevice,
     NetdevEvent,
     NetdevHandler,
+    RxBurst,
     RxSkb, //
 };
 use rdma::{
@@ -54,6 +55,10 @@ impl Port {
 impl net::Receive for Port {
     fn receive(&self, packet: RxSkb) {
         demux::receive(&self.home, packet);
+    }
+
+    fn receive_burst(&self, packets: RxBurst) {
+        demux::receive_burst(&self.home, packets);
     }
 }
 

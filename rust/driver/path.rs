@@ -96,9 +96,16 @@ impl Path {
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.
-    pub(crate) fn address(&self, skb: &mut TxSkb) -> Headers {
-        // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864).
-        skb.address(&self.route, 0)
+    pub(crate) fn address(&self, skb: &mut TxSkb, id: u16) -> Headers {
+        // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part
+        // of what the ICRC covers, and who takes a super-packet apart counts it up.
+        skb.address(&self.route, id)
+    }
+
+    /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: process or
+    /// softirq.
+    pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
+        self.route.join(first, next)
     }
 
     /// Sends `skb`. Context: process or softirq, no lock held.

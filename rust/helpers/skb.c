@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/netfilter.h>
 #include <linux/skbuff.h>
 #include <net/dst.h>
+#include <net/netfilter/nf_conntrack.h>
 #include <net/sock.h>
+#include <net/xfrm.h>
 
 __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t gfp)
 {
@@ -34,6 +37,68 @@ __rust_helper bool rust_helper_skb_is_gso(const struct sk_buff *skb)
 	return skb_is_gso(skb);
 }
 
+__rust_helper bool rust_helper_skb_is_udp_fraglist(const struct sk_buff *skb)
+{
+	return !(~skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST));
+}
+
+__rust_helper unsigned int rust_helper_skb_gso_size(const struct sk_buff *skb)
+{
+	return skb_shinfo(skb)->gso_size;
+}
+
+__rust_helper void rust_helper_skb_gso_reset(struct sk_buff *skb)
+{
+	skb_gso_reset(skb);
+}
+
+/* No checksum is to be filled in: otherwise a super-packet would be cut up before it leaves. */
+__rust_helper void rust_helper_skb_gso_set_udp_fraglist(struct sk_buff *skb, unsigned int size,
+							unsigned int segs)
+{
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST;
+	skb_shinfo(skb)->gso_size = size;
+	skb_shinfo(skb)->gso_segs = segs;
+	skb->ip_summed = CHECKSUM_UNNECESSARY;
+}
+
+__rust_helper bool rust_helper_skb_cloned(const struct sk_buff *skb)
+{
+	return skb_cloned(skb);
+}
+
+__rust_helper bool rust_helper_skb_shared(const struct sk_buff *skb)
+{
+	return skb_shared(skb);
+}
+
+__rust_helper bool rust_helper_skb_is_zcopy(struct sk_buff *skb)
+{
+	return skb_zcopy(skb);
+}
+
+__rust_helper bool rust_helper_skb_is_to_host(const struct sk_buff *skb)
+{
+	return skb->pkt_type == PACKET_HOST;
+}
+
+__rust_helper void rust_helper_nf_reset_ct(struct sk_buff *skb)
+{
+	nf_reset_ct(skb);
+}
+
+__rust_helper bool rust_helper_skb_nf_ct_is_unconfirmed(const struct sk_buff *skb)
+{
+	struct nf_conn *ct = (struct nf_conn *)skb_nfct(skb);
+
+	return ct && !nf_ct_is_confirmed(ct);
+}
+
+__rust_helper bool rust_helper_xfrm_policy_check_in(struct sk_buff *skb, unsigned short family)
+{
+	return xfrm_policy_check(NULL, XFRM_POLICY_IN, skb, family);
+}
+
 __rust_helper bool rust_helper_skb_frags_readable(const struct sk_buff *skb)
 {
 	return skb_frags_readable(skb);
@@ -47,6 +112,11 @@ __rust_helper unsigned int rust_helper_skb_nr_frags(const struct sk_buff *skb)
 __rust_helper struct sk_buff *rust_helper_skb_frag_list(const struct sk_buff *skb)
 {
 	return skb_shinfo(skb)->frag_list;
+}
+
+__rust_helper void rust_helper_skb_set_frag_list(struct sk_buff *skb, struct sk_buff *list)
+{
+	skb_shinfo(skb)->frag_list = list;
 }
 
 __rust_helper unsigned int rust_helper_skb_frag_size_at(const struct sk_buff *skb, unsigned int i)

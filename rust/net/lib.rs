@@ -8,7 +8,9 @@
 //! disabled.
 
 pub mod address;
+pub mod burst;
 mod error;
+mod hook;
 pub mod listener;
 pub mod multicast;
 pub mod namespace;
@@ -21,6 +23,7 @@ pub mod receive;
 pub mod transmit;
 
 pub use address::Address;
+pub use burst::RxBurst;
 pub use listener::{
     Listener,
     Receive,

@@ -5,10 +5,12 @@
 //! C header: [`include/net/udp_tunnel.h`](srctree/include/net/udp_tunnel.h)
 
 use crate::{
+    burst::RxBurst,
     error::{
         eafnosupport,
         epfnosupport, //
     },
+    hook::Hook,
     namespace::Net,
     receive::RxSkb, //
 };
@@ -29,11 +31,17 @@ use rdma_bindings as bindings;
 pub trait Receive: Send + Sync + 'static {
     /// Called for each datagram, on several CPUs at once. Softirq context, under RCU.
     fn receive(&self, packet: RxSkb);
+
+    /// Called as [`Self::receive`] is, for datagrams that come together.
+    fn receive_burst(&self, packets: RxBurst);
 }
 
 /// What a socket's user data points at. The core wants three low bits of the pointer.
 #[repr(align(8))]
-struct Endpoint<H>(Arc<H>);
+struct Endpoint<H> {
+    handler: Arc<H>,
+    port: u16,
+}
 
 impl<H: Receive> Endpoint<H> {
     /// Takes a datagram of a socket.
@@ -58,11 +66,41 @@ impl<H: Receive> Endpoint<H> {
         if let Some(skb) = NonNull::new(skb) {
             // SAFETY: The packet is ours, and as UDP hands it to such functions.
             if let Some(packet) = unsafe { RxSkb::from_encapsulation(skb) } {
-                endpoint.0.receive(packet);
+                endpoint.handler.receive(packet);
             }
         }
         // The packet was used.
         0
+    }
+
+    /// Takes packets before UDP does: super-packets come whole this way, and the others faster.
+    ///
+    /// # Safety
+    ///
+    /// To be called by netfilter only, with what it was registered with: an `Endpoint<H>` that lives until a
+    /// grace period after the end of that; for packets of this machine.
+    unsafe extern "C" fn look(
+        endpoint: *mut c_void,
+        skb: *mut kernel_bindings::sk_buff,
+        state: *const bindings::nf_hook_state,
+    ) -> c_uint {
+        // SAFETY: The caller promises it.
+        let (endpoint, is_v4) = unsafe {
+            (
+                &*endpoint.cast_const().cast::<Self>(),
+                (*state).pf == bindings::NFPROTO_IPV4,
+            )
+        };
+        // SAFETY: As the caller promises; what is taken is kept from others below.
+        let taken =
+            NonNull::new(skb).and_then(|skb| unsafe { RxBurst::take(skb, is_v4, endpoint.port) });
+        match taken {
+            Some(packets) => {
+                endpoint.handler.receive_burst(packets);
+                bindings::NF_STOLEN
+            }
+            None => bindings::NF_ACCEPT,
+        }
     }
 }
 
@@ -173,6 +211,7 @@ impl Drop for Sock {
 
 /// Sockets, and what their datagrams go to.
 struct Ports<H: Receive> {
+    hooks: [Option<Hook>; 2],
     v4: Option<Socket>,
     v6: Option<Socket>,
     endpoint: KBox<Endpoint<H>>,
@@ -185,10 +224,19 @@ impl<H: Receive> Ports<H> {
         // made here becomes one.
         unsafe { Socket::open(net, family, port, &*self.endpoint) }
     }
+
+    /// Takes packets for the port of an open socket before the socket does.
+    fn hook(&self, net: &Net, is_v4: bool) -> Result<Hook> {
+        let endpoint = (&raw const *self.endpoint).cast::<c_void>();
+        // SAFETY: `look` is given what it asks for, which `self` frees only a grace period after the hooks, of
+        // which this becomes one.
+        unsafe { Hook::register(net, is_v4, Endpoint::<H>::look, endpoint) }
+    }
 }
 
 impl<H: Receive> Drop for Ports<H> {
     fn drop(&mut self) {
+        self.hooks = [None, None];
         if self.v4.take().is_some() | self.v6.take().is_some() {
             // Receivers that found the endpoint still use it.
             // SAFETY: No requirements but the context.
@@ -213,9 +261,10 @@ impl<H: Receive> Listener<H> {
     /// `EADDRINUSE` if somebody else has the port.
     pub fn open(net: &Net, port: u16, handler: Arc<H>) -> Result<Self> {
         let mut ports = Ports {
+            hooks: [None, None],
             v4: None,
             v6: None,
-            endpoint: KBox::new(Endpoint(handler), GFP_KERNEL)?,
+            endpoint: KBox::new(Endpoint { handler, port }, GFP_KERNEL)?,
         };
         let v4 = ports
             .v4
@@ -226,6 +275,11 @@ impl<H: Receive> Listener<H> {
             Err(err) if is_without_ipv6(err) => None,
             Err(err) => return Err(err),
         };
+        let hook_v6 = match &v6 {
+            Some(_) => Some(ports.hook(net, false)?),
+            None => None,
+        };
+        ports.hooks = [Some(ports.hook(net, true)?), hook_v6];
         let net = net.clone();
         let sender = Sender(Arc::new(Sockets { v4, v6, net }, GFP_KERNEL)?);
         Ok(Self {

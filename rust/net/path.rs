@@ -161,6 +161,30 @@ impl Path {
         }
     }
 
+    /// Puts a datagram behind another one, so that both leave in one super-packet, if that can be; if not, gives
+    /// it back. Both were addressed for this path. Process or softirq context.
+    ///
+    /// The IPv4 identifications must count up.
+    pub fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
+        if first.datagrams() == 1 && !self.takes_bursts(first.len()) {
+            return Err(next);
+        }
+        first.append(next)
+    }
+
+    /// Returns whether super-packets of datagrams of `len` bytes are any use: the stack would drop those that
+    /// are too long for the path.
+    fn takes_bursts(&self, len: usize) -> bool {
+        let len = u32::try_from(len.saturating_add(self.overhead())).unwrap_or(u32::MAX);
+        // SAFETY: By the type invariant.
+        let headroom = unsafe { bindings::dst_headroom(self.dst.as_ptr()) };
+        // Whoever takes a super-packet apart puts the link-layer headers in front of each datagram, and does not
+        // look whether there is room for them.
+        len <= self.mtu()
+            && headroom <= bindings::LL_MAX_HEADER
+            && !self.query.destination.is_multicast()
+    }
+
     /// Gives a packet, which was addressed for this path, to the stack.
     ///
     /// Process or softirq context, interrupts on, and with no lock held: the packet may arrive, with all that

@@ -67,38 +67,8 @@ impl RxSkb {
         skb: NonNull<kernel_bindings::sk_buff>,
     ) -> Option<Self> {
         let raw = skb.as_ptr();
-        // SAFETY: The caller promises a packet in a receive path, so it has a device or none, which stays
-        // under RCU.
-        let ifindex = unsafe {
-            let dev = (*raw)
-                .__bindgen_anon_1
-                .__bindgen_anon_1
-                .__bindgen_anon_1
-                .dev;
-            if dev.is_null() {
-                0
-            } else {
-                bindings::netdev_ifindex(dev)
-            }
-        };
-        // SAFETY: The packet is ours, so its socket, route and device may be taken off.
-        unsafe {
-            bindings::skb_orphan(raw);
-            bindings::skb_dst_drop(raw);
-            (*raw)
-                .__bindgen_anon_1
-                .__bindgen_anon_1
-                .__bindgen_anon_1
-                .dev = ptr::null_mut();
-        }
-        // SAFETY: The packet is ours, so its control block is free for use; it is as aligned as a pointer,
-        // and larger than a `Control`.
-        unsafe {
-            (&raw mut (*raw).cb).cast::<Control>().write(Control {
-                // CAST: It is not negative.
-                ifindex: ifindex as u32,
-            });
-        }
+        // SAFETY: The caller promises a packet in a receive path, under RCU, and that it is ours.
+        unsafe { Self::adopt(raw, Self::ifindex_of(raw)) };
         // SAFETY: As the caller promises, the packet is one whose headers were parsed.
         if unsafe { Self::is_sound(raw) } {
             // INVARIANT: All of it was just done or seen.
@@ -110,13 +80,57 @@ impl RxSkb {
         }
     }
 
+    /// Returns the number of the network device that a packet came in by.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet in a receive path, so it has a device or none; under RCU.
+    pub(crate) unsafe fn ifindex_of(skb: *mut kernel_bindings::sk_buff) -> u32 {
+        // SAFETY: The caller promises it; the device stays under RCU.
+        unsafe {
+            let dev = (*skb)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev;
+            if dev.is_null() {
+                0
+            } else {
+                // CAST: It is not negative.
+                bindings::netdev_ifindex(dev) as u32
+            }
+        }
+    }
+
+    /// Has a packet refer to nothing but its data, and keep the number of the network device that it came in by.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet that the caller owns, but for its place in a list.
+    pub(crate) unsafe fn adopt(skb: *mut kernel_bindings::sk_buff, ifindex: u32) {
+        // SAFETY: The packet is the caller's, so its socket, route and device may be taken off. So its control
+        // block is free for use; it is as aligned as a pointer, and larger than a `Control`.
+        unsafe {
+            bindings::skb_orphan(skb);
+            bindings::skb_dst_drop(skb);
+            (*skb)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev = ptr::null_mut();
+            (&raw mut (*skb).cb)
+                .cast::<Control>()
+                .write(Control { ifindex });
+        }
+    }
+
     /// Returns whether the packet is as the type invariants ask.
     ///
     /// # Safety
     ///
     /// `skb` is a packet that the caller owns, and the stack has put its `data` to the UDP header and the
-    /// network header in front.
-    unsafe fn is_sound(skb: *mut kernel_bindings::sk_buff) -> bool {
+    /// network header in front; it may be in a list.
+    pub(crate) unsafe fn is_sound(skb: *mut kernel_bindings::sk_buff) -> bool {
         // SAFETY: The caller promises a packet.
         let (len, linear) = unsafe { ((*skb).len as usize, bindings::skb_headlen(skb) as usize) };
         if linear < UDP_LEN || len < UDP_LEN {

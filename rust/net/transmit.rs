@@ -6,6 +6,7 @@
 
 use crate::{
     address::Address,
+    burst::set_next,
     path::{
         Path,
         Query, //
@@ -37,20 +38,34 @@ const HEADERS_LEN: usize = IPV6_LEN + UDP_LEN;
 /// The protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
 
-/// A datagram to be sent, in one piece of memory. Drop: any context.
+/// The most datagrams of a super-packet: enough for 64 KiB of 1 KiB each.
+const MAX_DATAGRAMS: u16 = 64;
+
+/// A datagram to be sent, in one piece of memory, or several that leave together. Drop: any context.
 ///
 /// # Invariants
 ///
-/// - The packet is ours alone. It is linear, and `body` to `body + len`, its end, is the datagram.
+/// - The packet is ours alone. Without what follows it, it is linear, and `body` to `body + len`, its end, is the datagram.
 /// - If `headers` is `None`, the data is the datagram alone, with `HEADROOM` in front of it; otherwise these
 ///   headers are in front of it, the packet's network and transport header are set, and the data starts at
 ///   the network header.
 /// - `len` and the headers together are no more than 65535 bytes.
+/// - `followers`, if there are any, are its fragment list: packets like it, with headers of their own, but with
+///   data from the datagram on; its length and size are theirs, too.
 pub struct TxSkb {
     skb: NonNull<kernel_bindings::sk_buff>,
     body: NonNull<u8>,
     len: usize,
     headers: Option<Headers>,
+    followers: Option<Followers>,
+}
+
+/// Datagrams that follow another one.
+struct Followers {
+    last: NonNull<kernel_bindings::sk_buff>,
+    count: u16,
+    /// The bytes of all datagrams together, the first one's too.
+    len: usize,
 }
 
 // SAFETY: By the type invariant the packet is ours alone.
@@ -82,6 +97,7 @@ impl TxSkb {
             body: NonNull::new(body.cast::<u8>())?,
             len,
             headers: None,
+            followers: None,
         })
     }
 
@@ -140,10 +156,86 @@ impl TxSkb {
         headers
     }
 
+    /// Returns the number of datagrams.
+    #[inline]
+    pub fn datagrams(&self) -> u16 {
+        let more = self.followers.as_ref();
+        more.map_or(0, |followers| followers.count).wrapping_add(1)
+    }
+
+    /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
+    /// it back.
+    ///
+    /// Both must be addressed, from one address and port to another; no datagram may be longer than the first;
+    /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way.
+    pub(crate) fn append(&mut self, other: Self) -> Result<(), Self> {
+        let (Some(own), Some(its)) = (&self.headers, &other.headers) else {
+            return Err(other);
+        };
+        let count = self.datagrams();
+        let so_far = self.followers.as_ref().map_or(self.len, |all| all.len);
+        let len = so_far.wrapping_add(other.len);
+        if !its.follows(own, count)
+            || other.followers.is_some()
+            || other.len > self.len
+            || other.len == 0
+            || len > MAX_LEN
+            || count >= MAX_DATAGRAMS
+        {
+            return Err(other);
+        }
+        let headers_len = its.as_bytes().len();
+        let is_v4 = its.is_v4();
+        let (head, member) = (self.skb.as_ptr(), ManuallyDrop::new(other).skb);
+        // SAFETY: Both packets are ours. By the type invariant the data of `member` starts with its headers,
+        // and `last` is the last of the fragment list of `head`.
+        unsafe {
+            let raw = member.as_ptr();
+            if is_v4 {
+                bindings::ip_send_check((*raw).data.cast());
+            }
+            // CAST: 28 or 48.
+            bindings::skb_pull(raw, headers_len as u32);
+            match &self.followers {
+                Some(followers) => set_next(followers.last.as_ptr(), raw),
+                None => bindings::skb_set_frag_list(head, raw),
+            }
+            (*head).len = (*head).len.wrapping_add((*raw).len);
+            (*head).data_len = (*head).data_len.wrapping_add((*raw).len);
+            (*head).truesize = (*head).truesize.wrapping_add((*raw).truesize);
+        }
+        // INVARIANT: That is what was just done.
+        self.followers = Some(Followers {
+            last: member,
+            count,
+            len,
+        });
+        Ok(())
+    }
+
     /// Returns the C packet, which is the caller's now, if it was addressed.
     pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
-        self.headers?;
-        Some(ManuallyDrop::new(self).skb)
+        let headers = self.headers?;
+        let this = ManuallyDrop::new(self);
+        if let Some(followers) = &this.followers {
+            // CAST: At most `MAX_LEN`, both.
+            let udp_len = (followers.len as u16).wrapping_add(UDP_LEN as u16);
+            let size = this.len as u32;
+            let at = headers
+                .as_bytes()
+                .len()
+                .wrapping_sub(UDP_LEN)
+                .wrapping_add(4);
+            let raw = this.skb.as_ptr();
+            // SAFETY: By the type invariant the packet's data starts with its headers, the UDP header last.
+            // Its length is that of all datagrams, until the super-packet is taken apart.
+            unsafe {
+                let place = (*raw).data.add(at).cast::<[u8; 2]>();
+                place.write(udp_len.to_be_bytes());
+                bindings::skb_gso_set_udp_fraglist(raw, size, u32::from(this.datagrams()));
+            }
+        }
+        Some(this.skb)
     }
 
     /// Returns the headers, if it was addressed.
@@ -228,6 +320,20 @@ impl Headers {
         match self {
             Self::V4(bytes) => bytes,
             Self::V6(bytes) => bytes,
+        }
+    }
+
+    /// Returns whether these are headers of a datagram that is the `distance`-th behind one with the headers
+    /// `first`: from and to the same, with an identification that counts up.
+    fn follows(&self, first: &Self, distance: u16) -> bool {
+        match (first, self) {
+            (Self::V4(first), Self::V4(own)) => {
+                let ([_, _, _, _, i1, i2, ..], [_, _, _, _, j1, j2, ..]) = (first, own);
+                let id = u16::from_be_bytes([*i1, *i2]).wrapping_add(distance);
+                id == u16::from_be_bytes([*j1, *j2]) && first.get(12..24) == own.get(12..24)
+            }
+            (Self::V6(first), Self::V6(own)) => first.get(8..44) == own.get(8..44),
+            _ => false,
         }
     }
 

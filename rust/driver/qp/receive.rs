@@ -25,7 +25,10 @@ use crate::{
         Batch,
         BuildError, //
     },
-    demux,
+    demux::{
+        self,
+        Run, //
+    },
     mr::{
         self,
         Absent,
@@ -442,7 +445,9 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = course.migrated;
-                    if let Ok(skb) = datagram::build(path, &packet, |_| Ok::<(), Fault>(())) {
+                    if let Ok(skb) =
+                        datagram::build(path, &packet, batch.next_id(), |_| Ok::<(), Fault>(()))
+                    {
                         batch.push(skb, path);
                     }
                 }
@@ -500,7 +505,7 @@ impl ReceiveSide {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(&course.path, &packet, fill) {
+            match datagram::build(&course.path, &packet, batch.next_id(), fill) {
                 Ok(skb) => batch.push(skb, &course.path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);
@@ -577,6 +582,13 @@ impl Qp {
     /// Takes in a request packet. Context: softirq, no lock held.
     pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         self.drive_receive(|receive, after| receive.request(self, packet, skb, after));
+    }
+
+    /// Takes in request packets that came together. Context: softirq, no lock held.
+    pub(crate) fn receive_requests(self: &Arc<Self>, run: Run<'_, '_>) {
+        self.drive_receive(|receive, after| {
+            run.for_each(|packet, skb| receive.request(self, packet, skb, after));
+        });
     }
 
     /// Goes on after waiting for pages; `hopeless` could not be brought in.

@@ -25,7 +25,10 @@ use crate::{
         Batch,
         BuildError, //
     },
-    demux,
+    demux::{
+        self,
+        Run, //
+    },
     element::{
         Local,
         SendElements, //
@@ -319,7 +322,7 @@ impl SendSide {
                 }
                 None => cursor.read(u64::from(offset), out),
             };
-            match datagram::build(&path, &packet, fill) {
+            match datagram::build(&path, &packet, batch.next_id(), fill) {
                 Ok(skb) => batch.push(skb, &path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);
@@ -567,6 +570,13 @@ impl Qp {
     /// Takes in a response packet. Context: softirq, no lock held.
     pub(crate) fn receive_response(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         self.drive_send(|send, now| send.respond(self, now, packet, skb));
+    }
+
+    /// Takes in response packets that came together. Context: softirq, no lock held.
+    pub(crate) fn receive_responses(self: &Arc<Self>, run: Run<'_, '_>) {
+        self.drive_send(|send, now| {
+            run.for_each(|packet, skb| send.respond(self, now, packet, skb));
+        });
     }
 
     /// Goes on after waiting for pages; `hopeless` could not be brought in.

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Datagrams that arrive together: a packet of the network, or a super-packet of several.
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use crate::{
+    address::Address,
+    piece::next_in_list,
+    receive::{
+        RxSkb,
+        IPV4_LEN,
+        IPV6_LEN,
+        UDP_LEN, //
+    },
+    transmit::UDP, //
+};
+use core::{
+    ops::Range,
+    ptr::{
+        self,
+        NonNull, //
+    },
+    slice, //
+};
+use kernel::bindings as kernel_bindings;
+use rdma_bindings as bindings;
+
+/// Datagrams from one address and port to another, one at least when it is made, in the order in which they
+/// were sent. Drop: any context.
+///
+/// # Invariants
+///
+/// `first` is null, or the first of a list of packets that are ours, each as in an [`RxSkb`] but for its place
+/// in the list.
+pub struct RxBurst {
+    first: *mut kernel_bindings::sk_buff,
+    destination: Address,
+}
+
+// SAFETY: By the type invariant the packets are ours.
+unsafe impl Send for RxBurst {}
+
+impl RxBurst {
+    /// Returns where the datagrams were sent to.
+    #[inline]
+    pub fn destination(&self) -> Address {
+        self.destination
+    }
+
+    /// Takes the first datagram.
+    #[inline]
+    pub fn pop(&mut self) -> Option<RxSkb> {
+        let skb = NonNull::new(self.first)?;
+        // SAFETY: By the type invariant this is a packet of the list, which ends with null.
+        // INVARIANT: The rest of the list; the first one is in no list any more.
+        unsafe {
+            self.first = next_in_list(skb.as_ptr());
+            set_next(skb.as_ptr(), ptr::null_mut());
+        }
+        // SAFETY: By the type invariant.
+        Some(unsafe { RxSkb::from_raw(skb) })
+    }
+
+    /// Takes a packet that is about to be delivered on this machine, if it is UDP for `port`, of a form that
+    /// can be handled; otherwise nothing was done to it.
+    ///
+    /// Left to the stack are packets for others than this host, with IP options or extensions, with headers in
+    /// pieces; those that another socket was chosen for, that a policy of IPsec refuses, whose connection
+    /// conntrack is still to confirm; super-packets that others refer to, or that are to be cut up by length.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet as the functions of `NF_INET_LOCAL_IN` get it, of IPv4 or IPv6 as `is_v4` says, which
+    /// is the caller's if it is taken; softirq context, under RCU.
+    pub(crate) unsafe fn take(
+        skb: NonNull<kernel_bindings::sk_buff>,
+        is_v4: bool,
+        port: u16,
+    ) -> Option<Self> {
+        let raw = skb.as_ptr();
+        let ip_len = if is_v4 { IPV4_LEN } else { IPV6_LEN };
+        // SAFETY: The caller promises a packet.
+        let (len, linear) = unsafe { ((*raw).len as usize, bindings::skb_headlen(raw) as usize) };
+        let headers_len = ip_len.wrapping_add(UDP_LEN);
+        if linear < headers_len {
+            return None;
+        }
+        // SAFETY: So many bytes are there. Nobody changes them as long as `headers` is used.
+        let headers = unsafe { slice::from_raw_parts((*raw).data.cast_const(), headers_len) };
+        let flow = Flow::of(headers, is_v4)?;
+        if flow.port != port || flow.destination.is_multicast() {
+            return None;
+        }
+        // SAFETY: The caller promises a packet in a receive path.
+        let is_free = unsafe {
+            ptr::eq(bindings::skb_network_header(raw), (*raw).data)
+                && (*raw).__bindgen_anon_1.__bindgen_anon_1.next.is_null()
+                && (*raw).sk.is_null()
+                && bindings::skb_is_to_host(raw)
+                && !bindings::skb_shared(raw)
+                && !bindings::skb_is_zcopy(raw)
+                && !bindings::skb_nf_ct_is_unconfirmed(raw)
+                && bindings::xfrm_policy_check_in(raw, family(is_v4))
+        };
+        if !is_free {
+            return None;
+        }
+        let udp_len = usize::from(flow.len);
+        // SAFETY: As above.
+        if !unsafe { bindings::skb_is_gso(raw) } {
+            if udp_len != len.wrapping_sub(ip_len) {
+                return None;
+            }
+        } else {
+            let members = Members {
+                ip_len,
+                flow: headers.get(flow.part.clone())?,
+                part: flow.part.clone(),
+            };
+            // SAFETY: As above; nobody else refers to it or changes it, as it was just seen not to be shared.
+            if !unsafe { members.are_sound(raw, udp_len) } {
+                return None;
+            }
+        }
+        let destination = flow.destination;
+
+        // From here on the packet is ours.
+        // SAFETY: As above; the device stays under RCU. `raw` is not cloned if it has members, so its headers
+        // and the list are ours to change; and those were seen to be there.
+        let first = unsafe {
+            let ifindex = RxSkb::ifindex_of(raw);
+            let list = split(raw, headers_len);
+            bindings::skb_pull(raw, ip_len as u32);
+            bindings::nf_reset_ct(raw);
+            RxSkb::adopt(raw, ifindex);
+            let mut member = list;
+            while !member.is_null() {
+                bindings::skb_push(member, UDP_LEN as u32);
+                RxSkb::adopt(member, ifindex);
+                member = next_in_list(member);
+            }
+            set_next(raw, list);
+            raw
+        };
+        // What is not sound after all is dropped here.
+        let mut first = first;
+        let mut place = &mut first as *mut *mut kernel_bindings::sk_buff;
+        // SAFETY: `place` is where a packet of the list is linked from: `first`, or a packet of the list that
+        // stays in it.
+        unsafe {
+            while let Some(member) = NonNull::new(*place) {
+                if RxSkb::is_sound(member.as_ptr()) {
+                    place = next_place(member.as_ptr());
+                } else {
+                    *place = next_in_list(member.as_ptr());
+                    set_next(member.as_ptr(), ptr::null_mut());
+                    bindings::kfree_skb(member.as_ptr());
+                }
+            }
+        }
+        // INVARIANT: All in the list are sound, and ours.
+        Some(Self { first, destination })
+    }
+}
+
+impl Drop for RxBurst {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+/// Returns the family of a packet's addresses.
+fn family(is_v4: bool) -> u16 {
+    // CAST: Small numbers, both.
+    if is_v4 {
+        kernel_bindings::AF_INET as u16
+    } else {
+        kernel_bindings::AF_INET6 as u16
+    }
+}
+
+/// What the headers of a UDP datagram say.
+struct Flow {
+    destination: Address,
+    port: u16,
+    len: u16,
+    /// Where in the headers the addresses and ports are.
+    part: Range<usize>,
+}
+
+impl Flow {
+    /// Reads headers, of IP and of UDP; `None` if they are not of the form that is handled.
+    #[inline]
+    fn of(headers: &[u8], is_v4: bool) -> Option<Self> {
+        let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
+        let [_, _, port1, port2, len1, len2, _, _] = *udp;
+        let (destination, part) = if is_v4 {
+            let ip = <&[u8; IPV4_LEN]>::try_from(ip).ok()?;
+            let [first, _, _, _, _, _, frag1, frag2, _, protocol, ..] = *ip;
+            if first != 0x45 || protocol != UDP || u16::from_be_bytes([frag1, frag2]) & 0x3fff != 0
+            {
+                return None;
+            }
+            (Address::V4(*ip.last_chunk()?), 12..24)
+        } else {
+            let ip = <&[u8; IPV6_LEN]>::try_from(ip).ok()?;
+            let [first, _, _, _, _, _, protocol, ..] = *ip;
+            if first >> 4 != 6 || protocol != UDP {
+                return None;
+            }
+            (Address::V6(*ip.last_chunk()?), 8..44)
+        };
+        Some(Self {
+            destination,
+            port: u16::from_be_bytes([port1, port2]),
+            len: u16::from_be_bytes([len1, len2]),
+            part,
+        })
+    }
+}
+
+/// What the members of a super-packet have in common with its head.
+struct Members<'a> {
+    ip_len: usize,
+    flow: &'a [u8],
+    part: Range<usize>,
+}
+
+impl Members<'_> {
+    /// Returns whether a super-packet is a list of datagrams, each with headers of its own, which are ours to
+    /// take apart.
+    ///
+    /// # Safety
+    ///
+    /// `head` is a packet with data at its network header, which nobody changes meanwhile, as long as
+    /// `udp_len` says, which stands in its UDP header.
+    unsafe fn are_sound(&self, head: *mut kernel_bindings::sk_buff, udp_len: usize) -> bool {
+        let headers_len = self.ip_len.wrapping_add(UDP_LEN);
+        // SAFETY: The caller promises a packet.
+        let (len, gso_size, mut member) = unsafe {
+            if !bindings::skb_is_udp_fraglist(head) || bindings::skb_cloned(head) {
+                return false;
+            }
+            (
+                (*head).len as usize,
+                bindings::skb_gso_size(head) as usize,
+                bindings::skb_frag_list(head),
+            )
+        };
+        if member.is_null() || udp_len != len.wrapping_sub(self.ip_len) {
+            return false;
+        }
+        // What is left for the head. Each member has a byte at least, so there are not many of them.
+        let mut left = len;
+        while !member.is_null() {
+            // SAFETY: A member of the list is a packet.
+            let (member_len, next) = unsafe {
+                let is_free = !bindings::skb_shared(member)
+                    && (*member).sk.is_null()
+                    && !bindings::skb_is_zcopy(member);
+                let data = (*member).data.cast_const();
+                let network = bindings::skb_network_header(member);
+                if !is_free || data.addr().wrapping_sub(network.addr()) != headers_len {
+                    return false;
+                }
+                // So many bytes are in front of its data.
+                let headers = slice::from_raw_parts(network, headers_len);
+                if headers.get(self.part.clone()) != Some(self.flow) {
+                    return false;
+                }
+                ((*member).len as usize, next_in_list(member))
+            };
+            left = match left.checked_sub(member_len) {
+                Some(left) if member_len != 0 => left,
+                _ => return false,
+            };
+            member = next;
+        }
+        left == headers_len.wrapping_add(gso_size)
+    }
+}
+
+/// Takes the members off a super-packet, whose headers, `headers_len` bytes of IP and UDP, then say what is left.
+/// Returns the list, or null if it is none.
+///
+/// # Safety
+///
+/// `head` is a packet that the caller owns, with data at its network header, and headers of so many bytes; if it
+/// is a super-packet, [`Members::are_sound`].
+unsafe fn split(
+    head: *mut kernel_bindings::sk_buff,
+    headers_len: usize,
+) -> *mut kernel_bindings::sk_buff {
+    // SAFETY: The caller promises it.
+    unsafe {
+        if !bindings::skb_is_gso(head) {
+            return ptr::null_mut();
+        }
+        let list = bindings::skb_frag_list(head);
+        // CAST: The stack keeps it in 16 bits.
+        let udp_len = (bindings::skb_gso_size(head) as u16).wrapping_add(UDP_LEN as u16);
+        bindings::skb_set_frag_list(head, ptr::null_mut());
+        bindings::skb_gso_reset(head);
+        let (mut len, mut truesize) = (0u32, 0u32);
+        let mut member = list;
+        while !member.is_null() {
+            len = len.wrapping_add((*member).len);
+            truesize = truesize.wrapping_add((*member).truesize);
+            member = next_in_list(member);
+        }
+        (*head).len = (*head).len.wrapping_sub(len);
+        (*head).data_len = (*head).data_len.wrapping_sub(len);
+        (*head).truesize = (*head).truesize.wrapping_sub(truesize);
+
+        let start = (*head).data;
+        let ip_len = headers_len.wrapping_sub(UDP_LEN);
+        start
+            .add(ip_len.wrapping_add(4))
+            .cast::<[u8; 2]>()
+            .write(udp_len.to_be_bytes());
+        if ip_len == IPV4_LEN {
+            let tot_len = udp_len.wrapping_add(IPV4_LEN as u16);
+            start.add(2).cast::<[u8; 2]>().write(tot_len.to_be_bytes());
+            bindings::ip_send_check(start.cast());
+        } else {
+            start.add(4).cast::<[u8; 2]>().write(udp_len.to_be_bytes());
+        }
+        list
+    }
+}
+
+/// Returns where a packet's link to the next one of its list is.
+///
+/// # Safety
+///
+/// `skb` is a packet.
+unsafe fn next_place(skb: *mut kernel_bindings::sk_buff) -> *mut *mut kernel_bindings::sk_buff {
+    // SAFETY: The caller promises it.
+    unsafe { &raw mut (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
+}
+
+/// Links a packet to the next one of its list.
+///
+/// # Safety
+///
+/// `skb` is a packet that the caller owns.
+pub(crate) unsafe fn set_next(
+    skb: *mut kernel_bindings::sk_buff,
+    next: *mut kernel_bindings::sk_buff,
+) {
+    // SAFETY: The caller promises it.
+    unsafe { *next_place(skb) = next };
+}
