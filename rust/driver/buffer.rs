@@ -16,7 +16,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::RxSkb;
+use net::{
+    RxSkb,
+    TxSkb, //
+};
 use rdma::memory::{
     self,
     KernelBuffer,
@@ -113,6 +116,17 @@ impl<'a> Cursor<'a> {
             let part = out.get_mut(done..done.wrapping_add(n));
             memory.read(at, part.ok_or(memory::Fault::OutOfRange)?)
         })
+    }
+
+    /// Puts the pages that `len` bytes of the list are in, starting `offset` bytes into it, into a packet.
+    /// Returns false if that cannot be.
+    pub(crate) fn lend(&mut self, offset: u64, len: usize, skb: &mut TxSkb) -> Result<bool, Fault> {
+        let mut lent = true;
+        self.walk(offset, len, |memory, at, _, n| {
+            lent = lent && memory.lend(at, n, skb)?;
+            Ok(())
+        })?;
+        Ok(lent)
     }
 
     /// Writes `data` into the list, starting `offset` bytes into it.

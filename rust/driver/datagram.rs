@@ -89,6 +89,55 @@ pub(crate) fn build<F>(
     Ok(skb)
 }
 
+/// Builds the datagram of `packet` towards `path`, with the payload where it is: `lend` puts exactly its pages into
+/// the packet, and returns whether it could. `None` if the payload is to be copied.
+///
+/// The pages may be written to by their owner, before the ICRC is computed or after; then the packet is lost. So
+/// what is sent once more is better copied: memory that never rests would never arrive. Context: process or
+/// softirq.
+pub(crate) fn build_lent<F>(
+    path: &Path,
+    packet: &Packet,
+    id: u16,
+    lend: impl FnOnce(&mut TxSkb) -> Result<bool, F>,
+) -> Result<Option<TxSkb>, BuildError<F>> {
+    let pad = usize::from(packet.pad());
+    let tail_len = pad.wrapping_add(ICRC_LEN);
+    let header_len = packet.header_len();
+    let payload_len = packet.payload_len as usize;
+    let Some(mut skb) = TxSkb::with_pages(header_len, payload_len, tail_len) else {
+        return Ok(None);
+    };
+    let headers = path.address(&mut skb, id);
+    if packet.emit(skb.body_mut()).is_none() || !lend(&mut skb).map_err(BuildError::Payload)? {
+        return Ok(None);
+    }
+    let mut tail = [0u8; ICRC_LEN + 3];
+    let state = {
+        let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
+            return Ok(None);
+        };
+        let state = prefix(headers.as_bytes(), bth).ok_or(BuildError::NoMemory)?;
+        let state = if rest.is_empty() {
+            state
+        } else {
+            net::crc32_le(state, rest)
+        };
+        let state = skb.crc32_le(state);
+        match tail.get(..pad) {
+            Some(zeroes) if pad != 0 => net::crc32_le(state, zeroes),
+            _ => state,
+        }
+    };
+    let Some(end) = tail.get_mut(..tail_len) else {
+        return Ok(None);
+    };
+    if let Some(trailer) = end.last_chunk_mut::<ICRC_LEN>() {
+        *trailer = icrc::finish(state);
+    }
+    Ok(skb.finish(end).then_some(skb))
+}
+
 /// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not
 /// use (IPv4 options).
 pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {

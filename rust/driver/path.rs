@@ -102,6 +102,11 @@ impl Path {
         skb.address(&self.route, id)
     }
 
+    /// Whether packets may have pages of memory regions in them. Context: process or softirq.
+    pub(crate) fn takes_pages(&self) -> bool {
+        self.route.takes_pages()
+    }
+
     /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: process or
     /// softirq.
     pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {

@@ -41,6 +41,11 @@ __rust_helper unsigned int rust_helper_dst_headroom(struct dst_entry *dst)
 	return LL_RESERVED_SPACE(dst_dev(dst));
 }
 
+__rust_helper bool rust_helper_dst_has_sg(struct dst_entry *dst)
+{
+	return dst_dev(dst)->features & NETIF_F_SG;
+}
+
 __rust_helper bool rust_helper_dst_is_broadcast(const struct dst_entry *dst)
 {
 	return dst_rtable(dst)->rt_flags & RTCF_BROADCAST;

@@ -12,6 +12,34 @@ __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t gfp
 	return alloc_skb(size, gfp);
 }
 
+/* The size of the memory that build_skb() wants for `len` bytes. */
+__rust_helper unsigned int rust_helper_skb_head_size(unsigned int len)
+{
+	return SKB_HEAD_ALIGN(len);
+}
+
+__rust_helper void *rust_helper_napi_alloc_frag(unsigned int size)
+{
+	return napi_alloc_frag(size);
+}
+
+__rust_helper void rust_helper_skb_free_frag(void *data)
+{
+	skb_free_frag(data);
+}
+
+__rust_helper void rust_helper_skb_add_frag(struct sk_buff *skb, struct page *page, int offset,
+					    int len, unsigned int truesize)
+{
+	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, offset, len, truesize);
+}
+
+/* Somebody may write to the pages: nobody shall rely on a checksum of theirs. */
+__rust_helper void rust_helper_skb_set_shared_frag(struct sk_buff *skb)
+{
+	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
+}
+
 __rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
 {
 	kfree_skb(skb);

@@ -19,6 +19,11 @@ __rust_helper bool rust_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
+__rust_helper bool rust_helper_in_softirq(void)
+{
+	return in_softirq();
+}
+
 __rust_helper bool rust_helper_in_hardirq(void)
 {
 	return in_hardirq();

@@ -172,6 +172,14 @@ impl Path {
         first.append(next)
     }
 
+    /// Returns whether packets with pages of others are any use: where a network device does not take them, all
+    /// is copied in the end. Process or softirq context.
+    #[inline]
+    pub fn takes_pages(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dst_has_sg(self.dst.as_ptr()) }
+    }
+
     /// Returns whether super-packets of datagrams of `len` bytes are any use: the stack would drop those that
     /// are too long for the path.
     fn takes_bursts(&self, len: usize) -> bool {

@@ -394,7 +394,14 @@ impl RxSkb {
 
 impl Drop for RxSkb {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the packet is ours.
-        unsafe { bindings::consume_skb(self.0.as_ptr()) };
+        // SAFETY: By the type invariant the packet is ours. What is freed as by NAPI is freed with bottom halves
+        // off, so that it can be used again by those that are sent.
+        unsafe {
+            if sync::owns_softirq() {
+                bindings::napi_consume_skb(self.0.as_ptr(), 1);
+            } else {
+                bindings::consume_skb(self.0.as_ptr());
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
         Path,
         Query, //
     },
+    piece::Pieces,
     receive::{
         IPV4_LEN,
         IPV6_LEN,
@@ -27,6 +28,7 @@ use core::{
 };
 use kernel::{
     bindings as kernel_bindings,
+    page::PAGE_SIZE,
     prelude::*, //
 };
 use rdma_bindings as bindings;
@@ -41,11 +43,20 @@ pub(crate) const UDP: u8 = 17;
 /// The most datagrams of a super-packet: enough for 64 KiB of 1 KiB each.
 const MAX_DATAGRAMS: u16 = 64;
 
-/// A datagram to be sent, in one piece of memory, or several that leave together. Drop: any context.
+/// The most pages that a datagram refers to: two, and one more for each piece of memory beyond the first, up to
+/// this.
+const MAX_PAGES: u32 = 6;
+
+/// A datagram to be sent, or several that leave together. Drop: any context.
+///
+/// It is in one piece of memory, or it has a middle part in pages of others, which stay theirs.
 ///
 /// # Invariants
 ///
-/// - The packet is ours alone. Without what follows it, it is linear, and `body` to `body + len`, its end, is the datagram.
+/// - The packet is ours alone. `body` to `body + body_len`, the end of its linear part, is the datagram's first
+///   part; the rest of the `len` bytes, or those of them that were put there so far, is in fragments.
+/// - `tail` is valid for writes of `tail_len` bytes, which belong to the page that the packet's head is in, and
+///   to nobody else, until they become the last fragment.
 /// - If `headers` is `None`, the data is the datagram alone, with `HEADROOM` in front of it; otherwise these
 ///   headers are in front of it, the packet's network and transport header are set, and the data starts at
 ///   the network header.
@@ -55,7 +66,9 @@ const MAX_DATAGRAMS: u16 = 64;
 pub struct TxSkb {
     skb: NonNull<kernel_bindings::sk_buff>,
     body: NonNull<u8>,
+    body_len: usize,
     len: usize,
+    tail: Option<(NonNull<u8>, usize)>,
     headers: Option<Headers>,
     followers: Option<Followers>,
 }
@@ -95,10 +108,130 @@ impl TxSkb {
         Some(Self {
             skb,
             body: NonNull::new(body.cast::<u8>())?,
+            body_len: len,
             len,
+            tail: None,
             headers: None,
             followers: None,
         })
+    }
+
+    /// Makes a datagram whose first `body_len` bytes and last `tail_len` are its own, and the `middle_len` between
+    /// them those of pages, which are put there with [`Self::push`], before [`Self::finish`] ends it.
+    ///
+    /// `None` if there is no memory, or in process context with bottom halves on. What the bytes are at first is
+    /// not specified: all of them are to be written.
+    pub fn with_pages(body_len: usize, middle_len: usize, tail_len: usize) -> Option<Self> {
+        let len = body_len.checked_add(middle_len)?.checked_add(tail_len)?;
+        if len > MAX_LEN || !sync::owns_softirq() {
+            return None;
+        }
+        // CAST: Less than `MAX_LEN`.
+        let room = HEADROOM.wrapping_add(body_len as u32);
+        // SAFETY: No requirements.
+        let size = unsafe { bindings::skb_head_size(room) };
+        // The tail has its place behind all that is the head's: who pulls bytes into the head does not overwrite
+        // it.
+        // SAFETY: Bottom halves are off, as was just seen.
+        let memory = unsafe { bindings::napi_alloc_frag(size.wrapping_add(tail_len as u32)) };
+        let memory = NonNull::new(memory)?;
+        // SAFETY: As above; `memory` has `size` bytes, as many as `room` bytes of data and what goes with them
+        // take. It is the packet's if there is one.
+        let skb = unsafe {
+            let skb = bindings::napi_build_skb(memory.as_ptr(), size);
+            if skb.is_null() {
+                bindings::skb_free_frag(memory.as_ptr());
+            }
+            NonNull::new(skb)?
+        };
+        // SAFETY: The packet is empty, and has room for `HEADROOM` and the first part. The tail follows `size`
+        // bytes.
+        let (body, tail) = unsafe {
+            bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
+            bindings::skb_set_shared_frag(skb.as_ptr());
+            (
+                bindings::skb_put(skb.as_ptr(), body_len as u32),
+                memory.cast::<u8>().add(size as usize),
+            )
+        };
+        // INVARIANT: As just made.
+        Some(Self {
+            skb,
+            body: NonNull::new(body.cast::<u8>())?,
+            body_len,
+            len,
+            tail: Some((tail, tail_len)),
+            headers: None,
+            followers: None,
+        })
+    }
+
+    /// Puts bytes of pages behind what there is; returns whether there was room.
+    ///
+    /// # Safety
+    ///
+    /// The `len` bytes from `start` on are valid for reads, in the direct mapping, in pages that are counted and
+    /// that somebody holds a reference to.
+    pub unsafe fn push(&mut self, start: *const u8, len: usize) -> bool {
+        let (mut start, mut left) = (start, len);
+        let skb = self.skb.as_ptr();
+        while left != 0 {
+            let offset = start.addr() & PAGE_SIZE.wrapping_sub(1);
+            let part = left.min(PAGE_SIZE.wrapping_sub(offset));
+            // SAFETY: By the type invariant this is a packet.
+            if unsafe { bindings::skb_nr_frags(skb) } >= MAX_PAGES {
+                return false;
+            }
+            // SAFETY: The caller promises such a page, of which `part` bytes are at `offset`. The packet has room
+            // for more fragments than `MAX_PAGES`.
+            // CAST: At most a page.
+            unsafe {
+                let page = bindings::virt_to_page(start.cast());
+                bindings::get_page(page);
+                bindings::skb_add_frag(skb, page, offset as c_int, part as c_int, part as u32);
+            }
+            start = start.wrapping_add(part);
+            left = left.wrapping_sub(part);
+        }
+        true
+    }
+
+    /// Feeds what is behind [`Self::body`] to [`crc32_le`](sync::crc32_le): bytes that may change meanwhile.
+    pub fn crc32_le(&self, state: u32) -> u32 {
+        // SAFETY: By the type invariant the packet is ours.
+        let pieces = unsafe { Pieces::new(self.skb, self.headers_len() + self.body_len, self.len) };
+        pieces.fold(state, |state, piece| piece.crc32_le(state))
+    }
+
+    /// Writes the end of a datagram with pages, `tail` as long as it was said to be. Returns whether the datagram
+    /// is complete.
+    pub fn finish(&mut self, tail: &[u8]) -> bool {
+        let Some((place, len)) = self.tail.take_if(|(_, len)| *len == tail.len()) else {
+            return false;
+        };
+        // SAFETY: By the type invariant there are so many bytes; they are in the page of the packet's head, which
+        // gets another reference. The packet has room for more fragments than `MAX_PAGES`.
+        // CAST: Small numbers.
+        unsafe {
+            ptr::copy_nonoverlapping(tail.as_ptr(), place.as_ptr(), len);
+            let page = bindings::virt_to_page(place.as_ptr().cast());
+            let offset = place.addr().get() & PAGE_SIZE.wrapping_sub(1);
+            bindings::get_page(page);
+            bindings::skb_add_frag(self.skb.as_ptr(), page, offset as c_int, len as c_int, 0);
+        }
+        self.is_complete()
+    }
+
+    /// Returns whether all bytes are there.
+    fn is_complete(&self) -> bool {
+        // SAFETY: By the type invariant this is a packet.
+        let len = unsafe { (*self.skb.as_ptr()).len } as usize;
+        self.followers.is_some() || len == self.headers_len().wrapping_add(self.len)
+    }
+
+    /// Returns how long the headers in front of the datagram are.
+    fn headers_len(&self) -> usize {
+        self.headers.map_or(0, |headers| headers.as_bytes().len())
     }
 
     /// Returns the length of the datagram.
@@ -113,19 +246,19 @@ impl TxSkb {
         self.len == 0
     }
 
-    /// Returns the datagram.
+    /// Returns the datagram, or what is in front of the pages.
     #[inline]
     pub fn body(&self) -> &[u8] {
         // SAFETY: By the type invariant these bytes are the packet's, which is ours. They come from the
         // allocator, behind a C function, so each is some byte.
-        unsafe { slice::from_raw_parts(self.body.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(self.body.as_ptr(), self.body_len) }
     }
 
-    /// Returns the datagram, to be written.
+    /// Returns the datagram, or what is in front of the pages, to be written.
     #[inline]
     pub fn body_mut(&mut self) -> &mut [u8] {
         // SAFETY: As in `body`; nobody else has a reference, as ours is exclusive.
-        unsafe { slice::from_raw_parts_mut(self.body.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.body.as_ptr(), self.body_len) }
     }
 
     /// Puts an IP and a UDP header in front of the datagram, and returns them as they will leave, but for the
@@ -176,6 +309,8 @@ impl TxSkb {
         let so_far = self.followers.as_ref().map_or(self.len, |all| all.len);
         let len = so_far.wrapping_add(other.len);
         if !its.follows(own, count)
+            || !self.is_complete()
+            || !other.is_complete()
             || other.followers.is_some()
             || other.len > self.len
             || other.len == 0
@@ -215,7 +350,7 @@ impl TxSkb {
 
     /// Returns the C packet, which is the caller's now, if it was addressed.
     pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
-        let headers = self.headers?;
+        let headers = self.headers.filter(|_| self.is_complete())?;
         let this = ManuallyDrop::new(self);
         if let Some(followers) = &this.followers {
             // CAST: At most `MAX_LEN`, both.

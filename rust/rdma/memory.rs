@@ -17,7 +17,10 @@ use kernel::{
         Release, //
     },
 };
-use net::Piece;
+use net::{
+    Piece,
+    TxSkb, //
+};
 use rdma_bindings as bindings;
 
 // Kernel memory is addressed through its direct mapping.
@@ -49,7 +52,7 @@ pub enum Intent {
 /// When [`Memory::pieces`] is asked for `len` bytes, it calls its argument only during the call, with an
 /// address, a length and the number of bytes before them. Each address is valid for reads of that length,
 /// and for writes too if that is the intent; no Rust reference to these bytes exists. The lengths add
-/// up to no more than `len`, and to `len` if the result is `Ok`.
+/// up to no more than `len`, and to `len` if the result is `Ok`. [`Memory::has_counted_pages`] is true.
 pub unsafe trait Memory {
     /// Calls `f` with each contiguous piece of `offset .. offset + len`, in order.
     fn pieces(
@@ -59,6 +62,13 @@ pub unsafe trait Memory {
         intent: Intent,
         f: &mut dyn FnMut(*mut u8, usize, usize),
     ) -> Result<(), Fault>;
+
+    /// Whether each byte is in a page of its own reference count, in the direct mapping, to which somebody holds
+    /// a reference during the call of [`Memory::pieces`].
+    #[inline]
+    fn has_counted_pages(&self) -> bool {
+        false
+    }
 
     /// Whether the memory keeps its contents without power, and whoever writes to it relies on that. Then
     /// what is written is persistent as soon as it is written: a FLUSH that came later would have to walk
@@ -81,6 +91,20 @@ impl dyn Memory + '_ {
         self.pieces(offset, len, Intent::Read, &mut |src, len, done| unsafe {
             copy(base.add(done), src, len)
         })
+    }
+
+    /// Puts the pages of a range into a packet, which keeps them. Returns false if that cannot be; a part may
+    /// have been put there.
+    #[inline]
+    pub fn lend(&self, offset: u64, len: usize, packet: &mut TxSkb) -> Result<bool, Fault> {
+        let mut lent = self.has_counted_pages();
+        if lent {
+            self.pieces(offset, len, Intent::Read, &mut |start, len, _| {
+                // SAFETY: The bytes are valid for reads, in pages that are counted and held, as the trait says.
+                lent = lent && unsafe { packet.push(start, len) };
+            })?;
+        }
+        Ok(lent)
     }
 
     /// Copies into the memory.

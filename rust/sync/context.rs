@@ -59,6 +59,14 @@ pub fn in_softirq() -> bool {
     unsafe { bindings::in_serving_softirq() }
 }
 
+/// Returns whether what belongs to this CPU's softirqs may be used: bottom halves are off, and this is no hard
+/// interrupt. Any context.
+#[inline]
+pub fn owns_softirq() -> bool {
+    // SAFETY: No requirements.
+    unsafe { bindings::in_softirq() && !bindings::in_hardirq() && !bindings::in_nmi() }
+}
+
 /// Returns whether the network stack may be entered from here: interrupts are on, and this is neither a
 /// hard interrupt nor an NMI. Any context.
 ///

@@ -21,6 +21,7 @@ pub use context::{
     can_send_inline,
     in_softirq,
     irqs_disabled,
+    owns_softirq,
     BhGuard, //
 };
 pub use counters::ShardedCounters;

@@ -48,7 +48,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::RxSkb;
+use net::{
+    RxSkb,
+    TxSkb, //
+};
 use rdma::{
     qp::{
         Event,
@@ -81,6 +84,9 @@ const BATCHES_PER_CALL: u32 = 16;
 
 /// What is done of requests under one hold of the lock, at the most.
 const ACTIONS_PER_BATCH: u32 = 128;
+
+/// Bytes of payload from which on a packet has the pages themselves instead of a copy.
+const LEND_MIN: u32 = 1024;
 
 /// Everything under a QP's send lock.
 pub(crate) struct SendSide {
@@ -304,11 +310,33 @@ impl SendSide {
         let inline = self.elements.inline(burst.sequence);
         let mut cursor = Cursor::new(&qp.pd, self.elements.buffers(burst.sequence), Access::NONE);
         let built = batch.len();
+        // An acknowledgement ends the use of the pages; until then the consumer leaves them alone. What is sent
+        // once more is copied, in case that it did not.
+        let mut lends =
+            qp.ty == Type::Rc && inline.is_none() && !burst.is_repeated() && path.takes_pages();
         for index in 0..burst.packets {
             let Some((mut packet, offset, len)) = self.requester.packet(burst, index) else {
                 break;
             };
             packet.migrated = migrated;
+            if lends && len >= LEND_MIN {
+                let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
+                match datagram::build_lent(&path, &packet, batch.next_id(), lend) {
+                    Ok(Some(skb)) => {
+                        batch.push(skb, &path);
+                        continue;
+                    }
+                    Ok(None) => lends = false,
+                    Err(BuildError::NoMemory) => {
+                        qp.device().counters().add(Counter::SendDropped, 1);
+                        continue;
+                    }
+                    Err(BuildError::Payload(fault)) => {
+                        batch.truncate(built);
+                        return Err(fault);
+                    }
+                }
+            }
             let fill = |out: &mut [u8]| match inline {
                 Some(data) => {
                     let start = offset as usize;
