@@ -24,15 +24,15 @@ use roce::{
     opcode::Transport,
     packet::{
         Packet,
+        ParseError,
         MAX_HEADER_LEN, //
     },
 };
 
 /// The number by which the general services QP is addressed.
 const GSI_NUMBER: u32 = 1;
-/// Bytes of the BTH, and of the ICRC.
+/// Bytes of the BTH.
 const BTH_LEN: usize = 12;
-const ICRC_LEN: usize = 4;
 
 /// Takes in a datagram that came to the RoCE port of the namespace `home`.
 ///
@@ -166,14 +166,13 @@ fn count(device: &Device, skb: &RxSkb) {
 
 /// Reads the headers of a datagram that came to `device`, if that is a packet for one of its QPs.
 fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
-    let mut headers = [0u8; MAX_HEADER_LEN];
-    let copied = skb.header(&mut headers);
-    let bytes = headers.get(..copied).unwrap_or(&[]);
     let counters = device.counters();
-    let Ok(packet) = Packet::parse(bytes, skb.datagram_len()) else {
+    let mut headers = [0u8; MAX_HEADER_LEN];
+    let Some((packet, copied)) = parse(skb, &mut headers) else {
         counters.add(Counter::Malformed, 1);
         return None;
     };
+    let bytes = headers.get(..copied).unwrap_or(&[]);
     if !icrc_is_right(skb, bytes) {
         counters.add(Counter::BadIcrc, 1);
         return None;
@@ -183,6 +182,22 @@ fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
         return None;
     }
     Some(packet)
+}
+
+/// Reads the headers of a datagram into `headers`. Returns how many bytes there are.
+fn parse(skb: &RxSkb, headers: &mut [u8; MAX_HEADER_LEN]) -> Option<(Packet, usize)> {
+    // They are in one piece as a rule. If that is too short, as it may be, there are others.
+    let len = skb.datagram_len();
+    let copied = skb.linear_header(headers);
+    match Packet::parse(headers.get(..copied)?, len) {
+        Ok(packet) => Some((packet, copied)),
+        Err(ParseError::TooShort) => {
+            let copied = skb.header(headers);
+            let packet = Packet::parse(headers.get(..copied)?, len).ok()?;
+            Some((packet, copied))
+        }
+        Err(_) => None,
+    }
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
@@ -244,9 +259,7 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
 
 /// Parses a packet again that was parsed before, and has been kept since.
 pub(crate) fn reparse(skb: &RxSkb) -> Option<Packet> {
-    let mut headers = [0u8; MAX_HEADER_LEN];
-    let copied = skb.header(&mut headers);
-    Packet::parse(headers.get(..copied)?, skb.datagram_len()).ok()
+    Some(parse(skb, &mut [0u8; MAX_HEADER_LEN])?.0)
 }
 
 /// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
@@ -275,12 +288,12 @@ fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
     qp.is_datagram() || qp.admits(&skb.source(), &skb.destination(), packet.migrated)
 }
 
-/// Checks the ICRC over the whole datagram.
+/// Checks the ICRC over the whole datagram: behind the right one, the state is always the same.
 fn icrc_is_right(skb: &RxSkb, headers: &[u8]) -> bool {
     let Some(bth) = headers.first_chunk::<BTH_LEN>() else {
         return false;
     };
-    let Some(covered) = skb.datagram_len().checked_sub(BTH_LEN + ICRC_LEN) else {
+    let Some(rest) = skb.datagram_len().checked_sub(BTH_LEN) else {
         return false;
     };
     let udp = skb.udp_header();
@@ -289,13 +302,5 @@ fn icrc_is_right(skb: &RxSkb, headers: &[u8]) -> bool {
         (None, Some(ip)) => icrc::header_crc_v6(&datagram::KernelCrc, &ip, &udp, bth),
         (None, None) => return false,
     };
-    let mut trailer = [0u8; ICRC_LEN];
-    match skb.crc32_le(state, BTH_LEN, covered) {
-        Some(state) => {
-            skb.copy(BTH_LEN.wrapping_add(covered), &mut trailer)
-                .is_ok()
-                && trailer == icrc::finish(state)
-        }
-        None => false,
-    }
+    skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)
 }

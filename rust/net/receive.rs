@@ -338,7 +338,23 @@ impl RxSkb {
     /// their number.
     #[inline]
     pub fn header(&self, out: &mut [u8]) -> usize {
-        let len = self.datagram_len().min(out.len());
+        self.copy_first(self.datagram_len(), out)
+    }
+
+    /// Copies the first bytes of the datagram, as many as the packet has in one piece and as `out` has room for,
+    /// and returns their number.
+    #[inline]
+    pub fn linear_header(&self, out: &mut [u8]) -> usize {
+        // SAFETY: By the type invariant this is a packet.
+        let linear = unsafe { bindings::skb_headlen(self.0.as_ptr()) } as usize;
+        self.copy_first(linear.saturating_sub(UDP_LEN), out)
+    }
+
+    /// Copies the first bytes of the datagram, `len` of them or as many as `out` has room for, and returns
+    /// their number.
+    #[inline]
+    fn copy_first(&self, len: usize, out: &mut [u8]) -> usize {
+        let len = len.min(out.len());
         let copied = out.get_mut(..len).map(|out| self.copy(0, out));
         if matches!(copied, Some(Ok(()))) {
             len
@@ -353,7 +369,18 @@ impl RxSkb {
         if end > self.datagram_len() {
             return Err(EINVAL);
         }
-        let offset = c_int::try_from(offset.checked_add(UDP_LEN).ok_or(EINVAL)?)?;
+        let offset = offset.checked_add(UDP_LEN).ok_or(EINVAL)?;
+        let end = end.checked_add(UDP_LEN).ok_or(EINVAL)?;
+        // SAFETY: By the type invariant this is a packet, and `data` is the start of its linear part.
+        unsafe {
+            let skb = self.0.as_ptr();
+            if end <= bindings::skb_headlen(skb) as usize {
+                let start = (*skb).data.cast_const().add(offset);
+                ptr::copy_nonoverlapping(start, out.as_mut_ptr(), out.len());
+                return Ok(());
+            }
+        }
+        let offset = c_int::try_from(offset)?;
         let len = c_int::try_from(out.len())?;
         // SAFETY: By the type invariant this is a packet; `out` has room for `len` bytes.
         let err = unsafe {
