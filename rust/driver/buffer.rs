@@ -79,6 +79,15 @@ enum Open {
     Kernel(KernelBuffer),
 }
 
+/// Where a [`Cursor`] stands in its list.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// Where the open element starts within the list, in bytes.
+    base: u64,
+    index: usize,
+    open: Option<Open>,
+}
+
 /// A cursor over a scatter/gather list.
 ///
 /// The key of each element is checked when the cursor enters it, over the element's whole range,
@@ -91,23 +100,28 @@ pub(crate) struct Cursor<'a> {
     pd: &'a Arc<Pd>,
     buffers: &'a [Buffer],
     need: Access,
-    /// Where the open element starts within the list, in bytes.
-    base: u64,
-    index: usize,
-    open: Option<Open>,
+    place: Place,
 }
 
 impl<'a> Cursor<'a> {
     /// A cursor at the start of `buffers`, for accesses that need `need`.
     pub(crate) fn new(pd: &'a Arc<Pd>, buffers: &'a [Buffer], need: Access) -> Self {
+        Self::at(pd, buffers, need, Place::default())
+    }
+
+    /// A cursor that stands where another one over the same list, for the same accesses, stood.
+    pub(crate) fn at(pd: &'a Arc<Pd>, buffers: &'a [Buffer], need: Access, place: Place) -> Self {
         Self {
             pd,
             buffers,
             need,
-            base: 0,
-            index: 0,
-            open: None,
+            place,
         }
+    }
+
+    /// Where the cursor stands.
+    pub(crate) fn into_place(self) -> Place {
+        self.place
     }
 
     /// Fills `out` from the list, starting `offset` bytes into it.
@@ -169,7 +183,7 @@ impl<'a> Cursor<'a> {
             let (within, available) = self.seek(offset.wrapping_add(done as u64))?;
             let left = len.wrapping_sub(done);
             let n = left.min(usize::try_from(available).unwrap_or(usize::MAX));
-            match &self.open {
+            match &self.place.open {
                 Some(Open::Keyed(access)) => {
                     access.with(within, n, |memory, at| f(memory, at, done, n))?
                 }
@@ -194,18 +208,21 @@ impl<'a> Cursor<'a> {
     /// Opens the element that holds byte `offset` of the list. Returns the position within it and
     /// how many bytes it has from there, at least 1.
     fn seek(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
-        if offset < self.base {
-            self.base = 0;
-            self.index = 0;
-            self.open = None;
+        if offset < self.place.base {
+            self.place.base = 0;
+            self.place.index = 0;
+            self.place.open = None;
         }
         loop {
-            let buffer = self.buffers.get(self.index).ok_or(Fault::Protection)?;
+            let buffer = self
+                .buffers
+                .get(self.place.index)
+                .ok_or(Fault::Protection)?;
             let len = buffer.len();
-            let within = offset.wrapping_sub(self.base);
+            let within = offset.wrapping_sub(self.place.base);
             if within < len {
-                if self.open.is_none() {
-                    self.open = Some(match buffer {
+                if self.place.open.is_none() {
+                    self.place.open = Some(match buffer {
                         Buffer::Keyed(sge) => {
                             match mr::access(self.pd, sge.lkey, sge.addr, len, self.need) {
                                 Ok(access) => Open::Keyed(access),
@@ -218,9 +235,9 @@ impl<'a> Cursor<'a> {
                 }
                 return Ok((within, len.wrapping_sub(within)));
             }
-            self.open = None;
-            self.base = self.base.wrapping_add(len);
-            self.index = self.index.wrapping_add(1);
+            self.place.open = None;
+            self.place.base = self.place.base.wrapping_add(len);
+            self.place.index = self.place.index.wrapping_add(1);
         }
     }
 }

@@ -43,6 +43,9 @@ pub(crate) const UDP: u8 = 17;
 /// The most datagrams of a super-packet: enough for 64 KiB of 1 KiB each.
 const MAX_DATAGRAMS: u16 = 64;
 
+/// The longest datagram whose memory goes round within the CPU: longer ones would use up the pages for nothing.
+const MAX_LIGHT: usize = 1200;
+
 /// The most pages that a datagram refers to: two, and one more for each piece of memory beyond the first, up to
 /// this.
 const MAX_PAGES: u32 = 6;
@@ -95,15 +98,25 @@ impl TxSkb {
             return None;
         }
         let len32 = u32::try_from(len).ok()?;
-        let size = len32.checked_add(HEADROOM)?;
-        // SAFETY: No requirements.
-        let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
-        let skb = NonNull::new(skb)?;
-        // SAFETY: The packet is empty, and has room for `size` bytes, `HEADROOM` and the datagram.
-        let body = unsafe {
-            bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
-            bindings::skb_put(skb.as_ptr(), len32)
+        let light = if len <= MAX_LIGHT {
+            Self::light(len32, 0)
+        } else {
+            None
         };
+        let skb = match light {
+            Some((skb, _)) => skb,
+            None => {
+                let size = len32.checked_add(HEADROOM)?;
+                // SAFETY: No requirements.
+                let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
+                let skb = NonNull::new(skb)?;
+                // SAFETY: The packet is empty, and has room for `size` bytes, `HEADROOM` and the datagram.
+                unsafe { bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int) };
+                skb
+            }
+        };
+        // SAFETY: The packet is empty, and has room for the datagram.
+        let body = unsafe { bindings::skb_put(skb.as_ptr(), len32) };
         // INVARIANT: As just made.
         Some(Self {
             skb,
@@ -123,36 +136,15 @@ impl TxSkb {
     /// not specified: all of them are to be written.
     pub fn with_pages(body_len: usize, middle_len: usize, tail_len: usize) -> Option<Self> {
         let len = body_len.checked_add(middle_len)?.checked_add(tail_len)?;
-        if len > MAX_LEN || !sync::owns_softirq() {
+        if len > MAX_LEN {
             return None;
         }
-        // CAST: Less than `MAX_LEN`.
-        let room = HEADROOM.wrapping_add(body_len as u32);
-        // SAFETY: No requirements.
-        let size = unsafe { bindings::skb_head_size(room) };
-        // The tail has its place behind all that is the head's: who pulls bytes into the head does not overwrite
-        // it.
-        // SAFETY: Bottom halves are off, as was just seen.
-        let memory = unsafe { bindings::napi_alloc_frag(size.wrapping_add(tail_len as u32)) };
-        let memory = NonNull::new(memory)?;
-        // SAFETY: As above; `memory` has `size` bytes, as many as `room` bytes of data and what goes with them
-        // take. It is the packet's if there is one.
-        let skb = unsafe {
-            let skb = bindings::napi_build_skb(memory.as_ptr(), size);
-            if skb.is_null() {
-                bindings::skb_free_frag(memory.as_ptr());
-            }
-            NonNull::new(skb)?
-        };
-        // SAFETY: The packet is empty, and has room for `HEADROOM` and the first part. The tail follows `size`
-        // bytes.
-        let (body, tail) = unsafe {
-            bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
+        // CAST: Less than `MAX_LEN`, both.
+        let (skb, tail) = Self::light(body_len as u32, tail_len as u32)?;
+        // SAFETY: The packet is ours, empty, and has room for the first part.
+        let body = unsafe {
             bindings::skb_set_shared_frag(skb.as_ptr());
-            (
-                bindings::skb_put(skb.as_ptr(), body_len as u32),
-                memory.cast::<u8>().add(size as usize),
-            )
+            bindings::skb_put(skb.as_ptr(), body_len as u32)
         };
         // INVARIANT: As just made.
         Some(Self {
@@ -164,6 +156,33 @@ impl TxSkb {
             headers: None,
             followers: None,
         })
+    }
+
+    /// Makes an empty packet, from memory that goes round within this CPU, with `HEADROOM` and room for `len` bytes
+    /// behind it. Returns it and `extra` bytes that are in the same page as its head. Bottom halves must be off:
+    /// `None` otherwise.
+    fn light(len: u32, extra: u32) -> Option<(NonNull<kernel_bindings::sk_buff>, NonNull<u8>)> {
+        if !sync::owns_softirq() {
+            return None;
+        }
+        let room = HEADROOM.checked_add(len)?;
+        // SAFETY: No requirements.
+        let size = unsafe { bindings::skb_head_size(room) };
+        // What is extra has its place behind all that is the head's: who pulls bytes into the head does not
+        // overwrite it.
+        let total = size.checked_add(extra)?;
+        // SAFETY: Bottom halves are off, as was just seen.
+        let memory = NonNull::new(unsafe { bindings::napi_alloc_frag(total) })?;
+        // SAFETY: As above; `memory` has `size` bytes, as many as `room` bytes of data and what goes with them
+        // take. It is the packet's if there is one. `extra` bytes follow them.
+        unsafe {
+            let skb = NonNull::new(bindings::napi_build_skb(memory.as_ptr(), size));
+            match skb {
+                Some(skb) => bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int),
+                None => bindings::skb_free_frag(memory.as_ptr()),
+            }
+            Some((skb?, memory.cast::<u8>().add(size as usize)))
+        }
     }
 
     /// Puts bytes of pages behind what there is; returns whether there was room.

@@ -17,7 +17,10 @@ use super::{
     FLUSH_BUDGET, //
 };
 use crate::{
-    buffer::Cursor,
+    buffer::{
+        Cursor,
+        Place, //
+    },
     counters::Counter,
     cq::Cq,
     datagram::{
@@ -99,6 +102,8 @@ const GRH_LEN: usize = 40;
 pub(crate) struct ReceiveSide {
     pub(crate) responder: Responder<KVVec<Resource>>,
     queue: ReceiveQueue,
+    /// Where the current receive request is written to, as long as the lock is held.
+    place: Place,
     /// The owner bit, as on the send side.
     busy: bool,
     again: bool,
@@ -140,6 +145,7 @@ impl ReceiveSide {
         Ok(Self {
             responder: Responder::new(KVVec::new()),
             queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
+            place: Place::default(),
             busy: false,
             again: false,
             batch: Batch::new()?,
@@ -216,6 +222,7 @@ impl ReceiveSide {
                     return Ok(());
                 }
                 Step::TakeReceive { ticket } => {
+                    self.place = Place::default();
                     let receive = self.queue.take(qp);
                     self.responder.commit_receive(ticket, receive)
                 }
@@ -314,22 +321,25 @@ impl ReceiveSide {
 
     /// Places payload into the current receive request; a datagram's is preceded by the GRH.
     fn place_receive(
-        &self,
+        &mut self,
         qp: &Qp,
         offset: u64,
         skb: &RxSkb,
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        let mut cursor = Cursor::new(
+        let mut cursor = Cursor::at(
             self.queue.pd(qp),
             self.queue.current().buffers(),
             Access::LOCAL_WRITE,
+            core::mem::take(&mut self.place),
         );
         if qp.is_datagram() && offset == GRH_LEN as u64 {
             cursor.write(0, &skb.network_header_40())?;
         }
-        cursor.write_datagram(offset, skb, from, len)
+        cursor.write_datagram(offset, skb, from, len)?;
+        self.place = cursor.into_place();
+        Ok(())
     }
 
     /// Posts the completion of the current receive request.
@@ -371,6 +381,7 @@ impl ReceiveSide {
                 completion.vlan_id = netdev.and_then(|netdev| netdev.vlan_of(skb.ifindex()));
             }
         }
+        self.place = Place::default();
         self.queue.finish();
         after.notify |= qp
             .recv_cq
@@ -669,6 +680,7 @@ impl Qp {
                 let mut receive = self.receive.lock();
                 if let Some(first) = first.take() {
                     first(&mut receive, &mut after);
+                    receive.place = Place::default();
                 }
                 if receive.busy && !owner {
                     receive.again = true;
