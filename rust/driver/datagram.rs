@@ -109,26 +109,20 @@ pub(crate) fn build_lent<F>(
         return Ok(None);
     };
     let headers = path.address(&mut skb, id);
-    if packet.emit(skb.body_mut()).is_none() || !lend(&mut skb).map_err(BuildError::Payload)? {
+    if packet.emit(skb.body_mut()).is_none() {
+        return Ok(None);
+    }
+    let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
+        return Ok(None);
+    };
+    let state = prefix(headers.as_bytes(), bth).ok_or(BuildError::NoMemory)?;
+    let state = crc(state, rest);
+    skb.set_crc(state);
+    if !lend(&mut skb).map_err(BuildError::Payload)? {
         return Ok(None);
     }
     let mut tail = [0u8; ICRC_LEN + 3];
-    let state = {
-        let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
-            return Ok(None);
-        };
-        let state = prefix(headers.as_bytes(), bth).ok_or(BuildError::NoMemory)?;
-        let state = if rest.is_empty() {
-            state
-        } else {
-            net::crc32_le(state, rest)
-        };
-        let state = skb.crc32_le(state);
-        match tail.get(..pad) {
-            Some(zeroes) if pad != 0 => net::crc32_le(state, zeroes),
-            _ => state,
-        }
-    };
+    let state = crc(skb.crc(), tail.get(..pad).unwrap_or_default());
     let Some(end) = tail.get_mut(..tail_len) else {
         return Ok(None);
     };
@@ -136,6 +130,16 @@ pub(crate) fn build_lent<F>(
         *trailer = icrc::finish(state);
     }
     Ok(skb.finish(end).then_some(skb))
+}
+
+/// The CRC's state behind `data`.
+#[inline]
+fn crc(state: u32, data: &[u8]) -> u32 {
+    if data.is_empty() {
+        state
+    } else {
+        net::crc32_le(state, data)
+    }
 }
 
 /// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not

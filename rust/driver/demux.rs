@@ -165,6 +165,7 @@ fn count(device: &Device, skb: &RxSkb) {
 }
 
 /// Reads the headers of a datagram that came to `device`, if that is a packet for one of its QPs.
+#[inline(always)]
 fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
     let counters = device.counters();
     let mut headers = [0u8; MAX_HEADER_LEN];
@@ -185,6 +186,7 @@ fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
 }
 
 /// Reads the headers of a datagram into `headers`. Returns how many bytes there are.
+#[inline(always)]
 fn parse(skb: &RxSkb, headers: &mut [u8; MAX_HEADER_LEN]) -> Option<(Packet, usize)> {
     // They are in one piece as a rule. If that is too short, as it may be, there are others.
     let len = skb.datagram_len();
@@ -296,11 +298,8 @@ fn icrc_is_right(skb: &RxSkb, headers: &[u8]) -> bool {
     let Some(rest) = skb.datagram_len().checked_sub(BTH_LEN) else {
         return false;
     };
-    let udp = skb.udp_header();
-    let state = match (skb.ipv4_header(), skb.ipv6_header()) {
-        (Some(ip), _) => icrc::header_crc_v4(&datagram::KernelCrc, &ip, &udp, bth),
-        (None, Some(ip)) => icrc::header_crc_v6(&datagram::KernelCrc, &ip, &udp, bth),
-        (None, None) => return false,
+    let Some(state) = datagram::prefix(skb.headers().as_bytes(), bth) else {
+        return false;
     };
     skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)
 }

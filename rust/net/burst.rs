@@ -13,6 +13,7 @@ use crate::{
         IPV6_LEN,
         UDP_LEN, //
     },
+    skb,
     transmit::UDP, //
 };
 use core::{
@@ -81,7 +82,7 @@ impl RxBurst {
         let raw = skb.as_ptr();
         let ip_len = if is_v4 { IPV4_LEN } else { IPV6_LEN };
         // SAFETY: The caller promises a packet.
-        let (len, linear) = unsafe { ((*raw).len as usize, bindings::skb_headlen(raw) as usize) };
+        let (len, linear) = unsafe { ((*raw).len as usize, skb::headlen(raw)) };
         let headers_len = ip_len.wrapping_add(UDP_LEN);
         if linear < headers_len {
             return None;
@@ -94,7 +95,7 @@ impl RxBurst {
         }
         // SAFETY: The caller promises a packet in a receive path.
         let is_free = unsafe {
-            ptr::eq(bindings::skb_network_header(raw), (*raw).data)
+            ptr::eq(skb::network_header(raw), (*raw).data)
                 && (*raw).__bindgen_anon_1.__bindgen_anon_1.next.is_null()
                 && (*raw).sk.is_null()
                 && bindings::skb_is_to_host(raw)
@@ -245,7 +246,7 @@ impl Members<'_> {
             (
                 (*head).len as usize,
                 bindings::skb_gso_size(head) as usize,
-                bindings::skb_frag_list(head),
+                skb::frag_list(head),
             )
         };
         if member.is_null() || udp_len != len.wrapping_sub(self.ip_len) {
@@ -260,7 +261,7 @@ impl Members<'_> {
                     && (*member).sk.is_null()
                     && !bindings::skb_is_zcopy(member);
                 let data = (*member).data.cast_const();
-                let network = bindings::skb_network_header(member);
+                let network = skb::network_header(member);
                 if !is_free || data.addr().wrapping_sub(network.addr()) != headers_len {
                     return false;
                 }
@@ -297,7 +298,7 @@ unsafe fn split(
         if !bindings::skb_is_gso(head) {
             return ptr::null_mut();
         }
-        let list = bindings::skb_frag_list(head);
+        let list = skb::frag_list(head);
         // CAST: The stack keeps it in 16 bits.
         let udp_len = (bindings::skb_gso_size(head) as u16).wrapping_add(UDP_LEN as u16);
         bindings::skb_set_frag_list(head, ptr::null_mut());

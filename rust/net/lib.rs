@@ -20,6 +20,7 @@ pub mod path;
 pub mod piece;
 pub mod queue;
 pub mod receive;
+mod skb;
 pub mod transmit;
 
 pub use address::Address;

@@ -2,6 +2,7 @@
 
 //! The payload of a received packet, as the pieces of memory that it lies in.
 
+use crate::skb;
 use core::{
     iter::FusedIterator,
     marker::PhantomData,
@@ -129,34 +130,36 @@ impl<'a> Pieces<'a> {
     /// Returns the next piece of memory, of any length, and moves behind it.
     fn advance(&mut self) -> Option<(NonNull<u8>, usize)> {
         loop {
-            let skb = NonNull::new(self.current)?.as_ptr();
+            let raw = NonNull::new(self.current)?.as_ptr();
             let index = self.index;
             self.index = index.wrapping_add(1);
             let Some(fragment) = index.checked_sub(1) else {
-                // SAFETY: By the type invariant `skb` is a packet.
-                let (data, len) = unsafe { ((*skb).data, bindings::skb_headlen(skb)) };
-                // CAST: `usize` is not narrower than 32 bits.
-                return Some((NonNull::new(data)?, len as usize));
+                // SAFETY: By the type invariant `raw` is a packet.
+                let (data, len) = unsafe { ((*raw).data, skb::headlen(raw)) };
+                return Some((NonNull::new(data)?, len));
             };
-            // SAFETY: By the type invariant `skb` is a packet.
-            if fragment < unsafe { bindings::skb_nr_frags(skb) } {
+            // SAFETY: By the type invariant `raw` is a packet.
+            if fragment < unsafe { skb::nr_frags(raw) } {
                 // SAFETY: As above, and it has that fragment.
                 let (data, len) = unsafe {
                     (
-                        bindings::skb_frag_address_at(skb, fragment),
-                        bindings::skb_frag_size_at(skb, fragment),
+                        bindings::skb_frag_address_at(raw, fragment),
+                        (*(&raw const (*skb::shared_info(raw)).frags)
+                            .cast::<kernel_bindings::skb_frag>()
+                            .add(fragment as usize))
+                        .len,
                     )
                 };
-                // CAST: As above.
+                // CAST: `usize` is not narrower than 32 bits.
                 return Some((NonNull::new(data.cast::<u8>())?, len as usize));
             }
             // INVARIANT: The first member of the list, the next one, or null.
-            self.current = if ptr::eq(skb, self.head) {
+            self.current = if ptr::eq(raw, self.head) {
                 // SAFETY: As above.
-                unsafe { bindings::skb_frag_list(skb) }
+                unsafe { skb::frag_list(raw) }
             } else {
-                // SAFETY: `skb` is a member of the list.
-                unsafe { next_in_list(skb) }
+                // SAFETY: `raw` is a member of the list.
+                unsafe { next_in_list(raw) }
             };
             self.index = 0;
         }

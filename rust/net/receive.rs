@@ -10,6 +10,8 @@ use crate::{
         next_in_list,
         Pieces, //
     },
+    skb,
+    transmit::Headers, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -132,7 +134,7 @@ impl RxSkb {
     /// network header in front; it may be in a list.
     pub(crate) unsafe fn is_sound(skb: *mut kernel_bindings::sk_buff) -> bool {
         // SAFETY: The caller promises a packet.
-        let (len, linear) = unsafe { ((*skb).len as usize, bindings::skb_headlen(skb) as usize) };
+        let (len, linear) = unsafe { ((*skb).len as usize, skb::headlen(skb)) };
         if linear < UDP_LEN || len < UDP_LEN {
             return false;
         }
@@ -140,7 +142,7 @@ impl RxSkb {
         let (udp_len, data, network) = unsafe {
             let data = (*skb).data.cast_const();
             let udp_len = u16::from_be_bytes([*data.add(4), *data.add(5)]);
-            (udp_len, data, bindings::skb_network_header(skb))
+            (udp_len, data, skb::network_header(skb))
         };
         if usize::from(udp_len) != len {
             return false;
@@ -162,13 +164,11 @@ impl RxSkb {
             return false;
         }
         // SAFETY: As above.
-        let mut member = unsafe { bindings::skb_frag_list(skb) };
+        let mut member = unsafe { skb::frag_list(skb) };
         while !member.is_null() {
             // SAFETY: A member of the list is a packet.
             unsafe {
-                if !bindings::skb_frag_list(member).is_null()
-                    || !bindings::skb_frags_readable(member)
-                {
+                if !skb::frag_list(member).is_null() || !bindings::skb_frags_readable(member) {
                     return false;
                 }
                 member = next_in_list(member);
@@ -211,7 +211,7 @@ impl RxSkb {
         // SAFETY: By the type invariant all from the network header to the end of the UDP header is in the
         // linear part, and the caller promises to stay there.
         unsafe {
-            bindings::skb_network_header(self.0.as_ptr())
+            skb::network_header(self.0.as_ptr())
                 .add(offset)
                 .cast::<[u8; N]>()
                 .read()
@@ -316,6 +316,18 @@ impl RxSkb {
         unsafe { self.copy_header(ip_len) }
     }
 
+    /// Returns the headers in front of the datagram.
+    #[inline]
+    pub fn headers(&self) -> Headers {
+        if self.is_v4() {
+            // SAFETY: The UDP header follows the IP header, here and below.
+            Headers::V4(unsafe { self.copy_header(0) })
+        } else {
+            // SAFETY: As above.
+            Headers::V6(unsafe { self.copy_header(0) })
+        }
+    }
+
     /// Returns the 40 bytes that stand in front of a datagram in a receive buffer of UD: an IPv6 header, or
     /// 20 bytes of nothing and an IPv4 header.
     pub fn network_header_40(&self) -> [u8; 40] {
@@ -374,7 +386,7 @@ impl RxSkb {
         // SAFETY: By the type invariant this is a packet, and `data` is the start of its linear part.
         unsafe {
             let skb = self.0.as_ptr();
-            if end <= bindings::skb_headlen(skb) as usize {
+            if end <= skb::headlen(skb) {
                 let start = (*skb).data.cast_const().add(offset);
                 ptr::copy_nonoverlapping(start, out.as_mut_ptr(), out.len());
                 return Ok(());

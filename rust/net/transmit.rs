@@ -11,12 +11,12 @@ use crate::{
         Path,
         Query, //
     },
-    piece::Pieces,
     receive::{
         IPV4_LEN,
         IPV6_LEN,
         UDP_LEN, //
     },
+    skb, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -72,6 +72,8 @@ pub struct TxSkb {
     body_len: usize,
     len: usize,
     tail: Option<(NonNull<u8>, usize)>,
+    /// What [`Self::push`] feeds bytes to.
+    crc: u32,
     headers: Option<Headers>,
     followers: Option<Followers>,
 }
@@ -124,6 +126,7 @@ impl TxSkb {
             body_len: len,
             len,
             tail: None,
+            crc: 0,
             headers: None,
             followers: None,
         })
@@ -153,6 +156,7 @@ impl TxSkb {
             body_len,
             len,
             tail: Some((tail, tail_len)),
+            crc: 0,
             headers: None,
             followers: None,
         })
@@ -185,7 +189,20 @@ impl TxSkb {
         }
     }
 
-    /// Puts bytes of pages behind what there is; returns whether there was room.
+    /// Sets the state of the CRC that [`Self::push`] goes on with.
+    #[inline]
+    pub fn set_crc(&mut self, state: u32) {
+        self.crc = state;
+    }
+
+    /// Returns the state of the CRC.
+    #[inline]
+    pub fn crc(&self) -> u32 {
+        self.crc
+    }
+
+    /// Puts bytes of pages behind what there is, and feeds them, as they are now, to
+    /// [`crc32_le`](sync::crc32_le); returns whether there was room.
     ///
     /// # Safety
     ///
@@ -198,13 +215,14 @@ impl TxSkb {
             let offset = start.addr() & PAGE_SIZE.wrapping_sub(1);
             let part = left.min(PAGE_SIZE.wrapping_sub(offset));
             // SAFETY: By the type invariant this is a packet.
-            if unsafe { bindings::skb_nr_frags(skb) } >= MAX_PAGES {
+            if unsafe { skb::nr_frags(skb) } >= MAX_PAGES {
                 return false;
             }
             // SAFETY: The caller promises such a page, of which `part` bytes are at `offset`. The packet has room
             // for more fragments than `MAX_PAGES`.
             // CAST: At most a page.
             unsafe {
+                self.crc = bindings::crc32_le(self.crc, start.cast(), part);
                 let page = bindings::virt_to_page(start.cast());
                 bindings::get_page(page);
                 bindings::skb_add_frag(skb, page, offset as c_int, part as c_int, part as u32);
@@ -213,13 +231,6 @@ impl TxSkb {
             left = left.wrapping_sub(part);
         }
         true
-    }
-
-    /// Feeds what is behind [`Self::body`] to [`crc32_le`](sync::crc32_le): bytes that may change meanwhile.
-    pub fn crc32_le(&self, state: u32) -> u32 {
-        // SAFETY: By the type invariant the packet is ours.
-        let pieces = unsafe { Pieces::new(self.skb, self.headers_len() + self.body_len, self.len) };
-        pieces.fold(state, |state, piece| piece.crc32_le(state))
     }
 
     /// Writes the end of a datagram with pages, `tail` as long as it was said to be. Returns whether the datagram
