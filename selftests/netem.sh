@@ -75,13 +75,52 @@ rping_ratio()
 	[ "$lossy" -le $((3 * clean)) ] || fail "$lossy ms is more than 3 x $clean ms"
 }
 
+# features FEATURE...: of both netdevs, as for ethtool -K.
+features()
+{
+	if ! in1 ethtool -K "$netdev1" "$@" || ! in2 ethtool -K "$netdev2" "$@"; then
+		fail "ethtool refuses $*"
+	fi
+}
+
+# Packets that the netdevs have sent: a super-packet is one.
+netdev_packets()
+{
+	local packets
+	packets=$(in1 cat "/sys/class/net/$netdev1/statistics/tx_packets") &&
+		echo $((packets + $(in2 cat "/sys/class/net/$netdev2/statistics/tx_packets")))
+}
+
+# batches together|apart [FEATURE]: with this feature off, the netdevs' packets are less than half as many as the
+# datagrams, or more; and whatever they are, all arrives.
+batches()
+{
+	local how=$1 packets sent status=0
+	shift
+	[ $# -eq 0 ] || features "$1" off
+	packets=$(netdev_packets) sent=$(counter sent_pkts)
+	"$here/move" -q -m 1024 -s "$seed" "$dev1" "$dev2" || status=1
+	packets=$(($(netdev_packets) - packets)) sent=$(($(counter sent_pkts) - sent))
+	[ $# -eq 0 ] || features "$1" on
+	note "${*:-as they are}: $sent datagrams in $packets packets"
+	[ "$status" -eq 0 ] || fail "not all has arrived"
+	if [ "$how" = together ]; then
+		[ $((2 * packets)) -lt "$sent" ] || fail "that is half of them, or more"
+	else
+		[ $((2 * packets)) -ge "$sent" ] || fail "that is less than half of them"
+	fi
+}
+
 modprobe sch_netem 2>/dev/null
-ktap_start 8
+ktap_start 11
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 for device in "$dev1 $address1" "$dev2 $address2"; do
 	# shellcheck disable=SC2086
 	gid_index_wait $device >/dev/null
 done
+row "many datagrams leave as one packet" batches together
+row "one by one, where netdevs do not take packets of many" batches apart tx-gso-list
+row "copied, where netdevs do not take pages" batches apart sg
 row "a good network" moves sent_pkts delay 0ms
 row "loss of 1 %" moves retransmitted_pkts loss 1%
 row "duplication of 2 %" moves duplicate_request duplicate 2%

@@ -14,7 +14,10 @@ use crate::{
         UDP_LEN, //
     },
     skb,
-    transmit::UDP, //
+    transmit::{
+        MAX_DATAGRAMS,
+        UDP, //
+    },
 };
 use core::{
     ops::Range,
@@ -27,8 +30,7 @@ use core::{
 use kernel::bindings as kernel_bindings;
 use rdma_bindings as bindings;
 
-/// Datagrams from one address and port to another, one at least when it is made, in the order in which they
-/// were sent. Drop: any context.
+/// Datagrams from one address and port to another, in the order in which they were sent. Drop: any context.
 ///
 /// # Invariants
 ///
@@ -146,7 +148,7 @@ impl RxBurst {
         };
         // What is not sound after all is dropped here.
         let mut first = first;
-        let mut place = &mut first as *mut *mut kernel_bindings::sk_buff;
+        let mut place = &raw mut first;
         // SAFETY: `place` is where a packet of the list is linked from: `first`, or a packet of the list that
         // stays in it.
         unsafe {
@@ -252,8 +254,9 @@ impl Members<'_> {
         if member.is_null() || udp_len != len.wrapping_sub(self.ip_len) {
             return false;
         }
-        // What is left for the head. Each member has a byte at least, so there are not many of them.
+        // What is left for the head.
         let mut left = len;
+        let mut room = MAX_DATAGRAMS;
         while !member.is_null() {
             // SAFETY: A member of the list is a packet.
             let (member_len, next) = unsafe {
@@ -272,8 +275,9 @@ impl Members<'_> {
                 }
                 ((*member).len as usize, next_in_list(member))
             };
+            room = room.saturating_sub(1);
             left = match left.checked_sub(member_len) {
-                Some(left) if member_len != 0 => left,
+                Some(left) if room != 0 => left,
                 _ => return false,
             };
             member = next;

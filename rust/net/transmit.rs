@@ -40,8 +40,8 @@ const HEADERS_LEN: usize = IPV6_LEN + UDP_LEN;
 /// The protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
 
-/// The most datagrams of a super-packet: enough for 64 KiB of 1 KiB each.
-const MAX_DATAGRAMS: u16 = 64;
+/// The most datagrams of a super-packet, as in those that GRO makes: enough for 64 KiB of 1 KiB each.
+pub(crate) const MAX_DATAGRAMS: u16 = 64;
 
 /// The longest datagram whose memory goes round within the CPU: longer ones would use up the pages for nothing.
 const MAX_LIGHT: usize = 1200;
