@@ -118,23 +118,54 @@ rping_persistent()
 	return "$failed"
 }
 
-# cm_pair PROGRAM ARG...: librdmacm's examples which need only -s.
+# cm_pair PORT PROGRAM ARG...: librdmacm's examples which need only -s, and the port each is known by.
 cm_pair()
 {
-	local port=7471
+	local port=$1
+	shift
 	pair 60 "$port" "$@" -- "$@" -s "$address1"
 }
 
-# That of rdma-core 65 is told where the sides meet, and is a client unless told otherwise.
+# unending PORT SERVER... -- CLIENT...: as pair, but the server goes on until it is ended.
+unending()
+{
+	local port=$1 server=() pid tries status
+	shift
+	while [ "$1" != -- ]; do
+		server+=("$1")
+		shift
+	done
+	shift
+	ip netns exec n1 "${server[@]}" >"$ktap_dir/server" 2>&1 &
+	pid=$!
+	for tries in $(seq 100); do
+		listening n1 "$port" && break
+		sleep 0.1
+	done
+	[ "$tries" -lt 100 ] || echo "the server does not listen"
+	in2 timeout -k 2 $((60 * slowness)) "$@"
+	status=$?
+	sleep 1
+	kill "$pid"
+	wait "$pid" 2>/dev/null
+	cat "$ktap_dir/server"
+	[ "$status" -eq 0 ] || fail "status $status"
+}
+
+# That of rdma-core 65 is told where the sides meet, and is a client unless told otherwise; the server of
+# that of 44, which has no threads, does not end.
 cmtime_pair()
 {
-	local port=7471
-	if cmtime -h 2>&1 | grep -q -e '-C controller_address'; then
+	local port=7471 usage
+	usage=$(cmtime -h 2>&1)
+	case $usage in
+	*'-C controller_address'*)
 		pair 60 "$port" cmtime -L -b "$address1" -C "$address1" -p "$port" "$@" -- \
 			cmtime -b "$address2" -C "$address1" -p "$port" "$@"
-	else
-		cm_pair cmtime "$@"
-	fi
+		;;
+	*num_threads*) cm_pair "$port" cmtime "$@" ;;
+	*) unending "$port" cmtime "$@" -- cmtime "$@" -s "$address1" ;;
+	esac
 }
 
 rdma_pair()
@@ -176,26 +207,11 @@ rstream_pair()
 	grep -qE '^[a-z0-9_]+ +[0-9.]+[kmg]? .*[0-9.]+$' "$ktap_dir/client" || fail "no figures"
 }
 
-# rcopy's server goes on until it is ended.
 rcopy_pair()
 {
-	local server tries status
 	head -c 3000001 /dev/urandom >"$ktap_dir/source"
 	rm -f "$ktap_dir/copy"
-	ip netns exec n1 rcopy >"$ktap_dir/server" 2>&1 &
-	server=$!
-	for tries in $(seq 100); do
-		listening n1 7427 && break
-		sleep 0.1
-	done
-	[ "$tries" -lt 100 ] || echo "the server does not listen"
-	in2 timeout -k 2 $((60 * slowness)) rcopy "$ktap_dir/source" "$address1:$ktap_dir/copy"
-	status=$?
-	sleep 1
-	kill "$server"
-	wait "$server" 2>/dev/null
-	cat "$ktap_dir/server"
-	[ "$status" -eq 0 ] || fail "status $status"
+	unending 7427 rcopy -- rcopy "$ktap_dir/source" "$address1:$ktap_dir/copy"
 	cmp "$ktap_dir/source" "$ktap_dir/copy"
 }
 
@@ -341,8 +357,8 @@ table()
 		rping -P, three clients, SIGTERM | rping_persistent
 		rping over a VLAN | rping_vlan
 		ibv_rc_pingpong, addresses of link scope | pingpong_link_local
-		ucmatose | cm_pair ucmatose
-		udaddy | cm_pair udaddy
+		ucmatose | cm_pair 7471 ucmatose
+		udaddy | cm_pair 7174 udaddy
 		udpong, which knows peers by LID only | udpong_refused
 		rdma_server, rdma_client | rdma_pair
 		rdma_xserver, rdma_xclient -c r | xrc_pair -c r
