@@ -57,6 +57,17 @@ fuzz:
 fuzz-roce:
 	@scripts/fuzz-roce $(SECONDS)
 
+# make bench [QUICK=1] [CASES=REGEX]
+bench:
+	@scripts/bench $(if $(QUICK),--quick) $(if $(CASES),--cases '$(CASES)')
+
+bench-cost:
+	@scripts/bench-cost
+
+bench-roce:
+	@scripts/setup --only root
+	@scripts/in-root cargo bench --package roce --locked --bench protocol
+
 check:
 	@scripts/check
 
@@ -80,7 +91,10 @@ help:
 	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
 	@echo '  make fuzz [SECONDS=600] [SEED=N]  nonsense in rings and packets, with the debug kernel, and coverage'
 	@echo '  make fuzz-roce [SECONDS=600]  fuzz the protocol, each target for so long'
+	@echo '  make bench [QUICK=1] [CASES=REGEX]  speed beside that of rdma_rxe and of the machine'
+	@echo '  make bench-cost      instructions of a message; fails if they are 2 % more than the budget'
+	@echo '  make bench-roce      the protocol alone, on this machine'
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test test-suites test-debug test-the-tests fuzz fuzz-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test test-suites test-debug test-the-tests fuzz fuzz-roce bench bench-cost bench-roce check fmt help

@@ -139,7 +139,9 @@ def count(place, case, counters):
         call(place, case, messages)
         readings.append(counters.read())
     first, second, third = readings
-    return {name: (third[name] - 2 * second[name] + first[name]) / MORE for name in first}
+    # A round of a latency program is a message each way, unless it waits for an answer.
+    messages = MORE * (1 if case.kind == "rate" or case.there_and_back else 2)
+    return {name: (third[name] - 2 * second[name] + first[name]) / messages for name in first}
 
 
 def main():

@@ -27,6 +27,7 @@ import places
 PERFTEST_PORT = 18515
 YARDSTICK_PORT = 7000
 CASE_SECONDS = 30
+YARDSTICK_SECONDS = 60
 BLOCK = 12
 UNEVEN = 0.15
 PACKETS = "/mnt/src/build/bench/packets"
@@ -96,8 +97,8 @@ def packets_per_second(place, size, milliseconds):
     try:
         receiver.stdout.readline()
         words = [PACKETS, "send", place.server.address, str(YARDSTICK_PORT), str(size), str(milliseconds)]
-        finish(piped(place.client, words), 10)
-        return statistics.median(int(line) for line in finish(receiver, 10).split())
+        finish(piped(place.client, words), YARDSTICK_SECONDS)
+        return statistics.median(int(line) for line in finish(receiver, YARDSTICK_SECONDS).split())
     finally:
         stop(receiver)
 
@@ -108,7 +109,7 @@ def round_trip(place, how, count):
     try:
         server.stdout.readline()
         words = [PACKETS, "ask", place.server.address, str(YARDSTICK_PORT), "16", str(count), how]
-        return int(finish(piped(place.client, words), 20).split()[0])
+        return int(finish(piped(place.client, words), YARDSTICK_SECONDS).split()[0])
     finally:
         stop(server)
 
@@ -119,7 +120,7 @@ def tcp(place):
     try:
         wait_for_listener(place.server, server, 5201)
         words = ["iperf3", "-c", place.server.address, "-p", "5201", "-t", "1", "-i", "0.1", "-J"]
-        report = json.loads(finish(piped(place.client, words), 20))
+        report = json.loads(finish(piped(place.client, words), YARDSTICK_SECONDS))
         rate = statistics.median(slice["sum"]["bits_per_second"] / 8 for slice in report["intervals"])
         if not rate:
             raise Failed("TCP stood still most of the time")
@@ -147,8 +148,8 @@ def take_yardsticks(place):
         "tcp": patiently(tcp, place),
         "udp_16": patiently(packets_per_second, place, 16, 400),
         "udp_4096": patiently(packets_per_second, place, 4096, 400),
-        "udp_round_trip_polling": patiently(round_trip, place, "poll", 1000),
-        "udp_round_trip_blocking": patiently(round_trip, place, "block", 500),
+        "udp_round_trip_polling": patiently(round_trip, place, "poll", 500),
+        "udp_round_trip_blocking": patiently(round_trip, place, "block", 300),
     }
 
 
@@ -298,7 +299,10 @@ def main():
     places.run("insmod", YARDSTICKS)
     emit("machine", kernel=pathlib.Path("/proc/sys/kernel/osrelease").read_text().strip(),
          cpus=len(re.findall(r"^processor", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)))  # fmt: skip
-    Bench(options).run()
+    try:
+        Bench(options).run()
+    except Failed as failed:
+        sys.exit(f"bench: the machine is too busy for its yardsticks: {failed}")
     complaints = re.findall(r".*(?:WARNING:|BUG:|Oops|Call Trace).*", places.run("dmesg"))
     for line in complaints[:5]:
         progress(f"kernel log: {line}")
