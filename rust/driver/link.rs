@@ -104,7 +104,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         } else if error == error::address_in_use() {
             "UDP port 4791 is taken in its namespace"
         } else if error == ENODEV {
-            "its namespace is going away"
+            "it is going away or to another namespace, or its namespace is"
         } else {
             "its UDP sockets could not be made"
         };

@@ -164,15 +164,27 @@ impl Registry {
     /// Makes the core of a device on `netdev` and puts it on the list.
     ///
     /// Errors: `EEXIST` if there is a device on `netdev`, `EADDRINUSE` if somebody else has the UDP
-    /// port. Context: process, may sleep.
+    /// port, `ENODEV` if `netdev` goes, or changes its namespace. Context: process, may sleep, not under RTNL.
     pub(crate) fn attach(self: &Arc<Self>, netdev: &net::NetDev) -> Result<Arc<Device>> {
         let home = self.namespaces.of(netdev)?;
+        let device = self.enlist(netdev, &home)?;
+        // What became of the netdev before the device was on the list was told to nobody.
+        if !netdev.is_settled_in(&home) {
+            self.withdraw(&device);
+            return Err(ENODEV);
+        }
+        Ok(device)
+    }
+
+    /// Makes the core of a device on `netdev`, in the namespace `home`, and puts it on the list.
+    /// Errors: those of [`Self::attach`]. Context: process, may sleep.
+    fn enlist(self: &Arc<Self>, netdev: &net::NetDev, home: &net::Net) -> Result<Arc<Device>> {
         let mut list = self.devices.lock();
         if list.devices.iter().any(|device| device.is_on(netdev)) {
             return Err(EEXIST);
         }
-        let sender = list.enter(&home)?;
-        let made = Device::new(self, netdev, &home, sender).and_then(|device| {
+        let sender = list.enter(home)?;
+        let made = Device::new(self, netdev, home, sender).and_then(|device| {
             append(&mut list.devices, device.clone())?;
             self.publish(&device).inspect_err(|_| {
                 list.devices.pop();
@@ -180,7 +192,7 @@ impl Registry {
             Ok(device)
         });
         if made.is_err() {
-            list.leave(home_of(&home));
+            list.leave(home_of(home));
         }
         made
     }

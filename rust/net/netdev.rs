@@ -152,6 +152,18 @@ impl NetDevice {
         unsafe { bindings::netdev_is_registered(self.as_ptr()) }
     }
 
+    /// Returns whether it is registered and in `net`, neither on its way out nor on its way to another
+    /// namespace: after this, both are told of by [`NetdevEvent::Unregister`](crate::NetdevEvent::Unregister).
+    /// Process, not under RTNL.
+    pub fn is_settled_in(&self, net: &Net) -> bool {
+        // SAFETY: The lock is free to be taken, by the context.
+        unsafe { bindings::rtnl_lock() };
+        let settled = self.is_registered() && self.is_in(net);
+        // SAFETY: Taken above.
+        unsafe { bindings::rtnl_unlock() };
+        settled
+    }
+
     /// Returns the speed of its link in Mb/s, [`None`] where it has none or does not know. Process, not
     /// under RTNL.
     pub fn link_speed(&self) -> Option<u32> {
