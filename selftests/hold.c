@@ -3,8 +3,10 @@
  * Holds a device open with a protection domain, a completion queue, memory
  * regions and connected queue pairs, says what it holds, and waits.
  *
- * hold [-i] DEVICE
+ * hold [-i|-s] DEVICE
  *	-i	ignores the end of the device: stays until it is killed
+ *	-s	as -i, and is stuck in a verb from before "ready" on: in the registration of
+ *		memory whose pages never come
  *
  * Prints one line "TYPE KEY=VALUE..." for each object, then "ready". Once the
  * device has gone it prints "fatal" (the asynchronous event) and "error NAME" (what
@@ -13,8 +15,14 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "endpoint.h"
@@ -54,6 +62,38 @@ static void objects_make(void)
 	printf("qp lqpn=%u type=UD state=RESET\n", qps[0]->qp_num);
 }
 
+static void *register_memory(void *memory)
+{
+	ibv_reg_mr(device.pd, memory, REGION, IBV_ACCESS_LOCAL_WRITE);
+	/* It does not return but for a signal that kills. */
+	die("memory without pages was registered");
+}
+
+/* Returns once another thread waits inside of ibv_reg_mr(). */
+static void get_stuck(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register area = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffd_msg message;
+	pthread_t thread;
+	void *memory;
+	int fd;
+
+	memory = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (memory == MAP_FAILED || fd < 0 || ioctl(fd, UFFDIO_API, &api))
+		die("userfaultfd: %s", strerror(errno));
+	area.range.start = (uintptr_t)memory;
+	area.range.len = REGION;
+	if (ioctl(fd, UFFDIO_REGISTER, &area))
+		die("UFFDIO_REGISTER: %s", strerror(errno));
+	if (pthread_create(&thread, NULL, register_memory, memory))
+		die("pthread_create");
+	if (read(fd, &message, sizeof(message)) != sizeof(message) ||
+	    message.event != UFFD_EVENT_PAGEFAULT)
+		die("no page fault");
+}
+
 static void wait_for_end(void)
 {
 	struct ibv_async_event event;
@@ -74,18 +114,21 @@ int main(int argc, char **argv)
 {
 	int option, error;
 	struct ibv_pd *pd;
-	bool ignore = false;
+	bool ignore = false, stuck = false;
 
-	while ((option = getopt(argc, argv, "i")) != -1) {
-		if (option != 'i')
+	while ((option = getopt(argc, argv, "is")) != -1) {
+		if (option != 'i' && option != 's')
 			return 1;
 		ignore = true;
+		stuck = option == 's';
 	}
 	if (argc - optind != 1)
 		die("a device is needed");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	device_open(&device, argv[optind], 4);
 	objects_make();
+	if (stuck)
+		get_stuck();
 	printf("ready\n");
 	if (ignore) {
 		for (;;)

@@ -81,6 +81,7 @@ server_pid=
 client_pid=
 holder=
 stayer=
+stuck=
 
 traffic_start()
 {
@@ -124,6 +125,22 @@ hold_start()
 	return 1
 }
 
+# A process inside of a verb that does not come to an end.
+stuck_start()
+{
+	local tries
+	"$hold" -s "$dev1" >"$ktap_dir/stuck" 2>&1 &
+	stuck=$!
+	users=("$stuck")
+	for tries in $(seq 100); do
+		grep -q '^ready' "$ktap_dir/stuck" && return 0
+		sleep 0.1
+	done
+	echo "nobody is stuck after $tries tries"
+	cat "$ktap_dir/stuck"
+	return 1
+}
+
 # The process that listens for the end of its device hears of it and ends by itself.
 holder_told()
 {
@@ -149,6 +166,17 @@ namespace_delete()
 	devices_gone "$dev1" "$dev2"
 }
 
+# As long as somebody is inside of a verb, ib_core does not let the device go. It lets go of the namespace,
+# whose end has no other sign than that the kernel's one worker for it has done with it. (The next one may not
+# come to an end: there ib_core waits for the device, too.)
+namespace_end()
+{
+	ip netns del n1 || return 1
+	while ip -n n2 link show veth2 >/dev/null 2>&1; do sleep 0.05; done
+	while grep -qs cleanup_net /proc/[0-9]*/stack; do sleep 0.05; done
+	! gone "$stuck"
+}
+
 # act CASE: what is done to the devices or their users.
 act()
 {
@@ -157,6 +185,11 @@ act()
 	netdev-del) within "ip link del" ip -n n1 link del veth1 && within "their end" devices_gone "$dev1" "$dev2" ;;
 	rmmod) within "rmmod" rmmod "$module" && within "their end" devices_gone "$dev1" "$dev2" ;;
 	namespace-del) within "ip netns del" namespace_delete ;;
+	namespace-end)
+		within "the end of the namespace" namespace_end &&
+			kill -9 "$stuck" && within "the end of the process" wait_gone "$stuck" &&
+			within "their end" devices_gone "$dev1" "$dev2"
+		;;
 	kill-server) kill -9 "$server_pid" && within "the server's end" wait_gone "$server_pid" ;;
 	kill-client) kill -9 "$client_pid" && within "the client's end" wait_gone "$client_pid" ;;
 	kill-holders) kill -9 "$holder" "$stayer" && within "their end" wait_gone "$holder" "$stayer" ;;
@@ -189,6 +222,8 @@ clear_away()
 round()
 {
 	local case=$1 load=$2 failed=0
+	[ "$load" != stuck ] || [ -e /proc/sys/vm/unprivileged_userfaultfd ] ||
+		skip "this kernel has no userfaultfd"
 	kernel_log_mark
 	within "loading" module_load || return 1
 	links_up || failed=1
@@ -210,7 +245,7 @@ cases=(
 	"link-del traffic" "link-del hold"
 	"netdev-del traffic" "netdev-del hold"
 	"rmmod traffic" "rmmod hold"
-	"namespace-del traffic" "namespace-del hold"
+	"namespace-del traffic" "namespace-del hold" "namespace-end stuck"
 	"kill-server traffic" "kill-client traffic" "kill-holders hold"
 )
 rounds=${FERROCE_ROUNDS:-2}

@@ -217,6 +217,7 @@ impl Registry {
                 self.on_netdevs.remove_if(key, device);
             }
             self.fail_qps(device);
+            self.lose_paths(device);
             self.devices.lock().leave(device.home());
         }
     }
@@ -225,6 +226,19 @@ impl Registry {
     /// flushed requests instead of nothing, for ever. Context: process, RTNL may be held.
     fn fail_qps(&self, device: &Device) {
         self.fail_qps_if(|qp| core::ptr::eq(Arc::as_ptr(qp.device()), device));
+    }
+
+    /// Has every QP of `device` let go of the network: the namespace may end now, while a QP stays for as
+    /// long as a verbs call of its process takes. Context: process, RTNL may be held.
+    fn lose_paths(&self, device: &Device) {
+        self.qps.for_each(|_, qp| {
+            if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
+                qp.lose_paths();
+            }
+        });
+        if let Some(gsi) = device.gsi() {
+            gsi.lose_paths();
+        }
     }
 
     /// Moves every QP for which `is_lost` says so to the error state, and tells its consumer.

@@ -165,7 +165,11 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
         // A consumer that ends a connection has seen the completions of its receives.
         qp.settle();
     }
-    let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted))?;
+    let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted));
+    if qp.device().is_dead() {
+        qp.lose_paths();
+    }
+    let migrated = migrated?;
     merge(&mut attributes.set, attr, mask);
     if from != State::Sqd && to == State::Sqd && !mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {
         // It is asked for each time.

@@ -65,6 +65,16 @@ impl Paths {
         *self = Self::default();
     }
 
+    /// Takes all paths out. Nothing else changes.
+    fn take(&mut self) -> [Option<Arc<Path>>; 3] {
+        let alternate = self.alternate.take();
+        [
+            self.primary.take(),
+            alternate.map(|alternate| alternate.path),
+            self.former.take(),
+        ]
+    }
+
     /// Where the migration stands.
     pub(super) fn state(&self) -> MigrationState {
         self.migration.state()
@@ -180,6 +190,19 @@ impl Qp {
         let is_armed = paths.state() == MigrationState::Armed;
         self.is_armed.store(is_armed, Ordering::Relaxed);
         result
+    }
+
+    /// Lets go of all paths, which hold off the end of their namespace, once the device has let go of the
+    /// network: then there are no new ones. Context: process or softirq, no lock held.
+    ///
+    /// Who stores a path that was looked up before calls this if the device has done so meanwhile, or stores it
+    /// under the lock that it was looked up under.
+    pub(crate) fn lose_paths(&self) {
+        let lost = (
+            self.with_paths(Paths::take),
+            self.send.lock().take_datagram_path(),
+        );
+        drop(lost);
     }
 
     /// The way of packets to the connected peer.

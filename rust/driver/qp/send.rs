@@ -148,6 +148,11 @@ impl SendSide {
         })
     }
 
+    /// Takes the route of the last datagram out.
+    pub(super) fn take_datagram_path(&mut self) -> Option<(Arc<Ah>, Arc<Path>)> {
+        self.datagram_path.take()
+    }
+
     /// Forgets all requests without completing them, posted ones included (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.requester.reset();
