@@ -31,11 +31,6 @@ __rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
 	return dst_mtu(dst);
 }
 
-__rust_helper bool rust_helper_dst_is_loopback(struct dst_entry *dst)
-{
-	return dst_dev(dst)->flags & IFF_LOOPBACK;
-}
-
 __rust_helper unsigned int rust_helper_dst_headroom(struct dst_entry *dst)
 {
 	return LL_RESERVED_SPACE(dst_dev(dst));

@@ -145,12 +145,6 @@ impl Path {
         unsafe { !bindings::dst_check(self.dst.as_ptr(), self.cookie).is_null() }
     }
 
-    /// Returns whether the path does not leave the namespace. Process or softirq context.
-    pub fn is_loopback(&self) -> bool {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::dst_is_loopback(self.dst.as_ptr()) }
-    }
-
     /// Returns how long the IP and the UDP header are together.
     #[inline]
     pub fn overhead(&self) -> usize {
