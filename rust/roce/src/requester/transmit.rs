@@ -23,6 +23,7 @@ use crate::{
 };
 
 use super::{
+    slot::Extent,
     Pending,
     Phase,
     Requester,
@@ -126,30 +127,30 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if probe_room == 0 {
             return None;
         }
-        let slot = *self.slot(sequence)?;
-        let done = u32::try_from(self.sent.wrapping_sub(slot.first)).ok()?;
-        let left = slot.psns.wrapping_sub(done);
-        match slot.wr.operation {
+        let extent = self.slot(sequence)?.extent();
+        let done = u32::try_from(self.sent.wrapping_sub(extent.first)).ok()?;
+        let left = extent.psns.wrapping_sub(done);
+        match extent.operation {
             SendOperation::Local => {
-                let ticket = self.expect(sequence, &slot, 0);
+                let ticket = self.expect(sequence, &extent, 0, true);
                 Some(SendAction::Local { ticket, sequence })
             }
             SendOperation::Read => {
                 let psns = left.min(part_left(done));
                 let room =
                     self.has_read_room() && self.has_room(psns) && self.has_response_room(psns);
-                room.then(|| self.transmit(sequence, &slot, psns, 1, 0))
+                room.then(|| self.transmit(sequence, &extent, psns, 1, 0))
             }
             SendOperation::CompareSwap
             | SendOperation::FetchAdd
             | SendOperation::Flush
             | SendOperation::AtomicWrite => {
                 let room = self.has_read_room() && self.has_room(1) && self.window() > 0;
-                let length = match slot.wr.operation {
+                let length = match extent.operation {
                     SendOperation::AtomicWrite => ATOMIC_WRITE_LEN,
                     _ => 0,
                 };
-                room.then(|| self.transmit(sequence, &slot, 1, 1, length))
+                room.then(|| self.transmit(sequence, &extent, 1, 1, length))
             }
             SendOperation::Send | SendOperation::Write => {
                 let window = self.window();
@@ -166,22 +167,20 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     return None;
                 }
                 let offset = done.wrapping_shl(shift);
-                let length = slot
-                    .wr
+                let length = extent
                     .length
                     .saturating_sub(offset)
                     .min(packets.wrapping_shl(shift));
-                Some(self.transmit(sequence, &slot, packets, packets, length))
+                Some(self.transmit(sequence, &extent, packets, packets, length))
             }
         }
     }
 
     /// Starts the work request `sequence`, if it is its turn. Returns whether it is started.
     fn begin(&mut self, sequence: u32) -> bool {
-        let Some(slot) = self.slot(sequence) else {
+        let Some(wr) = self.slot(sequence).map(|slot| &slot.wr) else {
             return false;
         };
-        let wr = slot.wr;
         let ready = match wr.operation {
             _ if !matches!(self.phase, Phase::Running) => false,
             SendOperation::Local => !wr.fence || self.oldest == sequence,
@@ -192,13 +191,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
 
         let first = self.sent;
-        let psns = self.psns_of(&wr);
+        let psns = self.psns_of(wr);
+        let refusal = self.refusal(wr);
         if let Some(slot) = self.slot_mut(sequence) {
             slot.first = first;
             slot.psns = psns;
         }
         self.started = sequence.wrapping_add(1);
-        if let Some(status) = self.refusal(&wr) {
+        if let Some(status) = refusal {
             self.refuse(sequence, status);
             return false;
         }
@@ -297,16 +297,16 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Hands out an action on the next `psns` positions of a work request.
-    fn expect(&mut self, sequence: u32, slot: &SendSlot, psns: u32) -> Ticket {
+    fn expect(&mut self, sequence: u32, extent: &Extent, psns: u32, asks: bool) -> Ticket {
         let ticket = self.tickets.issue();
         self.pending = Some(Pending {
             ticket,
             sequence,
-            operation: slot.wr.operation,
+            operation: extent.operation,
             first: self.sent,
             end: self.sent.wrapping_add(u64::from(psns)),
-            wr_end: slot.end(),
-            asks: true,
+            wr_end: extent.end(),
+            asks,
             overtaken: false,
         });
         ticket
@@ -316,20 +316,18 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     fn transmit(
         &mut self,
         sequence: u32,
-        slot: &SendSlot,
+        extent: &Extent,
         psns: u32,
         packets: u32,
         length: u32,
     ) -> SendAction {
         let first = self.sent;
-        let done = first.wrapping_sub(slot.first) as u32;
-        let asks = done.wrapping_add(psns) < slot.psns || !self.follows(sequence, slot, psns);
-        let ticket = self.expect(sequence, slot, psns);
-        if let Some(pending) = &mut self.pending {
-            pending.asks = asks;
-        }
+        let done = first.wrapping_sub(extent.first) as u32;
+        let is_message = is_message(extent.operation);
+        let asks =
+            !is_message || done.wrapping_add(psns) < extent.psns || !self.follows(sequence, psns);
         SendAction::Transmit(Burst {
-            ticket,
+            ticket: self.expect(sequence, extent, psns, asks),
             sequence,
             offset: done.wrapping_shl(self.config.mtu.shift()),
             length,
@@ -340,18 +338,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         })
     }
 
-    /// Whether the work request behind `sequence` is sent at once when all of that is sent, which takes
-    /// `psns` more: then the acknowledgement of the next acknowledges both, and nobody need ask for that
+    /// Whether the work request behind `sequence`, a message, is sent at once when all of that is sent,
+    /// which takes `psns` more: then the acknowledgement of the next acknowledges both, and nobody need ask for that
     /// of the first (IBTA 9.7.5.1.2).
     ///
     /// If it does not come to that in the end, a probe asks: at once ([`ask_soon`](Self::ask_soon)), or
     /// when it would ask for a lost acknowledgement.
-    fn follows(&self, sequence: u32, slot: &SendSlot, psns: u32) -> bool {
+    fn follows(&self, sequence: u32, psns: u32) -> bool {
         let next = sequence.wrapping_add(1);
-        let is_message =
-            |operation| matches!(operation, SendOperation::Send | SendOperation::Write);
         if next == self.head
-            || !is_message(slot.wr.operation)
             || !matches!(self.phase, Phase::Running)
             // Without a timer nobody would ask.
             || self.config.timeout.is_none()
@@ -599,6 +594,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.settle();
         }
     }
+}
+
+/// Whether it is a SEND or WRITE.
+#[inline]
+const fn is_message(operation: SendOperation) -> bool {
+    matches!(operation, SendOperation::Send | SendOperation::Write)
 }
 
 /// How many PSNs are left of the READ request that position `done` of its work request belongs to.
