@@ -5,11 +5,29 @@
 /// Entries that have the same hash and yet find room.
 const PROBES: u32 = 16;
 
+/// What multiplies each word: odd, with bits all over (2^64 over the golden ratio).
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The keys at which what `parts` identify may be, in the order in which they are tried. Context: any.
 pub(crate) fn keys(parts: &[&[u8]]) -> impl Iterator<Item = u32> {
-    let hash = parts
-        .iter()
-        .fold(!0, |state, part| sync::crc32_le(state, part));
-    let first = hash & !(PROBES.wrapping_sub(1));
+    // Each packet is looked up so: nothing that needs the FPU, as CRCs do.
+    let words = parts.iter().flat_map(|part| part.chunks(size_of::<u64>()));
+    let hash = words.fold(0u64, |state, word| {
+        let mixed = (state ^ word_of(word)).wrapping_mul(FACTOR);
+        mixed ^ (mixed >> 32)
+    });
+    // CAST: The lower half.
+    let first = hash as u32 & !(PROBES.wrapping_sub(1));
     (0..PROBES).map(move |probe| first | probe)
+}
+
+/// The number in a chunk of up to eight bytes.
+#[inline]
+fn word_of(chunk: &[u8]) -> u64 {
+    if let Ok(bytes) = chunk.try_into() {
+        return u64::from_ne_bytes(bytes);
+    }
+    chunk
+        .iter()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
