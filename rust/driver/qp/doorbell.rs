@@ -9,7 +9,10 @@
 use super::Qp;
 use core::sync::atomic::Ordering;
 use kernel::sync::Arc;
-use rdma::qp::Type;
+use rdma::qp::{
+    State,
+    Type, //
+};
 
 /// Doorbells in a row after which requests are held back: first, and at most.
 const ROW_FIRST: u32 = 8;
@@ -56,7 +59,7 @@ impl Doorbells {
         }
         self.end = now;
         if self.row == 0 || self.row >= self.patience {
-            let polled = (qp.send_cq.polled(), qp.recv_cq.polled());
+            let polled = qp.polled();
             if polled != self.polled {
                 self.polled = polled;
                 self.row = 0;
@@ -68,9 +71,19 @@ impl Doorbells {
 }
 
 impl Qp {
+    /// Numbers that change when the program takes completions.
+    fn polled(&self) -> (u32, u32) {
+        let send = self.send_cq.polled();
+        if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            (send, 0)
+        } else {
+            (send, self.recv_cq.polled())
+        }
+    }
+
     /// A doorbell has come. Returns whether there is nothing to be done now. Context: process.
     pub(super) fn holds_back(self: &Arc<Self>) -> bool {
-        if self.ty != Type::Rc {
+        if self.ty != Type::Rc || self.state() != State::Rts {
             return false;
         }
         let now = sync::monotonic_ns();

@@ -441,6 +441,9 @@ impl ReceiveSide {
 
     /// Builds responses until the batch is full.
     fn respond(&mut self, qp: &Arc<Qp>, batch: &mut Batch) {
+        if !self.responder.has_responses() {
+            return;
+        }
         let Some(course) = qp.course() else {
             self.lose_responses();
             return;

@@ -180,6 +180,7 @@ impl SendSide {
 
     /// Drops what was posted and not taken over: a refused doorbell consumes its requests.
     pub(crate) fn discard(&mut self, qp: &Qp) {
+        qp.release_held();
         match &mut self.source {
             SendSource::User {
                 ring,
@@ -259,11 +260,16 @@ impl SendSide {
 
     /// Carries out what the requester asks for, until the batch is full.
     fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
+        if self.requester.is_empty() {
+            return;
+        }
         let are_full = self.is_congested(qp);
         if self.pacing.waits(are_full, now) {
             qp.wait_for_queues();
             return;
         }
+        // Of a connected QP, the same for all that leaves together.
+        let mut course = None;
         for _ in 0..ACTIONS_PER_BATCH {
             if batch.room() < Batch::BURST {
                 return;
@@ -275,7 +281,7 @@ impl SendSide {
                 SendAction::Transmit(burst) => {
                     let before = batch.len();
                     let outcome = self
-                        .transmit(qp, &burst, batch)
+                        .transmit(qp, &burst, &mut course, batch)
                         .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
                     self.requester.commit(now, burst.ticket, outcome);
                     if matches!(outcome, Outcome::Done) && batch.len() == before {
@@ -295,16 +301,31 @@ impl SendSide {
     }
 
     /// Builds the datagrams of `burst`, all or none.
-    fn transmit(&mut self, qp: &Qp, burst: &Burst, batch: &mut Batch) -> Result<Outcome, Fault> {
+    fn transmit(
+        &mut self,
+        qp: &Qp,
+        burst: &Burst,
+        connected: &mut Option<Course>,
+        batch: &mut Batch,
+    ) -> Result<Outcome, Fault> {
         let Some(head) = self.elements.head(burst.sequence) else {
             return Ok(Outcome::Operational);
         };
         if head.refused {
             return Ok(Outcome::Operational);
         }
+        let datagram;
         let course = match &head.ah {
-            Some(ah) => datagram_course(&mut self.datagram_path, qp, ah),
-            None => qp.course(),
+            Some(ah) => {
+                datagram = datagram_course(&mut self.datagram_path, qp, ah);
+                datagram.as_ref()
+            }
+            None => {
+                if connected.is_none() {
+                    *connected = qp.course();
+                }
+                connected.as_ref()
+            }
         };
         let Some(Course { path, migrated }) = course else {
             // No route is a loss in the network, as far as the protocol is concerned.
@@ -323,12 +344,12 @@ impl SendSide {
             let Some((mut packet, offset, len)) = self.requester.packet(burst, index) else {
                 break;
             };
-            packet.migrated = migrated;
+            packet.migrated = *migrated;
             if lends && len >= LEND_MIN {
                 let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
-                match datagram::build_lent(&path, &packet, batch.next_id(), lend) {
+                match datagram::build_lent(path, &packet, batch.next_id(), lend) {
                     Ok(Some(skb)) => {
-                        batch.push(skb, &path);
+                        batch.push(skb, path);
                         continue;
                     }
                     Ok(None) => lends = false,
@@ -355,8 +376,8 @@ impl SendSide {
                 }
                 None => cursor.read(u64::from(offset), out),
             };
-            match datagram::build(&path, &packet, batch.next_id(), fill) {
-                Ok(skb) => batch.push(skb, &path),
+            match datagram::build(path, &packet, batch.next_id(), fill) {
+                Ok(skb) => batch.push(skb, path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);
                 }

@@ -384,6 +384,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.acknowledge || self.negative.is_some()
     }
 
+    /// Whether [`poll_response`](Self::poll_response) may have something.
+    #[inline]
+    pub fn has_responses(&self) -> bool {
+        self.runs > 0 || self.owes_acknowledgement()
+    }
+
     /// Lets everything that has been executed be acknowledged, also what the peer has not asked for yet:
     /// before the QP ends, when it would ask in vain.
     pub fn acknowledge_all(&mut self) {
