@@ -91,9 +91,10 @@ impl<H: Receive> Endpoint<H> {
                 (*state).pf == bindings::NFPROTO_IPV4,
             )
         };
-        // SAFETY: As the caller promises; what is taken is kept from others below.
-        let taken =
-            NonNull::new(skb).and_then(|skb| unsafe { RxBurst::take(skb, is_v4, endpoint.port) });
+        let taken = NonNull::new(skb).and_then(|skb| {
+            // SAFETY: As the caller promises; what is taken is kept from others below.
+            unsafe { RxBurst::take(skb, is_v4, endpoint.port) }
+        });
         match taken {
             Some(packets) => {
                 endpoint.handler.receive_burst(packets);
