@@ -92,14 +92,16 @@ netdev_packets()
 }
 
 # batches together|apart [FEATURE]: with this feature off, the netdevs' packets are less than half as many as the
-# datagrams, or more; and whatever they are, all arrives.
+# datagrams of long messages, or more; and whatever they are, all arrives.
 batches()
 {
 	local how=$1 packets sent status=0
 	shift
 	[ $# -eq 0 ] || features "$1" off
-	packets=$(netdev_packets) sent=$(counter sent_pkts)
 	"$here/move" -q -m 1024 -s "$seed" "$dev1" "$dev2" || status=1
+	packets=$(netdev_packets) sent=$(counter sent_pkts)
+	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
+		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1" || status=1
 	packets=$(($(netdev_packets) - packets)) sent=$(($(counter sent_pkts) - sent))
 	[ $# -eq 0 ] || features "$1" on
 	note "${*:-as they are}: $sent datagrams in $packets packets"
@@ -114,10 +116,7 @@ batches()
 modprobe sch_netem 2>/dev/null
 ktap_start 11
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
-for device in "$dev1 $address1" "$dev2 $address2"; do
-	# shellcheck disable=SC2086
-	gid_index_wait $device >/dev/null
-done
+gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "many datagrams leave as one packet" batches together
 row "one by one, where netdevs do not take packets of many" batches apart tx-gso-list
 row "copied, where netdevs do not take pages" batches apart sg
