@@ -20,16 +20,20 @@ changed=10.8.0.1
 surroundings()
 {
 	ip -n n2 neigh replace "$nobody" lladdr 02:00:00:00:00:66 nud permanent dev "$netdev2" || fail "no neighbour"
-	ip link add removed7 type dummy && ip address add "$removed/24" dev removed7 && ip link set removed7 up &&
-		rdma link add removed7 type "$link_type" netdev removed7 || fail "no device to remove"
+	if ! { ip link add removed7 type dummy && ip address add "$removed/24" dev removed7 &&
+		ip link set removed7 up && rdma link add removed7 type "$link_type" netdev removed7; }; then
+		fail "no device to remove"
+	fi
 	# A bond that takes over the address of whichever netdev is active.
 	modprobe bonding max_bonds=0 || fail "this kernel has no bonding"
 	ip link add bond7 type bond mode active-backup fail_over_mac active || fail "no bond"
-	ip link add bond7a type dummy && ip link add bond7b type dummy &&
+	if ! { ip link add bond7a type dummy && ip link add bond7b type dummy &&
 		ip link set bond7a master bond7 && ip link set bond7b master bond7 &&
 		ip link set bond7 type bond active_slave bond7a &&
 		ip address add "$changed/24" dev bond7 && ip link set bond7 up &&
-		rdma link add bond7 type "$link_type" netdev bond7 || fail "no device on the bond"
+		rdma link add bond7 type "$link_type" netdev bond7; }; then
+		fail "no device on the bond"
+	fi
 	gid_index_wait removed7 "$removed" && gid_index_wait bond7 "$changed"
 }
 

@@ -286,11 +286,14 @@ rping_vlan()
 {
 	local netdev1 netdev2 status
 	netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
-	in1 ip link add link "$netdev1" name vlan5 type vlan id 5 &&
+	if ! { in1 ip link add link "$netdev1" name vlan5 type vlan id 5 &&
 		in2 ip link add link "$netdev2" name vlan5 type vlan id 5 &&
 		in1 ip address add 10.0.5.1/24 dev vlan5 && in2 ip address add 10.0.5.2/24 dev vlan5 &&
-		in1 ip link set vlan5 up && in2 ip link set vlan5 up || fail "no VLAN"
-	gid_index_wait "$dev1" 10.0.5.1 && gid_index_wait "$dev2" 10.0.5.2 || fail "its addresses are no GIDs"
+		in1 ip link set vlan5 up && in2 ip link set vlan5 up; }; then
+		fail "no VLAN"
+	fi
+	gid_index_wait "$dev1" 10.0.5.1 || fail "10.0.5.1 is no GID"
+	gid_index_wait "$dev2" 10.0.5.2 || fail "10.0.5.2 is no GID"
 	rping_run 10.0.5.1 100
 	status=$?
 	in1 ip link delete vlan5
@@ -309,12 +312,14 @@ pingpong_link_local()
 {
 	local netdev1 netdev2 gid1 gid2 status
 	netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
-	in1 ip link add other5 type dummy && in2 ip link add other5 type dummy &&
+	if ! { in1 ip link add other5 type dummy && in2 ip link add other5 type dummy &&
 		in1 ip link set other5 up && in2 ip link set other5 up &&
 		in1 ip -6 route add fe80::/64 dev other5 metric 1 &&
-		in2 ip -6 route add fe80::/64 dev other5 metric 1 || fail "no other netdev"
-	gid1=$(gid_index_wait "$dev1" "$(link_local n1 "$netdev1")") &&
-		gid2=$(gid_index_wait "$dev2" "$(link_local n2 "$netdev2")") || fail "no GID of link scope"
+		in2 ip -6 route add fe80::/64 dev other5 metric 1; }; then
+		fail "no other netdev"
+	fi
+	gid1=$(gid_index_wait "$dev1" "$(link_local n1 "$netdev1")") || fail "$dev1: no GID of link scope"
+	gid2=$(gid_index_wait "$dev2" "$(link_local n2 "$netdev2")") || fail "$dev2: no GID of link scope"
 	pingpong ibv_rc_pingpong 20
 	status=$?
 	in1 ip link delete other5
