@@ -145,9 +145,7 @@ payload_counted()
 ktap_start 11
 # The packets of either side arrive at the other's.
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
-# As they would be on a wire: one by one.
-in1 ethtool -K "$netdev1" tx-gso-list off
-in2 ethtool -K "$netdev2" tx-gso-list off
+packets_of_many off
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 for family in 4 6; do
 	capture=$ktap_dir/ipv$family.pcap
@@ -159,4 +157,5 @@ for family in 4 6; do
 	row "IPv$family: a malformed packet would be noticed" malformed_noticed "$family"
 done
 row "the netdevs count the payload" payload_counted
+packets_of_many on
 ktap_finish

@@ -95,7 +95,10 @@ ktap_start 38
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
 netdev2=$(netdev_of n2 "$dev2")
+# Its rows play the peer, packet by packet.
+packets_of_many off
 absorb 34 "$here/events" -n /run/netns/n2 -i "$netdev2" "$dev1" "$dev2"
+packets_of_many on
 row "event: PORT_ERR, PORT_ACTIVE" port
 row "event: GID_CHANGE" gid
 row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8

@@ -111,6 +111,14 @@ netdev_of()
 	ip netns exec "$1" rdma link show "$2/1" | sed -n 's/.* netdev \([^ ]*\).*/\1/p'
 }
 
+# packets_of_many on|off: whether datagrams that leave together arrive as one packet on the other side. On a wire
+# they never do.
+packets_of_many()
+{
+	in1 ethtool -K "$(netdev_of n1 "$dev1")" tx-gso-list "$1" &&
+		in2 ethtool -K "$(netdev_of n2 "$dev2")" tx-gso-list "$1"
+}
+
 # listening NAMESPACE PORT: something listens on TCP there, or on that rdma_cm port.
 listening()
 {
