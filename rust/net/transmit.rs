@@ -247,7 +247,8 @@ impl TxSkb {
             let page = bindings::virt_to_page(place.as_ptr().cast());
             let offset = place.addr().get() & PAGE_SIZE.wrapping_sub(1);
             bindings::get_page(page);
-            bindings::skb_add_frag(self.skb.as_ptr(), page, offset as c_int, len as c_int, 0);
+            let size = len as u32;
+            bindings::skb_add_frag(self.skb.as_ptr(), page, offset as c_int, len as c_int, size);
         }
         self.is_complete()
     }
