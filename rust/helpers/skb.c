@@ -55,11 +55,6 @@ __rust_helper void rust_helper_skb_reserve(struct sk_buff *skb, int len)
 	skb_reserve(skb, len);
 }
 
-__rust_helper unsigned int rust_helper_skb_headlen(const struct sk_buff *skb)
-{
-	return skb_headlen(skb);
-}
-
 __rust_helper bool rust_helper_skb_is_gso(const struct sk_buff *skb)
 {
 	return skb_is_gso(skb);
@@ -132,34 +127,14 @@ __rust_helper bool rust_helper_skb_frags_readable(const struct sk_buff *skb)
 	return skb_frags_readable(skb);
 }
 
-__rust_helper unsigned int rust_helper_skb_nr_frags(const struct sk_buff *skb)
-{
-	return skb_shinfo(skb)->nr_frags;
-}
-
-__rust_helper struct sk_buff *rust_helper_skb_frag_list(const struct sk_buff *skb)
-{
-	return skb_shinfo(skb)->frag_list;
-}
-
 __rust_helper void rust_helper_skb_set_frag_list(struct sk_buff *skb, struct sk_buff *list)
 {
 	skb_shinfo(skb)->frag_list = list;
 }
 
-__rust_helper unsigned int rust_helper_skb_frag_size_at(const struct sk_buff *skb, unsigned int i)
-{
-	return skb_frag_size(&skb_shinfo(skb)->frags[i]);
-}
-
 __rust_helper void *rust_helper_skb_frag_address_at(const struct sk_buff *skb, unsigned int i)
 {
 	return skb_frag_address_safe(&skb_shinfo(skb)->frags[i]);
-}
-
-__rust_helper const unsigned char *rust_helper_skb_network_header(const struct sk_buff *skb)
-{
-	return skb_network_header(skb);
 }
 
 __rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)

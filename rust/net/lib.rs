@@ -20,6 +20,7 @@ pub mod path;
 pub mod piece;
 pub mod queue;
 pub mod receive;
+mod rtnl;
 mod skb;
 pub mod transmit;
 

@@ -12,6 +12,7 @@ use crate::{
         NetDev,
         NetDevice, //
     },
+    rtnl::Rtnl, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -100,25 +101,6 @@ impl Drop for Place {
 unsafe impl Send for Place {}
 // SAFETY: As above.
 unsafe impl Sync for Place {}
-
-/// RTNL, while there is one.
-struct Rtnl(());
-
-impl Rtnl {
-    /// Takes RTNL. Process, not under RTNL.
-    fn lock() -> Self {
-        // SAFETY: By the context the lock may be taken.
-        unsafe { bindings::rtnl_lock() };
-        Self(())
-    }
-}
-
-impl Drop for Rtnl {
-    fn drop(&mut self) {
-        // SAFETY: `lock` took it.
-        unsafe { bindings::rtnl_unlock() };
-    }
-}
 
 impl Membership {
     /// Lets `netdev` join `group`. Process, not under RTNL.

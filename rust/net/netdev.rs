@@ -6,7 +6,8 @@
 
 use crate::{
     address::Address,
-    namespace::Net, //
+    namespace::Net,
+    rtnl::Rtnl, //
 };
 use core::{
     cell::UnsafeCell,
@@ -119,14 +120,11 @@ impl NetDevice {
     /// Returns the VLAN of the network device with the number `ifindex` in the same namespace; [`None`] if that is
     /// none. Any context but hard interrupts.
     pub fn vlan_of(&self, ifindex: u32) -> Option<u16> {
-        let ifindex = c_int::try_from(ifindex).ok()?;
-        let _guard = rcu::read_lock();
-        // SAFETY: By the type invariant; its namespace is there as long as it is in one. What is found stays as
-        // long as the guard.
-        unsafe {
-            let dev = bindings::dev_get_by_index_rcu(bindings::dev_net(self.as_ptr()), ifindex);
-            (!dev.is_null() && bindings::is_vlan_dev(dev)).then(|| bindings::vlan_dev_vlan_id(dev))
-        }
+        let guard = rcu::read_lock();
+        // SAFETY: By the type invariant; its namespace is there as long as it is in one.
+        let vlan = unsafe { vlan_at(bindings::dev_net(self.as_ptr()), ifindex, &guard)? };
+        // SAFETY: It is a VLAN, and stays as long as the guard.
+        Some(unsafe { bindings::vlan_dev_vlan_id(vlan.as_ptr()) })
     }
 
     /// Returns whether it was set up. Any context.
@@ -156,27 +154,21 @@ impl NetDevice {
     /// namespace: after this, both are told of by [`NetdevEvent::Unregister`](crate::NetdevEvent::Unregister).
     /// Process, not under RTNL.
     pub fn is_settled_in(&self, net: &Net) -> bool {
-        // SAFETY: The lock is free to be taken, by the context.
-        unsafe { bindings::rtnl_lock() };
-        let settled = self.is_registered() && self.is_in(net);
-        // SAFETY: Taken above.
-        unsafe { bindings::rtnl_unlock() };
-        settled
+        let _rtnl = Rtnl::lock();
+        self.is_registered() && self.is_in(net)
     }
 
     /// Returns the speed of its link in Mb/s, [`None`] where it has none or does not know. Process, not
     /// under RTNL.
     pub fn link_speed(&self) -> Option<u32> {
         let mut settings: kernel_bindings::ethtool_link_ksettings = pin_init::zeroed();
-        // SAFETY: The lock is free to be taken, by the context.
-        unsafe { bindings::rtnl_lock() };
+        let rtnl = Rtnl::lock();
         let known = self.is_registered()
             // SAFETY: RTNL is held and the device is registered, as the call wants it; `settings` is ours.
             && unsafe {
                 kernel_bindings::__ethtool_get_link_ksettings(self.as_ptr(), &raw mut settings) == 0
             };
-        // SAFETY: Taken above.
-        unsafe { bindings::rtnl_unlock() };
+        drop(rtnl);
         // CAST: The kernel keeps `SPEED_UNKNOWN`, -1, in the unsigned field.
         const UNKNOWN: u32 = kernel_bindings::SPEED_UNKNOWN as u32;
         match settings.base.speed {
@@ -322,22 +314,36 @@ impl fmt::Display for DevName {
     }
 }
 
+/// Returns the network device with the number `ifindex` in the namespace `net`, if it is a VLAN.
+///
+/// # Safety
+///
+/// `net` is a namespace that has not ended.
+unsafe fn vlan_at(
+    net: *mut kernel_bindings::net,
+    ifindex: u32,
+    _guard: &rcu::Guard,
+) -> Option<&NetDevice> {
+    let ifindex = c_int::try_from(ifindex).ok()?;
+    // SAFETY: The caller promises a namespace. What is found stays as long as the guard.
+    unsafe {
+        let dev = bindings::dev_get_by_index_rcu(net, ifindex);
+        (!dev.is_null()).then(|| NetDevice::from_raw(dev))
+    }
+    .filter(|dev| dev.is_vlan())
+}
+
 impl Net {
     /// Returns the number of the network device that the VLAN with the number `ifindex` is on; [`None`] if
     /// that is no VLAN, or is on one of another namespace. Any context but hard interrupts.
     pub fn below_vlan(&self, ifindex: u32) -> Option<u32> {
-        let ifindex = c_int::try_from(ifindex).ok()?;
-        let _guard = rcu::read_lock();
-        // SAFETY: `self` is a namespace that has not ended. What is found stays as long as the guard, and so
-        // does what a VLAN is on, to which it has a reference.
-        unsafe {
-            let dev = bindings::dev_get_by_index_rcu(self.as_ptr(), ifindex);
-            if dev.is_null() || !bindings::is_vlan_dev(dev) {
-                return None;
-            }
-            let below = NetDevice::from_raw(bindings::vlan_dev_real_dev(dev));
-            below.is_in(self).then(|| below.ifindex())
-        }
+        let guard = rcu::read_lock();
+        // SAFETY: `self` is a namespace that has not ended.
+        let vlan = unsafe { vlan_at(self.as_ptr(), ifindex, &guard)? };
+        // SAFETY: It is a VLAN, and stays as long as the guard; so does what it is on, to which it has a
+        // reference.
+        let below = unsafe { NetDevice::from_raw(bindings::vlan_dev_real_dev(vlan.as_ptr())) };
+        below.is_in(self).then(|| below.ifindex())
     }
 
     /// Returns whether `address` is one of the namespace's own. Any context but hard interrupts.

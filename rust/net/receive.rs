@@ -358,7 +358,7 @@ impl RxSkb {
     #[inline]
     pub fn linear_header(&self, out: &mut [u8]) -> usize {
         // SAFETY: By the type invariant this is a packet.
-        let linear = unsafe { bindings::skb_headlen(self.0.as_ptr()) } as usize;
+        let linear = unsafe { skb::headlen(self.0.as_ptr()) };
         self.copy_first(linear.saturating_sub(UDP_LEN), out)
     }
 
