@@ -216,23 +216,19 @@ impl Registry {
             for key in netdev_keys(device.home(), device.ifindex()) {
                 self.on_netdevs.remove_if(key, device);
             }
-            self.fail_qps(device);
-            self.lose_paths(device);
+            self.abandon_qps(device);
             self.devices.lock().leave(device.home());
         }
     }
 
     /// Moves every QP of `device` to the error state, so that a process that polls its CQs sees
-    /// flushed requests instead of nothing, for ever. Context: process, RTNL may be held.
-    fn fail_qps(&self, device: &Device) {
-        self.fail_qps_if(|qp| core::ptr::eq(Arc::as_ptr(qp.device()), device));
-    }
-
-    /// Has every QP of `device` let go of the network: the namespace may end now, while a QP stays for as
-    /// long as a verbs call of its process takes. Context: process, RTNL may be held.
-    fn lose_paths(&self, device: &Device) {
+    /// flushed requests instead of nothing, for ever; and has it let go of the network: the namespace may end
+    /// now, while a QP stays for as long as a verbs call of its process takes.
+    /// Context: process, RTNL may be held.
+    fn abandon_qps(&self, device: &Device) {
         self.qps.for_each(|_, qp| {
             if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
+                qp.fail();
                 qp.lose_paths();
             }
         });

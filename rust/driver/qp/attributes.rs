@@ -126,10 +126,8 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
         return Err(EINVAL);
     }
 
-    match to {
-        State::Sqd if from == State::Rts => qp.send_held(),
-        State::Reset | State::Error if qp.takes_packets() => qp.acknowledge_all(),
-        _ => {}
+    if from == State::Rts && to == State::Sqd {
+        qp.send_held();
     }
 
     let peer = if mask.contains(AttrMask::DEST_QPN) {

@@ -209,12 +209,13 @@ struct Pacing {
 }
 
 impl Pacing {
-    /// Whether to wait, at `now`, if the queues `are_full`.
-    fn waits(&mut self, are_full: bool, now: Instant) -> bool {
+    /// Whether to wait, if the queues `are_full`.
+    fn waits(&mut self, are_full: bool) -> bool {
         if !are_full {
             self.since = None;
             return false;
         }
+        let now = now();
         let since = *self.since.get_or_insert(now);
         if now.as_ns().saturating_sub(since.as_ns()) < PATIENCE_NS {
             return true;

@@ -449,7 +449,7 @@ impl ReceiveSide {
             return;
         };
         let path = &course.path;
-        if self.pacing.waits(path.is_congested(), super::now()) {
+        if self.pacing.waits(path.is_congested()) {
             qp.wait_for_queues();
             return;
         }
@@ -623,18 +623,13 @@ impl Qp {
         self.drive_receive(|_, _| ());
     }
 
-    /// Acknowledges all that has been executed, before the QP stops to answer. Context: process, no lock
-    /// held.
-    pub(super) fn acknowledge_all(self: &Arc<Self>) {
-        self.drive_receive(|receive, _| receive.responder.acknowledge_all());
-    }
-
-    /// Lets the acknowledgements leave that are owed, and requests that are held back. The consumer saw completions of receives whose
-    /// acknowledgements may have to wait still, for full queues or for another CPU; if it ends now, they
-    /// are all that its peer waits for. Takes a few ms at most. Context: process, may sleep, no lock held.
+    /// Acknowledges all that has been executed, and lets the acknowledgements leave, and requests that are held
+    /// back. The consumer saw completions of receives whose acknowledgements may have to wait still, for full
+    /// queues or for another CPU; if it ends now, they are all that its peer waits for. Takes a few ms at most.
+    /// Context: process, may sleep, no lock held.
     pub(super) fn settle(self: &Arc<Self>) {
         if let Some(_pass) = self.gate.enter() {
-            self.acknowledge_all();
+            self.drive_receive(|receive, _| receive.responder.acknowledge_all());
         }
         for _ in 0..SETTLE_ATTEMPTS {
             {

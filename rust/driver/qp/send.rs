@@ -264,7 +264,7 @@ impl SendSide {
             return;
         }
         let are_full = self.is_congested(qp);
-        if self.pacing.waits(are_full, now) {
+        if self.pacing.waits(are_full) {
             qp.wait_for_queues();
             return;
         }
@@ -345,23 +345,11 @@ impl SendSide {
                 break;
             };
             packet.migrated = *migrated;
+            let mut lent = None;
             if lends && len >= LEND_MIN {
                 let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
-                match datagram::build_lent(path, &packet, batch.next_id(), lend) {
-                    Ok(Some(skb)) => {
-                        batch.push(skb, path);
-                        continue;
-                    }
-                    Ok(None) => lends = false,
-                    Err(BuildError::NoMemory) => {
-                        qp.device().counters().add(Counter::SendDropped, 1);
-                        continue;
-                    }
-                    Err(BuildError::Payload(fault)) => {
-                        batch.truncate(built);
-                        return Err(fault);
-                    }
-                }
+                lent = datagram::build_lent(path, &packet, batch.next_id(), lend).transpose();
+                lends = lent.is_some();
             }
             let fill = |out: &mut [u8]| match inline {
                 Some(data) => {
@@ -376,7 +364,11 @@ impl SendSide {
                 }
                 None => cursor.read(u64::from(offset), out),
             };
-            match datagram::build(path, &packet, batch.next_id(), fill) {
+            let skb = match lent {
+                Some(skb) => skb,
+                None => datagram::build(path, &packet, batch.next_id(), fill),
+            };
+            match skb {
                 Ok(skb) => batch.push(skb, path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);
