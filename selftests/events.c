@@ -394,7 +394,7 @@ static void answer(uint8_t opcode, uint32_t number, uint8_t syndrome, uint32_t p
 
 static void acknowledge(uint32_t number)
 {
-	answer(WIRE_ACKNOWLEDGE, number, WIRE_ACK, 0);
+	answer(RC_ACKNOWLEDGE, number, WIRE_ACK, 0);
 }
 
 /* The next packet to the peer is that one. */
@@ -737,7 +737,7 @@ static bool run_drain(void)
 	lone_start(attr);
 	post(a, IBV_WR_SEND, 1);
 	post(a, IBV_WR_SEND, 2);
-	ok = on_wire(WIRE_SEND_ONLY, 0, NULL) && on_wire(WIRE_SEND_ONLY, 1, NULL);
+	ok = on_wire(RC_SEND_ONLY, 0, NULL) && on_wire(RC_SEND_ONLY, 1, NULL);
 	drain(true);
 	ok = ok && same("sq_draining", query(a->qp).sq_draining, 1) && no_event(a);
 	/* It is taken, and held. */
@@ -759,7 +759,7 @@ static bool run_drain(void)
 	acknowledge(2);
 	ok = ok && cq_quiet(a->send_cq, QUIET_MS);
 	go_on();
-	ok = ok && on_wire(WIRE_SEND_ONLY, 2, NULL) && on_wire(WIRE_SEND_ONLY, 3, NULL);
+	ok = ok && on_wire(RC_SEND_ONLY, 2, NULL) && on_wire(RC_SEND_ONLY, 3, NULL);
 	acknowledge(3);
 	ok = ok && sent(a, 3, IBV_WC_SUCCESS) && sent(a, 4, IBV_WC_SUCCESS);
 	return finish() && ok;
@@ -774,10 +774,10 @@ static bool run_drain_repeats(void)
 	attr.timeout = 17;
 	lone_start(attr);
 	post(a, IBV_WR_SEND, 1);
-	ok = on_wire(WIRE_SEND_ONLY, 0, NULL);
+	ok = on_wire(RC_SEND_ONLY, 0, NULL);
 	drain(true);
 	post(a, IBV_WR_SEND, 2);
-	ok = ok && on_wire(WIRE_SEND_ONLY, 0, NULL);
+	ok = ok && on_wire(RC_SEND_ONLY, 0, NULL);
 	acknowledge(0);
 	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && event_is(a, IBV_EVENT_SQ_DRAINED, a->qp);
 	wire_drain(&wire);
@@ -830,10 +830,10 @@ static bool run_drain_fails(void)
 
 	lone_start(patient());
 	post(a, IBV_WR_SEND, 1);
-	ok = on_wire(WIRE_SEND_ONLY, 0, NULL);
+	ok = on_wire(RC_SEND_ONLY, 0, NULL);
 	drain(true);
 	post(a, IBV_WR_SEND, 2);
-	answer(WIRE_ACKNOWLEDGE, 0, WIRE_NAK_REMOTE_OPERATIONAL, 0);
+	answer(RC_ACKNOWLEDGE, 0, WIRE_NAK_REMOTE_OPERATIONAL, 0);
 	ok = ok && sent(a, 1, IBV_WC_REM_OP_ERR) && state_is(a, IBV_QPS_ERR) &&
 	     sent(a, 2, IBV_WC_WR_FLUSH_ERR);
 	/* It has not drained. */
@@ -864,7 +864,7 @@ static uint8_t asked(uint8_t opcode, uint32_t number)
 		.va = (uintptr_t)a->region.memory,
 		.rkey = a->region.mr->rkey,
 		.length = LENGTH,
-		.payload = opcode == WIRE_SEND_ONLY ? LENGTH : 0,
+		.payload = opcode == RC_SEND_ONLY ? LENGTH : 0,
 	};
 
 	wire_drain(&wire);
@@ -887,7 +887,7 @@ static bool run_changed_path(void)
 	attr.ah_attr.grh.traffic_class = 0x40;
 	modify(a->qp, attr, IBV_QP_AV, "a path in SQD");
 	go_on();
-	ok = on_wire(WIRE_SEND_ONLY, 0, &packet) &&
+	ok = on_wire(RC_SEND_ONLY, 0, &packet) &&
 	     same("traffic_class", packet.traffic_class & 0xfc, 0x40);
 	acknowledge(0);
 	ok = ok && sent(a, 1, IBV_WC_SUCCESS);
@@ -909,7 +909,7 @@ static bool run_changed_retries(void)
 	go_on();
 	post(a, IBV_WR_SEND, 1);
 	for (ok = true, i = 0; i < 3; i++)
-		ok = ok && on_wire(WIRE_SEND_ONLY, 0, NULL);
+		ok = ok && on_wire(RC_SEND_ONLY, 0, NULL);
 	ok = ok && sent(a, 1, IBV_WC_RETRY_EXC_ERR) && wire_quiet() && state_is(a, IBV_QPS_ERR);
 	return finish() && ok;
 }
@@ -928,8 +928,8 @@ static bool run_changed_rnr_retries(void)
 	go_on();
 	post(a, IBV_WR_SEND, 1);
 	for (ok = true, i = 0; i < 3; i++) {
-		ok = ok && on_wire(WIRE_SEND_ONLY, 0, NULL);
-		answer(WIRE_ACKNOWLEDGE, 0, WIRE_RNR | 1, 0);
+		ok = ok && on_wire(RC_SEND_ONLY, 0, NULL);
+		answer(RC_ACKNOWLEDGE, 0, WIRE_RNR | 1, 0);
 	}
 	ok = ok && sent(a, 1, IBV_WC_RNR_RETRY_EXC_ERR) && wire_quiet();
 	return finish() && ok;
@@ -943,13 +943,13 @@ static bool run_changed_responder(void)
 	attr.min_rnr_timer = 3;
 	attr.max_dest_rd_atomic = 0;
 	lone_start(attr);
-	ok = same("the syndrome", asked(WIRE_SEND_ONLY, 0), WIRE_RNR | 3);
+	ok = same("the syndrome", asked(RC_SEND_ONLY, 0), WIRE_RNR | 3);
 	drain(false);
 	attr.min_rnr_timer = 20;
 	attr.max_dest_rd_atomic = 1;
 	modify(a->qp, attr, IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC, "the responder in SQD");
-	ok = ok && same("the syndrome", asked(WIRE_SEND_ONLY, 0), WIRE_RNR | 20) &&
-	     same("the syndrome of the READ", asked(WIRE_READ_REQUEST, 0), WIRE_ACK) &&
+	ok = ok && same("the syndrome", asked(RC_SEND_ONLY, 0), WIRE_RNR | 20) &&
+	     same("the syndrome of the READ", asked(RC_READ_REQUEST, 0), WIRE_ACK) &&
 	     state_is(a, IBV_QPS_SQD);
 	return finish() && ok;
 }
@@ -966,10 +966,10 @@ static bool run_changed_reads(void)
 	go_on();
 	post(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
 	post(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
-	ok = on_wire(WIRE_FETCH_ADD, 0, NULL) && wire_quiet();
-	answer(WIRE_ATOMIC_ACKNOWLEDGE, 0, WIRE_ACK, 0);
-	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && on_wire(WIRE_FETCH_ADD, 1, NULL);
-	answer(WIRE_ATOMIC_ACKNOWLEDGE, 1, WIRE_ACK, 0);
+	ok = on_wire(RC_FETCH_ADD, 0, NULL) && wire_quiet();
+	answer(RC_ATOMIC_ACKNOWLEDGE, 0, WIRE_ACK, 0);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && on_wire(RC_FETCH_ADD, 1, NULL);
+	answer(RC_ATOMIC_ACKNOWLEDGE, 1, WIRE_ACK, 0);
 	ok = ok && sent(a, 2, IBV_WC_SUCCESS);
 	return finish() && ok;
 }
@@ -993,17 +993,17 @@ static bool run_requester_limit(void)
 	for (i = 0; ok && i < ARRAY_LENGTH(kinds); i++) {
 		bool read = kinds[i] == IBV_WR_RDMA_READ;
 
-		ok = on_wire(read ? WIRE_READ_REQUEST : WIRE_FETCH_ADD, i, NULL);
+		ok = on_wire(read ? RC_READ_REQUEST : RC_FETCH_ADD, i, NULL);
 		if (i + 1 < limit)
 			continue;
 		/* So many are outstanding now. */
 		ok = ok && wire_quiet();
 		read = kinds[i + 1 - limit] == IBV_WR_RDMA_READ;
-		answer(read ? WIRE_READ_RESPONSE_ONLY : WIRE_ATOMIC_ACKNOWLEDGE, i + 1 - limit,
+		answer(read ? RC_READ_RESPONSE_ONLY : RC_ATOMIC_ACKNOWLEDGE, i + 1 - limit,
 		       WIRE_ACK, read ? LENGTH : 0);
 		ok = ok && sent(a, i + 1 - limit, IBV_WC_SUCCESS);
 	}
-	answer(WIRE_READ_RESPONSE_ONLY, ARRAY_LENGTH(kinds) - 1, WIRE_ACK, LENGTH);
+	answer(RC_READ_RESPONSE_ONLY, ARRAY_LENGTH(kinds) - 1, WIRE_ACK, LENGTH);
 	ok = ok && sent(a, ARRAY_LENGTH(kinds) - 1, IBV_WC_SUCCESS);
 	return finish() && ok;
 }
@@ -1015,7 +1015,7 @@ static bool run_no_reads(void)
 
 	attr.max_dest_rd_atomic = 0;
 	lone_start(attr);
-	ok = same("the syndrome", asked(WIRE_READ_REQUEST, 0), WIRE_NAK_INVALID_REQUEST) &&
+	ok = same("the syndrome", asked(RC_READ_REQUEST, 0), WIRE_NAK_INVALID_REQUEST) &&
 	     event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR);
 	return finish() && ok;
 }
@@ -1030,7 +1030,7 @@ static bool run_responder_limit(void)
 	attr.max_dest_rd_atomic = 1;
 	lone_start(attr);
 	packets[0] = (struct wire_packet){
-		.opcode = WIRE_READ_REQUEST,
+		.opcode = RC_READ_REQUEST,
 		.qpn = a->qp->qp_num,
 		.psn = THEIR_PSN,
 		.va = (uintptr_t)a->region.memory,
@@ -1398,17 +1398,17 @@ static bool answered(enum ibv_wr_opcode request, uint8_t seen, uint8_t opcode, u
 static bool run_bad_response(void)
 {
 	/* Two kinds of answer that are none to such a request. */
-	return answered(IBV_WR_RDMA_READ, WIRE_READ_REQUEST, WIRE_ATOMIC_ACKNOWLEDGE, WIRE_ACK, 0,
+	return answered(IBV_WR_RDMA_READ, RC_READ_REQUEST, RC_ATOMIC_ACKNOWLEDGE, WIRE_ACK, 0,
 			IBV_WC_BAD_RESP_ERR) &&
-	       answered(IBV_WR_ATOMIC_FETCH_AND_ADD, WIRE_FETCH_ADD, WIRE_READ_RESPONSE_ONLY,
+	       answered(IBV_WR_ATOMIC_FETCH_AND_ADD, RC_FETCH_ADD, RC_READ_RESPONSE_ONLY,
 			WIRE_ACK, LENGTH, IBV_WC_BAD_RESP_ERR);
 }
 
 static bool run_short_response(void)
 {
-	return answered(IBV_WR_RDMA_READ, WIRE_READ_REQUEST, WIRE_READ_RESPONSE_ONLY, WIRE_ACK,
+	return answered(IBV_WR_RDMA_READ, RC_READ_REQUEST, RC_READ_RESPONSE_ONLY, WIRE_ACK,
 			LENGTH - 4, IBV_WC_LOC_LEN_ERR) &&
-	       answered(IBV_WR_RDMA_READ, WIRE_READ_REQUEST, WIRE_READ_RESPONSE_ONLY, WIRE_ACK,
+	       answered(IBV_WR_RDMA_READ, RC_READ_REQUEST, RC_READ_RESPONSE_ONLY, WIRE_ACK,
 			LENGTH + 4, IBV_WC_LOC_LEN_ERR);
 }
 
@@ -1426,7 +1426,7 @@ static bool run_naks(void)
 	bool ok = true;
 
 	for (i = 0; i < ARRAY_LENGTH(naks); i++)
-		ok &= answered(IBV_WR_SEND, WIRE_SEND_ONLY, WIRE_ACKNOWLEDGE, naks[i].syndrome, 0,
+		ok &= answered(IBV_WR_SEND, RC_SEND_ONLY, RC_ACKNOWLEDGE, naks[i].syndrome, 0,
 			       naks[i].status);
 	return ok;
 }

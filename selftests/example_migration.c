@@ -12,10 +12,10 @@
  */
 
 #include <arpa/inet.h>
+#include <err.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,17 +33,6 @@ static struct ibv_mr *mr;
 /* Ours in the first half, the other end's in the second. */
 static uint8_t memory[2 * SIZE];
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 static void connect_to(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_flags = is_client ? 0 : RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP,
@@ -57,20 +46,20 @@ static void connect_to(const char *address, const char *port)
 	struct rdma_cm_id *listener = NULL;
 
 	if (rdma_getaddrinfo(address, port, &hints, &found))
-		fail("rdma_getaddrinfo %s: %s", address, strerror(errno));
+		err(1, "rdma_getaddrinfo %s", address);
 	if (is_client) {
 		if (rdma_create_ep(&id, found, NULL, &attr))
-			fail("rdma_create_ep: %s", strerror(errno));
+			err(1, "rdma_create_ep");
 	} else if (rdma_create_ep(&listener, found, NULL, &attr) || rdma_listen(listener, 1) ||
 		   rdma_get_request(listener, &id)) {
-		fail("no connection at %s: %s", address, strerror(errno));
+		err(1, "no connection at %s", address);
 	}
 	rdma_freeaddrinfo(found);
 	mr = rdma_reg_msgs(id, memory, sizeof(memory));
 	if (!mr || rdma_post_recv(id, NULL, memory + SIZE, SIZE, mr))
-		fail("no receive: %s", strerror(errno));
+		err(1, "no receive");
 	if (is_client ? rdma_connect(id, &param) : rdma_accept(id, &param))
-		fail("no connection with %s: %s", address, strerror(errno));
+		err(1, "no connection with %s", address);
 }
 
 /* The second pair of addresses becomes the alternate path, and is armed. */
@@ -90,12 +79,12 @@ static void load_path(int index, const char *address)
 	int error;
 
 	if (inet_pton(AF_INET, address, &peer) != 1)
-		fail("%s is no IPv4 address", address);
+		errx(1, "%s is no IPv4 address", address);
 	memset(attr.alt_ah_attr.grh.dgid.raw + 10, 0xff, 2);
 	memcpy(attr.alt_ah_attr.grh.dgid.raw + 12, &peer, sizeof(peer));
 	error = ibv_modify_qp(id->qp, &attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
 	if (error)
-		fail("alternate path: %s", strerror(error));
+		errx(1, "alternate path: %s", strerror(error));
 }
 
 static struct ibv_qp_attr query(void)
@@ -104,7 +93,7 @@ static struct ibv_qp_attr query(void)
 	struct ibv_qp_attr attr;
 
 	if (ibv_query_qp(id->qp, &attr, IBV_QP_PATH_MIG_STATE | IBV_QP_AV, &init))
-		fail("ibv_query_qp");
+		errx(1, "ibv_query_qp");
 	return attr;
 }
 
@@ -119,15 +108,15 @@ static void talk(uint8_t word)
 			memset(memory, word + turn, SIZE);
 			if (rdma_post_send(id, NULL, memory, SIZE, mr, 0) || rdma_get_send_comp(id, &wc) != 1 ||
 			    wc.status != IBV_WC_SUCCESS)
-				fail("a message does not arrive: %s", ibv_wc_status_str(wc.status));
+				errx(1, "a message does not arrive: %s", ibv_wc_status_str(wc.status));
 			continue;
 		}
 		if (rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS || wc.byte_len != SIZE)
-			fail("a message does not come: %s", ibv_wc_status_str(wc.status));
+			errx(1, "a message does not come: %s", ibv_wc_status_str(wc.status));
 		if (memory[SIZE] != word + turn || memcmp(memory + SIZE, memory + SIZE + 1, SIZE - 1))
-			fail("a message is not what was sent");
+			errx(1, "a message is not what was sent");
 		if (rdma_post_recv(id, NULL, memory + SIZE, SIZE, mr))
-			fail("rdma_post_recv: %s", strerror(errno));
+			err(1, "rdma_post_recv");
 	}
 }
 
@@ -137,7 +126,7 @@ static void wait_for_migration(void)
 
 	do {
 		if (ibv_get_async_event(id->verbs, &event))
-			fail("ibv_get_async_event: %s", strerror(errno));
+			err(1, "ibv_get_async_event");
 		ibv_ack_async_event(&event);
 	} while (event.event_type != IBV_EVENT_PATH_MIG || event.element.qp != id->qp);
 }
@@ -158,11 +147,11 @@ int main(int argc, char **argv)
 		}
 	}
 	if (argc - optind != 3)
-		fail("an address, an index and an address are needed");
+		errx(1, "an address, an index and an address are needed");
 	index = atoi(argv[optind + 1]);
 	connect_to(argv[optind], port);
 	if (is_client && command && system(command))
-		fail("%s: it fails", command);
+		errx(1, "%s: it fails", command);
 	/* Neither loads its path before the other is there. */
 	talk(1);
 	load_path(index, argv[optind + 2]);
@@ -170,23 +159,23 @@ int main(int argc, char **argv)
 	for (word = 3; word < 2 * MESSAGES; word += 2)
 		talk(word);
 	if (query().path_mig_state != IBV_MIG_ARMED)
-		fail("the queue pair is in state %d instead of armed", query().path_mig_state);
+		errx(1, "the queue pair is in state %d instead of armed", query().path_mig_state);
 	if (is_client) {
 		error = ibv_modify_qp(id->qp, &migrate, IBV_QP_PATH_MIG_STATE);
 		if (error)
-			fail("to migrated: %s", strerror(error));
+			errx(1, "to migrated: %s", strerror(error));
 	}
 	for (; word < 4 * MESSAGES; word += 2)
 		talk(word);
 	wait_for_migration();
 	if (query().path_mig_state != IBV_MIG_MIGRATED || query().ah_attr.grh.sgid_index != index)
-		fail("the queue pair has not gone to the alternate path");
+		errx(1, "the queue pair has not gone to the alternate path");
 	printf("migrated\n");
 	if (!is_client) {
 		struct rdma_cm_event *event;
 
 		if (rdma_get_cm_event(id->channel, &event) || event->event != RDMA_CM_EVENT_DISCONNECTED)
-			fail("the client does not disconnect");
+			errx(1, "the client does not disconnect");
 		rdma_ack_cm_event(event);
 	}
 	rdma_disconnect(id);

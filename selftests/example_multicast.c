@@ -8,12 +8,12 @@
  */
 
 #include <arpa/inet.h>
+#include <err.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,23 +25,12 @@
 #define SIZE 1000
 #define DEPTH 64
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 static struct sockaddr_in parse(const char *text)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
 
 	if (!text || inet_pton(AF_INET, text, &address.sin_addr) != 1)
-		fail("%s is no IPv4 address", text ? text : "nothing");
+		errx(1, "%s is no IPv4 address", text ? text : "nothing");
 	return address;
 }
 
@@ -59,11 +48,11 @@ static struct rdma_ud_param join(struct rdma_cm_id *id, struct sockaddr_in *grou
 	struct rdma_ud_param param;
 
 	if (rdma_join_multicast(id, (struct sockaddr *)group, NULL))
-		fail("rdma_join_multicast: %s", strerror(errno));
+		err(1, "rdma_join_multicast");
 	if (rdma_get_cm_event(id->channel, &event))
-		fail("rdma_get_cm_event: %s", strerror(errno));
+		err(1, "rdma_get_cm_event");
 	if (event->event != RDMA_CM_EVENT_MULTICAST_JOIN)
-		fail("%s (%d) instead of the group", rdma_event_str(event->event), event->status);
+		errx(1, "%s (%d) instead of the group", rdma_event_str(event->event), event->status);
 	param = event->param.ud;
 	rdma_ack_cm_event(event);
 	return param;
@@ -79,17 +68,17 @@ static void receive_all(struct rdma_cm_id *id, struct ibv_mr *mr, uint8_t *memor
 		uint8_t *slot = memory + i * (GRH + SIZE);
 
 		if (rdma_post_recv(id, slot, slot, GRH + SIZE, mr))
-			fail("rdma_post_recv: %s", strerror(errno));
+			err(1, "rdma_post_recv");
 	}
 	printf("ready\n");
 	fflush(stdout);
 	for (i = 0; i < count; i++) {
 		if (rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS)
-			fail("rdma_get_recv_comp: %s", ibv_wc_status_str(wc.status));
+			errx(1, "rdma_get_recv_comp: %s", ibv_wc_status_str(wc.status));
 		fill(expected, ntohl(wc.imm_data));
 		if (wc.byte_len != GRH + SIZE || !(wc.wc_flags & IBV_WC_GRH) || ntohl(wc.imm_data) != i ||
 		    memcmp((uint8_t *)(uintptr_t)wc.wr_id + GRH, expected, SIZE))
-			fail("datagram %u is not what was sent", i);
+			errx(1, "datagram %u is not what was sent", i);
 	}
 }
 
@@ -101,7 +90,7 @@ static void send_all(struct rdma_cm_id *id, struct ibv_mr *mr, uint8_t *memory, 
 	unsigned int i;
 
 	if (!ah)
-		fail("ibv_create_ah: %s", strerror(errno));
+		err(1, "ibv_create_ah");
 	for (i = 0; i < count; i++) {
 		struct ibv_sge sge = { (uintptr_t)memory, SIZE, mr->lkey };
 		struct ibv_send_wr wr = {
@@ -115,12 +104,12 @@ static void send_all(struct rdma_cm_id *id, struct ibv_mr *mr, uint8_t *memory, 
 
 		fill(memory, i);
 		if (ibv_post_send(id->qp, &wr, &bad))
-			fail("ibv_post_send");
+			errx(1, "ibv_post_send");
 		if (rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS)
-			fail("rdma_get_send_comp: %s", ibv_wc_status_str(wc.status));
+			errx(1, "rdma_get_send_comp: %s", ibv_wc_status_str(wc.status));
 	}
 	if (ibv_destroy_ah(ah))
-		fail("ibv_destroy_ah");
+		errx(1, "ibv_destroy_ah");
 }
 
 int main(int argc, char **argv)
@@ -152,27 +141,27 @@ int main(int argc, char **argv)
 	source = parse(bound);
 	group = parse(joined);
 	if (!count || count > DEPTH)
-		fail("1 to %d messages", DEPTH);
+		errx(1, "1 to %d messages", DEPTH);
 	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_UDP))
-		fail("rdma_create_id: %s", strerror(errno));
+		err(1, "rdma_create_id");
 	if (rdma_bind_addr(id, (struct sockaddr *)&source) || !id->verbs)
-		fail("no device has the address %s", bound);
+		errx(1, "no device has the address %s", bound);
 	if (rdma_create_qp(id, NULL, &attr))
-		fail("rdma_create_qp: %s", strerror(errno));
+		err(1, "rdma_create_qp");
 	memory = calloc(DEPTH, GRH + SIZE);
 	mr = memory ? rdma_reg_msgs(id, memory, DEPTH * (GRH + SIZE)) : NULL;
 	if (!mr)
-		fail("rdma_reg_msgs: %s", strerror(errno));
+		err(1, "rdma_reg_msgs");
 	param = join(id, &group);
 	if (sends)
 		send_all(id, mr, memory, count, &param);
 	else
 		receive_all(id, mr, memory, count);
 	if (rdma_leave_multicast(id, (struct sockaddr *)&group))
-		fail("rdma_leave_multicast: %s", strerror(errno));
+		err(1, "rdma_leave_multicast");
 	rdma_destroy_qp(id);
 	if (rdma_dereg_mr(mr) || rdma_destroy_id(id))
-		fail("what is not used any more cannot be destroyed");
+		errx(1, "what is not used any more cannot be destroyed");
 	rdma_destroy_event_channel(channel);
 	free(memory);
 	printf("%u datagrams\n", count);

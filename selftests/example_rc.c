@@ -10,10 +10,10 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <err.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,17 +54,6 @@ static struct {
 	int socket;
 } resources;
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 static int connect_tcp(void)
 {
 	struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
@@ -73,23 +62,23 @@ static int connect_tcp(void)
 
 	error = getaddrinfo(options.server, options.tcp_port, &hints, &found);
 	if (error)
-		fail("%s: %s", options.server ? options.server : "any address", gai_strerror(error));
+		errx(1, "%s: %s", options.server ? options.server : "any address", gai_strerror(error));
 	listener = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
 	if (listener < 0)
-		fail("socket: %s", strerror(errno));
+		err(1, "socket");
 	if (options.server) {
 		if (connect(listener, found->ai_addr, found->ai_addrlen))
-			fail("connect: %s", strerror(errno));
+			err(1, "connect");
 		freeaddrinfo(found);
 		return listener;
 	}
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(listener, found->ai_addr, found->ai_addrlen) || listen(listener, 1))
-		fail("port %s: %s", options.tcp_port, strerror(errno));
+		err(1, "port %s", options.tcp_port);
 	freeaddrinfo(found);
 	connected = accept(listener, NULL, NULL);
 	if (connected < 0)
-		fail("accept: %s", strerror(errno));
+		err(1, "accept");
 	close(listener);
 	return connected;
 }
@@ -101,11 +90,11 @@ static void exchange(const void *ours, void *theirs, size_t size)
 	ssize_t got;
 
 	if (write(resources.socket, ours, size) != (ssize_t)size)
-		fail("write: %s", strerror(errno));
+		err(1, "write");
 	while (done < size) {
 		got = read(resources.socket, (char *)theirs + done, size - done);
 		if (got <= 0)
-			fail("the other end is gone");
+			errx(1, "the other end is gone");
 		done += got;
 	}
 }
@@ -134,20 +123,20 @@ static void create(void)
 		}
 	}
 	if (!resources.context)
-		fail("there is no device %s", options.device ? options.device : "at all");
+		errx(1, "there is no device %s", options.device ? options.device : "at all");
 	ibv_free_device_list(list);
 	resources.pd = ibv_alloc_pd(resources.context);
 	resources.cq = ibv_create_cq(resources.context, 1, NULL, NULL, 0);
 	resources.buffer = calloc(1, SIZE);
 	if (!resources.pd || !resources.cq || !resources.buffer)
-		fail("no protection domain, completion queue or memory");
+		errx(1, "no protection domain, completion queue or memory");
 	resources.mr = ibv_reg_mr(resources.pd, resources.buffer, SIZE,
 				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	init.send_cq = resources.cq;
 	init.recv_cq = resources.cq;
 	resources.qp = resources.mr ? ibv_create_qp(resources.pd, &init) : NULL;
 	if (!resources.qp)
-		fail("no memory region or queue pair: %s", strerror(errno));
+		err(1, "no memory region or queue pair");
 }
 
 static void modify(enum ibv_qp_state state, struct ibv_qp_attr attr, int mask)
@@ -157,7 +146,7 @@ static void modify(enum ibv_qp_state state, struct ibv_qp_attr attr, int mask)
 	attr.qp_state = state;
 	error = ibv_modify_qp(resources.qp, &attr, IBV_QP_STATE | mask);
 	if (error)
-		fail("to state %d: %s", state, strerror(error));
+		errx(1, "to state %d: %s", state, strerror(error));
 }
 
 static void post_receive(void)
@@ -166,7 +155,7 @@ static void post_receive(void)
 	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	if (ibv_post_recv(resources.qp, &wr, &bad))
-		fail("ibv_post_recv");
+		errx(1, "ibv_post_recv");
 }
 
 static void connect_qp(void)
@@ -182,7 +171,7 @@ static void connect_qp(void)
 	union ibv_gid gid;
 
 	if (ibv_query_gid(resources.context, PORT, options.gid_index, &gid))
-		fail("there is no GID %d", options.gid_index);
+		errx(1, "there is no GID %d", options.gid_index);
 	memcpy(ours.gid, gid.raw, sizeof(ours.gid));
 	exchange(&ours, &resources.peer, sizeof(ours));
 	memcpy(way.grh.dgid.raw, resources.peer.gid, sizeof(resources.peer.gid));
@@ -223,7 +212,7 @@ static void post_send(enum ibv_wr_opcode opcode)
 	}, *bad;
 
 	if (ibv_post_send(resources.qp, &wr, &bad))
-		fail("ibv_post_send");
+		errx(1, "ibv_post_send");
 }
 
 static void poll_completion(enum ibv_wc_opcode opcode)
@@ -236,16 +225,16 @@ static void poll_completion(enum ibv_wc_opcode opcode)
 		found = ibv_poll_cq(resources.cq, 1, &wc);
 	while (!found && time(NULL) <= end);
 	if (found != 1)
-		fail("no completion in %d s", POLL_SECONDS);
+		errx(1, "no completion in %d s", POLL_SECONDS);
 	if (wc.status != IBV_WC_SUCCESS || wc.opcode != opcode)
-		fail("%s, opcode %d", ibv_wc_status_str(wc.status), wc.opcode);
+		errx(1, "%s, opcode %d", ibv_wc_status_str(wc.status), wc.opcode);
 }
 
 static void expect(const char *text)
 {
 	printf("%s\n", resources.buffer);
 	if (strcmp(resources.buffer, text))
-		fail("that should be: %s", text);
+		errx(1, "that should be: %s", text);
 }
 
 static void set(const char *text)
@@ -258,7 +247,7 @@ static void destroy(void)
 {
 	if (ibv_destroy_qp(resources.qp) || ibv_dereg_mr(resources.mr) || ibv_destroy_cq(resources.cq) ||
 	    ibv_dealloc_pd(resources.pd) || ibv_close_device(resources.context))
-		fail("what is not used any more cannot be destroyed");
+		errx(1, "what is not used any more cannot be destroyed");
 	free(resources.buffer);
 	close(resources.socket);
 }

@@ -9,10 +9,10 @@
  */
 
 #include <arpa/inet.h>
+#include <err.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,17 +41,6 @@ static uint8_t memory[SHARED + MAX_QPS][SIZE];
 /* How many came over each, and how many it has sent. */
 static unsigned int received[MAX_QPS], sent[MAX_QPS], completed[MAX_QPS];
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 /* What stands in a message: whose it is, and the how many-eth. */
 static void fill(uint8_t *message, bool of_client, unsigned int number)
 {
@@ -67,7 +56,7 @@ static void post_receive(uint8_t *slot)
 	struct ibv_recv_wr wr = { .wr_id = (uintptr_t)slot, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	if (ibv_post_srq_recv(srq, &wr, &bad))
-		fail("ibv_post_srq_recv");
+		errx(1, "ibv_post_srq_recv");
 }
 
 /* With the first connection it is known which device it is. */
@@ -81,7 +70,7 @@ static void create_shared(struct rdma_cm_id *id)
 	srq = cq ? ibv_create_srq(id->pd, &init) : NULL;
 	mr = srq ? ibv_reg_mr(id->pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE) : NULL;
 	if (!mr || ibv_req_notify_cq(cq, 0))
-		fail("no completion queue, shared receive queue or memory region: %s", strerror(errno));
+		err(1, "no completion queue, shared receive queue or memory region");
 	for (i = 0; i < SHARED; i++)
 		post_receive(memory[i]);
 }
@@ -100,7 +89,7 @@ static void create_qp(struct rdma_cm_id *id)
 	attr.recv_cq = cq;
 	attr.srq = srq;
 	if (rdma_create_qp(id, NULL, &attr))
-		fail("rdma_create_qp: %s", strerror(errno));
+		err(1, "rdma_create_qp");
 }
 
 static void connect_all(void)
@@ -111,16 +100,16 @@ static void connect_all(void)
 	unsigned int i;
 
 	if (rdma_getaddrinfo(options.address, options.port, &hints, &found))
-		fail("rdma_getaddrinfo %s: %s", options.address, strerror(errno));
+		err(1, "rdma_getaddrinfo %s", options.address);
 	if (!options.is_client && (rdma_create_ep(&listener, found, NULL, NULL) || rdma_listen(listener, MAX_QPS)))
-		fail("rdma_listen at %s: %s", options.address, strerror(errno));
+		err(1, "rdma_listen at %s", options.address);
 	for (i = 0; i < options.qps; i++) {
 		if (options.is_client ? rdma_create_ep(&ids[i], found, NULL, NULL) :
 					rdma_get_request(listener, &ids[i]))
-			fail("connection %u: %s", i, strerror(errno));
+			err(1, "connection %u", i);
 		create_qp(ids[i]);
 		if (options.is_client ? rdma_connect(ids[i], &param) : rdma_accept(ids[i], &param))
-			fail("connection %u: %s", i, strerror(errno));
+			err(1, "connection %u", i);
 	}
 	rdma_freeaddrinfo(found);
 }
@@ -132,7 +121,7 @@ static void send_next(unsigned int i)
 
 	fill(memory[SHARED + i], options.is_client, sent[i]++);
 	if (ibv_post_send(ids[i]->qp, &wr, &bad))
-		fail("ibv_post_send");
+		errx(1, "ibv_post_send");
 }
 
 static unsigned int index_of(uint32_t qpn)
@@ -143,7 +132,7 @@ static unsigned int index_of(uint32_t qpn)
 		if (ids[i]->qp->qp_num == qpn)
 			return i;
 	}
-	fail("a completion of queue pair %#x, which is none of ours", qpn);
+	errx(1, "a completion of queue pair %#x, which is none of ours", qpn);
 }
 
 static void take(const struct ibv_wc *wc)
@@ -152,7 +141,7 @@ static void take(const struct ibv_wc *wc)
 	unsigned int i = index_of(wc->qp_num);
 
 	if (wc->status != IBV_WC_SUCCESS)
-		fail("queue pair %u: %s", i, ibv_wc_status_str(wc->status));
+		errx(1, "queue pair %u: %s", i, ibv_wc_status_str(wc->status));
 	if (wc->opcode == IBV_WC_SEND) {
 		completed[i]++;
 		return;
@@ -160,7 +149,7 @@ static void take(const struct ibv_wc *wc)
 	slot = (uint8_t *)(uintptr_t)wc->wr_id;
 	fill(expected, !options.is_client, received[i]++);
 	if (wc->byte_len != SIZE || memcmp(slot, expected, SIZE))
-		fail("queue pair %u: message %u is not what was sent", i, received[i] - 1);
+		errx(1, "queue pair %u: message %u is not what was sent", i, received[i] - 1);
 	post_receive(slot);
 }
 
@@ -183,14 +172,14 @@ static void wait_for_completions(void)
 	int found;
 
 	if (ibv_get_cq_event(channel, &ready, &context))
-		fail("ibv_get_cq_event: %s", strerror(errno));
+		err(1, "ibv_get_cq_event");
 	ibv_ack_cq_events(ready, 1);
 	if (ibv_req_notify_cq(ready, 0))
-		fail("ibv_req_notify_cq");
+		errx(1, "ibv_req_notify_cq");
 	while ((found = ibv_poll_cq(ready, 1, &wc)) > 0)
 		take(&wc);
 	if (found < 0)
-		fail("ibv_poll_cq");
+		errx(1, "ibv_poll_cq");
 }
 
 static void converse(void)
@@ -226,7 +215,7 @@ int main(int argc, char **argv)
 	}
 	options.address = argv[optind];
 	if (!options.address || !options.qps || options.qps > MAX_QPS || !options.messages)
-		fail("an address, 1 to %d queue pairs and some messages are needed", MAX_QPS);
+		errx(1, "an address, 1 to %d queue pairs and some messages are needed", MAX_QPS);
 	connect_all();
 	converse();
 	for (i = 0; i < options.qps; i++) {
@@ -238,7 +227,7 @@ int main(int argc, char **argv)
 	if (listener)
 		rdma_destroy_ep(listener);
 	if (ibv_dereg_mr(mr) || ibv_destroy_srq(srq) || ibv_destroy_cq(cq) || ibv_destroy_comp_channel(channel))
-		fail("what is not used any more cannot be destroyed");
+		errx(1, "what is not used any more cannot be destroyed");
 	printf("%u messages over each of %u queue pairs\n", options.messages, options.qps);
 	return 0;
 }

@@ -241,6 +241,16 @@ static bool run_flush(void)
 	return ok;
 }
 
+/* The same queue pairs, by way of RESET. */
+static void start_again(struct patience patience)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		set(qps[i], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, patience);
+}
+
 /* What was armed before RESET is forgotten: a later deadline counts. */
 static bool run_timeout_after_reset(void)
 {
@@ -253,10 +263,7 @@ static bool run_timeout_after_reset(void)
 	     completed(recv_cqs[1], "the receive", 1, IBV_WC_SUCCESS);
 	/* Without a receive it is under way until RESET. */
 	send_one(2);
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
-	set(qps[1], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
-	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024,
-		   (struct patience){ .timeout = 16, .retries = 1, .rnr_retries = 7 });
+	start_again((struct patience){ .timeout = 16, .retries = 1, .rnr_retries = 7 });
 	if (ibv_destroy_qp(qps[1]))
 		die("ibv_destroy_qp: %s", strerror(errno));
 	qps[1] = NULL;
@@ -272,10 +279,7 @@ static bool run_rnr_after_reset(void)
 
 	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
 	send_one(1);
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
-	set(qps[1], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
-	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024,
-		   (struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
+	start_again((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
 	/* 491.52 ms: longer than what was armed. */
 	set(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = 0 }, IBV_QP_MIN_RNR_TIMER, "RNR timer");
 	send_one(2);

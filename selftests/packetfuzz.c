@@ -42,6 +42,7 @@
 #include "coverage.h"
 #include "endpoint.h"
 #include "kselftest.h"
+#include "packet.h"
 
 #define ROCE_PORT 4791
 #define REGION_SIZE (1 << 16)
@@ -76,37 +77,6 @@ static bool one_in(uint32_t limit)
 }
 
 /* --- Packets ----------------------------------------------------------------------------- */
-
-enum opcode {
-	RC_SEND_FIRST = 0x00,
-	RC_SEND_LAST = 0x02,
-	RC_SEND_LAST_IMM = 0x03,
-	RC_SEND_ONLY = 0x04,
-	RC_SEND_ONLY_IMM = 0x05,
-	RC_WRITE_FIRST = 0x06,
-	RC_WRITE_LAST = 0x08,
-	RC_WRITE_LAST_IMM = 0x09,
-	RC_WRITE_ONLY = 0x0a,
-	RC_WRITE_ONLY_IMM = 0x0b,
-	RC_READ_REQUEST = 0x0c,
-	RC_READ_RESPONSE_FIRST = 0x0d,
-	RC_READ_RESPONSE_MIDDLE = 0x0e,
-	RC_READ_RESPONSE_ONLY = 0x10,
-	RC_ACKNOWLEDGE = 0x11,
-	RC_ATOMIC_ACKNOWLEDGE = 0x12,
-	RC_COMPARE_SWAP = 0x13,
-	RC_FETCH_ADD = 0x14,
-	RC_FLUSH = 0x1c,
-	RC_ATOMIC_WRITE = 0x1d,
-	/* No packet is it. */
-	RC_NONE = 0xff,
-	UD_SEND_ONLY = 0x64,
-	UD_SEND_ONLY_IMM = 0x65,
-	CNP = 0x81,
-};
-
-#define BTH 12
-#define CRC 4
 
 /* Extension headers, by the low bits of the opcode: the same for all connected services. */
 enum extension { RETH = 1, AETH = 2, ATOMIC = 4, ATOMIC_ACK = 8, IMMEDIATE = 16, IETH = 32,
@@ -147,23 +117,6 @@ struct network {
 	uint8_t source[16], destination[16];
 	uint16_t port;
 };
-
-static uint8_t *put16(uint8_t *at, uint16_t value)
-{
-	at[0] = value >> 8;
-	at[1] = value;
-	return at + 2;
-}
-
-static uint8_t *put32(uint8_t *at, uint32_t value)
-{
-	return put16(put16(at, value >> 16), value);
-}
-
-static uint8_t *put64(uint8_t *at, uint64_t value)
-{
-	return put32(put32(at, value >> 32), value);
-}
 
 static unsigned int extensions_of(uint8_t opcode)
 {
@@ -225,57 +178,6 @@ static size_t packet_emit(const struct packet *packet, uint8_t *bytes)
 	for (i = 0; i < (-payload & 3); i++)
 		*at++ = 0;
 	return at - bytes;
-}
-
-static uint32_t crc_table[256];
-
-static void crc_prepare(void)
-{
-	uint32_t i, bit, crc;
-
-	for (i = 0; i < 256; i++) {
-		crc = i;
-		for (bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-		crc_table[i] = crc;
-	}
-}
-
-static uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t size)
-{
-	while (size--)
-		crc = crc >> 8 ^ crc_table[(crc ^ *bytes++) & 0xff];
-	return crc;
-}
-
-/* What routers change counts as ones: in the IP header, the UDP checksum and the BTH. */
-static uint32_t icrc(const uint8_t *ip, bool v6, const uint8_t *udp, const uint8_t *bth, size_t size)
-{
-	size_t ip_size = v6 ? 40 : 20, first = size < BTH ? size : BTH;
-	uint8_t ones[8], network[40], transport[8], header[BTH];
-	uint32_t crc = 0xffffffff;
-
-	memset(ones, 0xff, sizeof(ones));
-	memcpy(network, ip, ip_size);
-	if (v6) {
-		network[0] |= 0x0f;
-		memset(network + 1, 0xff, 3);
-		network[7] = 0xff;
-	} else {
-		network[1] = 0xff;
-		network[8] = 0xff;
-		memset(network + 10, 0xff, 2);
-	}
-	memcpy(transport, udp, 6);
-	memset(transport + 6, 0xff, 2);
-	memcpy(header, bth, first);
-	if (first > 4)
-		header[4] = 0xff;
-	crc = crc_add(crc, ones, sizeof(ones));
-	crc = crc_add(crc, network, ip_size);
-	crc = crc_add(crc, transport, sizeof(transport));
-	crc = crc_add(crc, header, first);
-	return ~crc_add(crc, bth + first, size - first);
 }
 
 static uint32_t sum_add(uint32_t sum, const uint8_t *bytes, size_t size)
@@ -486,7 +388,7 @@ static void packet_send(const struct network *network, const uint8_t *packet, si
 	if (oddity->wrong_crc)
 		crc ^= 1 + below(0xfffffffe);
 	/* Least significant byte first, other than all else. */
-	memcpy(udp + 8 + size, (uint8_t[]){ crc, crc >> 8, crc >> 16, crc >> 24 }, CRC);
+	put_icrc(udp + 8 + size, crc);
 	size += 8 + CRC - (oddity->cut > size + CRC ? size + CRC : oddity->cut);
 	put16(udp + 4, size + oddity->udp_length_lie);
 	checksum_fill(ip, network->v6, udp, size, oddity);
@@ -1381,7 +1283,6 @@ int main(int argc, char **argv)
 	ksft_print_msg("seed %#llx, %u s\n", (unsigned long long)seed, seconds);
 	bystander_start(&bystander, argv[optind], argv[optind + 1], seed);
 	random_seed(seed);
-	crc_prepare();
 	line_open(netdev, space);
 	target.name = attacked ? attacked : argv[optind];
 	port_wait(target.name);

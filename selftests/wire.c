@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* See wire.h. The invariant CRC is written from the specification (IBTA annex A17, 9.8). */
+/* See wire.h. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -19,27 +19,8 @@
 #define ROCE_PORT 4791
 #define IP 20
 #define UDP 8
-#define BTH 12
-#define CRC 4
 #define ROOM 8192
 #define MOST 8
-
-static uint8_t *put16(uint8_t *at, uint16_t value)
-{
-	at[0] = value >> 8;
-	at[1] = value;
-	return at + 2;
-}
-
-static uint8_t *put32(uint8_t *at, uint32_t value)
-{
-	return put16(put16(at, value >> 16), value);
-}
-
-static uint8_t *put64(uint8_t *at, uint64_t value)
-{
-	return put32(put32(at, value >> 32), value);
-}
 
 static uint32_t get32(const uint8_t *at)
 {
@@ -49,35 +30,6 @@ static uint32_t get32(const uint8_t *at)
 static uint64_t get64(const uint8_t *at)
 {
 	return (uint64_t)get32(at) << 32 | get32(at + 4);
-}
-
-static uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t size)
-{
-	int bit;
-
-	while (size--) {
-		crc ^= *bytes++;
-		for (bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-	}
-	return crc;
-}
-
-/* What routers change counts as ones: in the IP header, the UDP checksum and the BTH. */
-static uint32_t icrc(const uint8_t *ip, size_t size)
-{
-	uint8_t head[8 + IP + UDP + BTH];
-	uint8_t *own_ip = head + 8, *udp = own_ip + IP, *bth = udp + UDP;
-
-	memset(head, 0xff, 8);
-	memcpy(own_ip, ip, IP + UDP + BTH);
-	own_ip[1] = 0xff;
-	own_ip[8] = 0xff;
-	memset(own_ip + 10, 0xff, 2);
-	memset(udp + 6, 0xff, 2);
-	bth[4] = 0xff;
-	return ~crc_add(crc_add(0xffffffff, head, sizeof(head)), ip + IP + UDP + BTH,
-			size - IP - UDP - BTH);
 }
 
 void wire_open(struct wire *wire, const char *namespace, const char *netdev, const union ibv_gid *own,
@@ -111,7 +63,6 @@ void wire_close(struct wire *wire)
 static size_t emit(const struct wire *wire, const struct wire_packet *packet, uint8_t *ip)
 {
 	uint8_t *udp = ip + IP, *at = udp + UDP;
-	uint32_t crc;
 	size_t size;
 
 	*at++ = packet->opcode;
@@ -120,14 +71,14 @@ static size_t emit(const struct wire *wire, const struct wire_packet *packet, ui
 	at = put32(at, packet->qpn);
 	at = put32(at, packet->psn & 0xffffff);
 	switch (packet->opcode) {
-	case WIRE_READ_REQUEST:
+	case RC_READ_REQUEST:
 		at = put32(put32(put64(at, packet->va), packet->rkey), packet->length);
 		break;
-	case WIRE_ATOMIC_ACKNOWLEDGE:
+	case RC_ATOMIC_ACKNOWLEDGE:
 		at = put64(put32(at, (uint32_t)packet->syndrome << 24), 0);
 		break;
-	case WIRE_ACKNOWLEDGE:
-	case WIRE_READ_RESPONSE_ONLY:
+	case RC_ACKNOWLEDGE:
+	case RC_READ_RESPONSE_ONLY:
 		at = put32(at, (uint32_t)packet->syndrome << 24);
 		break;
 	}
@@ -148,9 +99,7 @@ static size_t emit(const struct wire *wire, const struct wire_packet *packet, ui
 	put16(udp, 0xc123);
 	put16(udp + 2, ROCE_PORT);
 	put16(udp + 4, size + CRC - IP);
-	crc = icrc(ip, size);
-	/* The lowest byte comes first. */
-	put32(at, __builtin_bswap32(crc));
+	put_icrc(at, icrc(ip, false, udp, udp + UDP, size - IP - UDP));
 	return size + CRC;
 }
 
@@ -193,18 +142,18 @@ static bool parse(const struct wire *wire, const uint8_t *ip, size_t size, uint3
 	packet->psn = get32(bth + 8) & 0xffffff;
 	size -= IP + UDP + BTH + CRC;
 	switch (packet->opcode) {
-	case WIRE_READ_REQUEST:
-	case WIRE_COMPARE_SWAP:
-	case WIRE_FETCH_ADD:
+	case RC_READ_REQUEST:
+	case RC_COMPARE_SWAP:
+	case RC_FETCH_ADD:
 		if (size < 16)
 			return false;
 		packet->va = get64(at);
 		packet->rkey = get32(at + 8);
 		packet->length = get32(at + 12);
 		break;
-	case WIRE_ACKNOWLEDGE:
-	case WIRE_ATOMIC_ACKNOWLEDGE:
-	case WIRE_READ_RESPONSE_ONLY:
+	case RC_ACKNOWLEDGE:
+	case RC_ATOMIC_ACKNOWLEDGE:
+	case RC_READ_RESPONSE_ONLY:
 		if (size < 4)
 			return false;
 		packet->syndrome = at[0];

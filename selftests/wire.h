@@ -7,16 +7,7 @@
 #define WIRE_H
 
 #include "endpoint.h"
-
-enum wire_opcode {
-	WIRE_SEND_ONLY = 0x04,
-	WIRE_READ_REQUEST = 0x0c,
-	WIRE_READ_RESPONSE_ONLY = 0x10,
-	WIRE_ACKNOWLEDGE = 0x11,
-	WIRE_ATOMIC_ACKNOWLEDGE = 0x12,
-	WIRE_COMPARE_SWAP = 0x13,
-	WIRE_FETCH_ADD = 0x14,
-};
+#include "packet.h"
 
 /* Syndromes (IBTA 9.7.5.2.1); to the RNR NAK the timer's code is added. */
 #define WIRE_ACK 0x1f
