@@ -13,19 +13,15 @@ here=$(dirname "$(readlink -f "$0")")
 # A device of one's own: others would miss it.
 watch_start()
 {
-	local tries
 	ip -n n1 link add dummy8 type dummy || return 1
 	namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 || return 1
 	in1 rdma link add spare8 type "$link_type" netdev dummy8 || return 1
 	gid_index_wait spare8 10.8.0.1 >/dev/null && gid_index_wait spare8 fd08::1 >/dev/null || return 1
 	"$here/events" -w spare8 >"$ktap_dir/watch" 2>&1 &
 	watcher=$!
-	for tries in $(seq $((100 * slowness))); do
-		grep -q '^ready' "$ktap_dir/watch" && return 0
-		sleep 0.1
-	done
+	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/watch" && return 0
 	cat "$ktap_dir/watch"
-	fail "nobody watches after $tries tries"
+	fail "nobody watches"
 }
 
 # told COUNT EVENT: it is there so often, and does not come again.

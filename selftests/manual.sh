@@ -65,21 +65,19 @@ example_srq()
 # Two receivers, one of them on the sender's own device.
 example_multicast()
 {
-	local group=239.77.4.1 receivers=() tries status failed=0
+	local group=239.77.4.1 receivers=() receiver failed=0
 	ip netns exec n1 timeout $((30 * slowness)) "$here/example_multicast" -b "$address1" -m "$group" \
 		>"$ktap_dir/first" 2>&1 &
 	receivers+=($!)
 	ip netns exec n2 timeout $((30 * slowness)) "$here/example_multicast" -b "$address2" -m "$group" \
 		>"$ktap_dir/second" 2>&1 &
 	receivers+=($!)
-	for tries in $(seq $((100 * slowness))); do
-		grep -qx ready "$ktap_dir/first" && grep -qx ready "$ktap_dir/second" && break
-		sleep 0.1
+	for receiver in first second; do
+		await $((100 * slowness)) grep -qx ready "$ktap_dir/$receiver" || echo "the $receiver is not ready"
 	done
-	echo "ready after $tries tries"
 	in2 timeout $((30 * slowness)) "$here/example_multicast" -b "$address2" -m "$group" -s || failed=1
-	for status in "${receivers[@]}"; do
-		wait "$status" || { echo "receiver: status $?"; failed=1; }
+	for receiver in "${receivers[@]}"; do
+		wait "$receiver" || { echo "receiver: status $?"; failed=1; }
 	done
 	cat "$ktap_dir/first" "$ktap_dir/second"
 	return "$failed"

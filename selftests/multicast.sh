@@ -40,15 +40,11 @@ same_groups()
 # holder_start DEVICE FAMILY
 holder_start()
 {
-	local tries
 	"$here/multicast" -h "-$2" "$1" >"$ktap_dir/holder" 2>&1 &
 	holder=$!
-	for tries in $(seq $((100 * slowness))); do
-		grep -q '^ready' "$ktap_dir/holder" && return 0
-		sleep 0.1
-	done
+	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/holder" && return 0
 	cat "$ktap_dir/holder"
-	fail "the holder is not ready after $tries tries"
+	fail "the holder is not ready"
 }
 
 # What it was attached to is undone when this returns.
@@ -89,12 +85,7 @@ spare_up()
 
 spare_gone()
 {
-	local tries
-	for tries in $(seq $((100 * slowness))); do
-		[ -e /sys/class/infiniband/spare7 ] || return 0
-		sleep 0.1
-	done
-	fail "the device is still there after $tries tries"
+	await $((100 * slowness)) [ ! -e /sys/class/infiniband/spare7 ] || fail "the device is still there"
 }
 
 netdev_removed()

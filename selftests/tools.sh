@@ -81,11 +81,7 @@ rping_persistent()
 	local server clients=() client lines tries status failed=0
 	ip netns exec n1 rping -s -P -a "$address1" -p "$cm_port" -v -V >"$ktap_dir/server" 2>/dev/null &
 	server=$!
-	for tries in $(seq 100); do
-		listening n1 "$cm_port" && break
-		sleep 0.1
-	done
-	[ "$tries" -lt 100 ] || failed=1
+	await 100 listening n1 "$cm_port" || failed=1
 	for client in 1 2 3; do
 		ip netns exec n2 timeout -k 2 60 rping -c -a "$address1" -p "$cm_port" -v -V -C 100 \
 			>"$ktap_dir/client$client" 2>"$ktap_dir/client$client.errors" &
@@ -129,7 +125,7 @@ cm_pair()
 # unending PORT SERVER... -- CLIENT...: as pair, but the server goes on until it is ended.
 unending()
 {
-	local port=$1 server=() pid tries status
+	local port=$1 server=() pid status
 	shift
 	while [ "$1" != -- ]; do
 		server+=("$1")
@@ -138,11 +134,7 @@ unending()
 	shift
 	ip netns exec n1 "${server[@]}" >"$ktap_dir/server" 2>&1 &
 	pid=$!
-	for tries in $(seq 100); do
-		listening n1 "$port" && break
-		sleep 0.1
-	done
-	[ "$tries" -lt 100 ] || echo "the server does not listen"
+	await 100 listening n1 "$port" || echo "the server does not listen"
 	in2 timeout -k 2 $((60 * slowness)) "$@"
 	status=$?
 	sleep 1
@@ -242,16 +234,12 @@ in_group()
 # A receiver in n1, a sender in n2. Both rdma_cm and the device join the group.
 mckey_pair()
 {
-	local mapped=239.77.1.1 receiver tries netdev status failed=0
+	local mapped=239.77.1.1 receiver netdev status failed=0
 	netdev=$(netdev_of n1 "$dev1")
 	ip netns exec n1 timeout -k 2 $((60 * slowness)) mckey -m "$mapped" -b "$address1" "$@" \
 		>"$ktap_dir/server" 2>&1 &
 	receiver=$!
-	for tries in $(seq $((100 * slowness))); do
-		in_group n1 "$netdev" "$mapped" 2 && break
-		sleep 0.1
-	done
-	echo "$tries tries: $(ip -n n1 maddr show dev "$netdev")"
+	await $((100 * slowness)) in_group n1 "$netdev" "$mapped" 2 || ip -n n1 maddr show dev "$netdev"
 	in2 timeout -k 2 $((60 * slowness)) mckey -m "$mapped" -b "$address2" -s "$@" >"$ktap_dir/client" 2>&1
 	status=$?
 	sed 's/^/sender: /' "$ktap_dir/client"

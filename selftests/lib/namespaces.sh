@@ -111,6 +111,20 @@ netdev_of()
 	ip netns exec "$1" rdma link show "$2/1" | sed -n 's/.* netdev \([^ ]*\).*/\1/p'
 }
 
+# await TRIES COMMAND...: tries it a tenth of a second apart until it succeeds; its status, if it never does.
+await()
+{
+	local tries=$1 status=1
+	shift
+	while [ "$tries" -gt 0 ]; do
+		"$@" && return 0
+		status=$?
+		sleep 0.1
+		tries=$((tries - 1))
+	done
+	return "$status"
+}
+
 # packets_of_many on|off: whether datagrams that leave together arrive as one packet on the other side. On a wire
 # they never do.
 packets_of_many()
