@@ -224,7 +224,7 @@ impl ReceiveSide {
                 Step::TakeReceive { ticket } => {
                     self.place = Place::default();
                     let receive = self.queue.take(qp);
-                    self.responder.commit_receive(ticket, receive)
+                    self.responder.commit_receive(ticket, packet, receive)
                 }
                 Step::PlaceReceive {
                     ticket,
@@ -233,7 +233,7 @@ impl ReceiveSide {
                 } => {
                     let placed =
                         self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
-                    self.commit(qp, ticket, placed)
+                    self.commit(qp, packet, ticket, placed)
                 }
                 Step::PlaceRemote {
                     ticket,
@@ -252,7 +252,7 @@ impl ReceiveSide {
                         payload,
                         length as usize,
                     );
-                    self.commit(qp, ticket, placed)
+                    self.commit(qp, packet, ticket, placed)
                 }
                 Step::CheckRead {
                     ticket,
@@ -263,7 +263,7 @@ impl ReceiveSide {
                     let checked = access(qp, rkey, va, u64::from(length), Access::REMOTE_READ);
                     // The peer is told of pages that are not there as long as this is not executed.
                     let checked = checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)));
-                    self.commit(qp, ticket, checked)
+                    self.commit(qp, packet, ticket, checked)
                 }
                 Step::Atomic {
                     ticket,
@@ -278,11 +278,11 @@ impl ReceiveSide {
                             _ => Atomic::Protection,
                         },
                     };
-                    self.responder.commit_atomic(ticket, answer)
+                    self.responder.commit_atomic(ticket, packet, answer)
                 }
                 Step::AtomicWrite { ticket, rkey, va } => {
                     let written = atomic_write(qp, rkey, va, skb, payload);
-                    self.commit(qp, ticket, written)
+                    self.commit(qp, packet, ticket, written)
                 }
                 Step::Flush {
                     ticket,
@@ -300,19 +300,25 @@ impl ReceiveSide {
                         need = need | Access::FLUSH_PERSISTENT;
                     }
                     let flushed = mr::remote_flush(&qp.pd, qp.number, rkey, range, need);
-                    self.commit(qp, ticket, flushed)
+                    self.commit(qp, packet, ticket, flushed)
                 }
                 Step::Invalidate { ticket, rkey } => {
                     let invalidated = mr::invalidate(&qp.pd, qp.number, rkey);
-                    self.commit(qp, ticket, invalidated)
+                    self.commit(qp, packet, ticket, invalidated)
                 }
             };
         }
     }
 
-    fn commit(&mut self, qp: &Arc<Qp>, ticket: Ticket, done: Result<(), Fault>) -> Step {
+    fn commit(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        ticket: Ticket,
+        done: Result<(), Fault>,
+    ) -> Step {
         let outcome = self.outcome(qp, done);
-        self.responder.commit(ticket, outcome)
+        self.responder.commit(ticket, packet, outcome)
     }
 
     fn outcome(&mut self, qp: &Arc<Qp>, done: Result<(), Fault>) -> Outcome {

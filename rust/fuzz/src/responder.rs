@@ -390,7 +390,7 @@ impl Model {
                         Receive::Malformed => Some(0),
                         Receive::Empty => None,
                     };
-                    self.responder.commit_receive(ticket, receive)
+                    self.responder.commit_receive(ticket, &packet, receive)
                 }
                 Step::PlaceReceive {
                     ticket,
@@ -403,7 +403,7 @@ impl Model {
                     if self.is_rc() {
                         assert_eq!(offset, self.done, "a hole in a message");
                     }
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::PlaceRemote {
                     ticket,
@@ -417,23 +417,23 @@ impl Model {
                     assert_eq!(va, check_va);
                     assert!(length > 0 && length <= check_length && check_length <= 1 << 31);
                     assert!(self.responder.config().access.write || self.in_message);
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::CheckRead { ticket, length, .. } => {
                     assert!(length > 0 && length <= 1 << 31);
                     assert!(self.responder.config().access.read);
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::Invalidate { ticket, rkey } => {
                     assert_eq!(packet.invalidate_rkey, Some(rkey));
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::AtomicWrite { ticket, rkey, va } => {
                     let reth = packet.reth.expect("a RETH");
                     assert_eq!((reth.rkey, reth.va, reth.length), (rkey, va, 8));
                     assert_eq!((va & 7, packet.payload_len), (0, 8));
                     assert!(self.responder.config().access.write);
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::Flush {
                     ticket,
@@ -449,7 +449,7 @@ impl Model {
                     assert!(flush.is_valid());
                     assert!(access.flush_global || !flush.is_global());
                     assert!(access.flush_persistent || !flush.is_persistent());
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::Atomic { ticket, va, .. } => {
                     assert_eq!(va & 7, 0);
@@ -464,7 +464,7 @@ impl Model {
                         Outcome::Protection => Atomic::Protection,
                         _ => Atomic::Operational,
                     };
-                    self.responder.commit_atomic(ticket, atomic)
+                    self.responder.commit_atomic(ticket, &packet, atomic)
                 }
             };
         }

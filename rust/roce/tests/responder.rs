@@ -1347,7 +1347,7 @@ fn one_packet_at_a_time() {
     );
     peer.responder.flush();
     assert_eq!(
-        peer.responder.commit(ticket, Outcome::Done),
+        peer.responder.commit(ticket, &write, Outcome::Done),
         Step::Dropped(DropReason::State)
     );
 }

@@ -483,7 +483,7 @@ impl Receiver {
                             capacity: self.capacity,
                         },
                     };
-                    self.responder.commit_receive(ticket, receive)
+                    self.responder.commit_receive(ticket, &packet, receive)
                 }
                 Step::PlaceReceive {
                     ticket,
@@ -493,7 +493,7 @@ impl Receiver {
                     assert_eq!(length, packet.payload_len);
                     assert!(offset >= self.grh);
                     assert!(u64::from(offset) + u64::from(length) <= u64::from(self.capacity));
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::PlaceRemote {
                     ticket,
@@ -506,20 +506,20 @@ impl Receiver {
                     assert_eq!(length, packet.payload_len);
                     assert_eq!(va, check_va);
                     assert!(length > 0 && length <= check_length && check_length <= 1 << 31);
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::CheckRead { ticket, length, .. } => {
                     assert!(length > 0 && length <= 1 << 31);
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::Invalidate { ticket, .. } => self.responder.commit(ticket, outcome),
+                Step::Invalidate { ticket, .. } => self.responder.commit(ticket, &packet, outcome),
                 Step::AtomicWrite { ticket, va, .. } => {
                     assert_eq!((va & 7, packet.payload_len), (0, 8));
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::Flush { ticket, flush, .. } => {
                     assert!(flush.is_valid());
-                    self.responder.commit(ticket, outcome)
+                    self.responder.commit(ticket, &packet, outcome)
                 }
                 Step::Atomic { ticket, va, .. } => {
                     assert_eq!(va & 7, 0);
@@ -529,7 +529,7 @@ impl Receiver {
                         Outcome::Protection => Atomic::Protection,
                         _ => Atomic::Operational,
                     };
-                    self.responder.commit_atomic(ticket, atomic)
+                    self.responder.commit_atomic(ticket, &packet, atomic)
                 }
             };
         }

@@ -44,12 +44,11 @@ use super::{
 };
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
-    /// Takes the outcome of a step.
-    pub fn commit(&mut self, ticket: Ticket, outcome: Outcome) -> Step {
+    /// Takes the outcome of a step. `packet` is the one that the step was for, here and below.
+    pub fn commit(&mut self, ticket: Ticket, packet: &Packet, outcome: Outcome) -> Step {
         let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
             return Step::Dropped(DropReason::State);
         };
-        let packet = &pending.packet;
         match (pending.stage, outcome) {
             // They have an answer of their own; without it, nothing has happened.
             (Stage::Take, _) | (_, Outcome::Again) => self.park(packet),
@@ -64,14 +63,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Answers [`Step::TakeReceive`].
-    pub fn commit_receive(&mut self, ticket: Ticket, receive: Receive) -> Step {
-        let Some(pending) = self
-            .pending
-            .take_if(|pending| pending.ticket == ticket && pending.stage == Stage::Take)
-        else {
+    pub fn commit_receive(&mut self, ticket: Ticket, packet: &Packet, receive: Receive) -> Step {
+        if !self.take_pending(ticket, Stage::Take) {
             return Step::Dropped(DropReason::State);
-        };
-        let packet = &pending.packet;
+        }
         match receive {
             Receive::Taken { capacity } => {
                 self.receive = Some(capacity);
@@ -98,14 +93,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Answers [`Step::Atomic`].
-    pub fn commit_atomic(&mut self, ticket: Ticket, atomic: Atomic) -> Step {
-        let Some(pending) = self
-            .pending
-            .take_if(|pending| pending.ticket == ticket && pending.stage == Stage::Access)
-        else {
+    pub fn commit_atomic(&mut self, ticket: Ticket, packet: &Packet, atomic: Atomic) -> Step {
+        if !self.take_pending(ticket, Stage::Access) {
             return Step::Dropped(DropReason::State);
-        };
-        let packet = &pending.packet;
+        }
         match atomic {
             Atomic::Done { original } => {
                 self.remember(packet, Kind::Atomic { original }, 1, 0);
@@ -118,6 +109,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
+    /// Whether that step of that stage is what is pending; it is not any more.
+    fn take_pending(&mut self, ticket: Ticket, stage: Stage) -> bool {
+        self.pending
+            .take_if(|pending| pending.ticket == ticket && pending.stage == stage)
+            .is_some()
+    }
+
     /// Executes the packet that is expected next: first of all, finds a receive for it.
     pub(super) fn execute(&mut self, packet: &Packet) -> Step {
         let wants_receive = match packet.opcode.operation() {
@@ -126,7 +124,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         };
         // There is one already in the middle of a SEND, and after `Again`.
         if wants_receive && self.receive.is_none() {
-            let ticket = self.expect(Stage::Take, packet);
+            let ticket = self.expect(Stage::Take);
             return Step::TakeReceive { ticket };
         }
         self.access(packet)
@@ -147,7 +145,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 if length == 0 && !is_datagram {
                     return self.invalidate(packet);
                 }
-                let ticket = self.expect(Stage::Access, packet);
+                let ticket = self.expect(Stage::Access);
                 Step::PlaceReceive {
                     ticket,
                     offset,
@@ -164,7 +162,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     (_, Some(reth)) => (reth.va, reth.rkey, reth.length),
                     _ => return Step::Dropped(DropReason::Opcode),
                 };
-                let ticket = self.expect(Stage::Access, packet);
+                let ticket = self.expect(Stage::Access);
                 Step::PlaceRemote {
                     ticket,
                     rkey,
@@ -176,7 +174,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Operation::ReadRequest => match packet.reth {
                 Some(reth) if reth.length > 0 => Step::CheckRead {
-                    ticket: self.expect(Stage::Access, packet),
+                    ticket: self.expect(Stage::Access),
                     rkey: reth.rkey,
                     va: reth.va,
                     length: reth.length,
@@ -185,7 +183,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             },
             Operation::CompareSwap | Operation::FetchAdd => match packet.atomic {
                 Some(atomic) => Step::Atomic {
-                    ticket: self.expect(Stage::Access, packet),
+                    ticket: self.expect(Stage::Access),
                     rkey: atomic.rkey,
                     va: atomic.va,
                     operation: match packet.opcode.operation() {
@@ -202,7 +200,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             },
             Operation::AtomicWrite => match packet.reth {
                 Some(reth) => Step::AtomicWrite {
-                    ticket: self.expect(Stage::Access, packet),
+                    ticket: self.expect(Stage::Access),
                     rkey: reth.rkey,
                     va: reth.va,
                 },
@@ -210,7 +208,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             },
             Operation::Flush => match (packet.flush, packet.reth) {
                 (Some(flush), Some(reth)) => Step::Flush {
-                    ticket: self.expect(Stage::Access, packet),
+                    ticket: self.expect(Stage::Access),
                     rkey: reth.rkey,
                     flush,
                     va: reth.va,
@@ -226,7 +224,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     fn invalidate(&mut self, packet: &Packet) -> Step {
         match packet.invalidate_rkey {
             Some(rkey) => Step::Invalidate {
-                ticket: self.expect(Stage::Invalidate, packet),
+                ticket: self.expect(Stage::Invalidate),
                 rkey,
             },
             None => self.finish(packet),
@@ -386,13 +384,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Hands out a step.
-    fn expect(&mut self, stage: Stage, packet: &Packet) -> Ticket {
+    fn expect(&mut self, stage: Stage) -> Ticket {
         let ticket = self.tickets.issue();
-        self.pending = Some(Pending {
-            ticket,
-            stage,
-            packet: *packet,
-        });
+        self.pending = Some(Pending { ticket, stage });
         ticket
     }
 

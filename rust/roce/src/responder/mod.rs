@@ -28,10 +28,7 @@ mod waiting;
 use core::ops::DerefMut;
 
 use crate::{
-    packet::{
-        Packet,
-        Syndrome, //
-    },
+    packet::Syndrome,
     psn::Psn,
     qp::{
         Mtu,
@@ -171,7 +168,6 @@ enum Stage {
 struct Pending {
     ticket: Ticket,
     stage: Stage,
-    packet: Packet,
 }
 
 /// A negative acknowledgement that is to be sent, behind all responses.

@@ -303,7 +303,7 @@ impl Peer {
                     } else {
                         self.receives.remove(0)
                     };
-                    self.responder.commit_receive(ticket, receive)
+                    self.responder.commit_receive(ticket, packet, receive)
                 }
                 Step::Atomic { ticket, .. } => {
                     let atomic = match self.outcome {
@@ -316,14 +316,16 @@ impl Peer {
                     if self.outcome == Outcome::Done {
                         self.value += 1;
                     }
-                    self.responder.commit_atomic(ticket, atomic)
+                    self.responder.commit_atomic(ticket, packet, atomic)
                 }
                 Step::PlaceReceive { ticket, .. }
                 | Step::PlaceRemote { ticket, .. }
                 | Step::CheckRead { ticket, .. }
                 | Step::AtomicWrite { ticket, .. }
                 | Step::Flush { ticket, .. }
-                | Step::Invalidate { ticket, .. } => self.responder.commit(ticket, self.outcome),
+                | Step::Invalidate { ticket, .. } => {
+                    self.responder.commit(ticket, packet, self.outcome)
+                }
             };
         }
     }

@@ -49,12 +49,12 @@ impl Host {
                 }
                 _ => self.is_absent(now) || self.again(),
             };
-            step = self.step(step, &payload, parks);
+            step = self.step(step, &packet, &payload, parks);
         }
     }
 
     /// Does one step of a request.
-    fn step(&mut self, step: Step, payload: &[u8], parks: bool) -> Step {
+    fn step(&mut self, step: Step, packet: &Packet, payload: &[u8], parks: bool) -> Step {
         let current = self.taken.wrapping_sub(1);
         match step {
             Step::TakeReceive { ticket } => {
@@ -65,7 +65,7 @@ impl Host {
                 } else {
                     Receive::Empty
                 };
-                self.responder.commit_receive(ticket, receive)
+                self.responder.commit_receive(ticket, packet, receive)
             }
             Step::PlaceReceive {
                 ticket,
@@ -82,7 +82,7 @@ impl Host {
                         .copy_from_slice(payload);
                     Outcome::Done
                 };
-                self.responder.commit(ticket, outcome)
+                self.responder.commit(ticket, packet, outcome)
             }
             Step::PlaceRemote {
                 ticket,
@@ -102,7 +102,7 @@ impl Host {
                     place.copy_from_slice(payload);
                     Outcome::Done
                 };
-                self.responder.commit(ticket, outcome)
+                self.responder.commit(ticket, packet, outcome)
             }
             Step::CheckRead {
                 ticket,
@@ -117,7 +117,7 @@ impl Host {
                 } else {
                     Outcome::Done
                 };
-                self.responder.commit(ticket, outcome)
+                self.responder.commit(ticket, packet, outcome)
             }
             Step::Atomic {
                 ticket,
@@ -136,7 +136,7 @@ impl Host {
                         Atomic::Done { original }
                     }
                 };
-                self.responder.commit_atomic(ticket, atomic)
+                self.responder.commit_atomic(ticket, packet, atomic)
             }
             Step::AtomicWrite { ticket, rkey, va } => {
                 let outcome = match self.memory.range(rkey, va, 8) {
@@ -147,7 +147,7 @@ impl Host {
                         Outcome::Done
                     }
                 };
-                self.responder.commit(ticket, outcome)
+                self.responder.commit(ticket, packet, outcome)
             }
             Step::Flush {
                 ticket,
@@ -163,7 +163,7 @@ impl Host {
                 } else {
                     Outcome::Protection
                 };
-                self.responder.commit(ticket, outcome)
+                self.responder.commit(ticket, packet, outcome)
             }
             Step::Invalidate { ticket, rkey } => {
                 let outcome = if parks {
@@ -172,7 +172,7 @@ impl Host {
                     self.memory.invalidated.push(rkey);
                     Outcome::Done
                 };
-                self.responder.commit(ticket, outcome)
+                self.responder.commit(ticket, packet, outcome)
             }
             Step::Done | Step::Dropped(_) | Step::Park | Step::Complete(_) => step,
         }
