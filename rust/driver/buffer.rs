@@ -100,28 +100,24 @@ pub(crate) struct Cursor<'a> {
     pd: &'a Arc<Pd>,
     buffers: &'a [Buffer],
     need: Access,
-    place: Place,
+    place: &'a mut Place,
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `buffers`, for accesses that need `need`.
-    pub(crate) fn new(pd: &'a Arc<Pd>, buffers: &'a [Buffer], need: Access) -> Self {
-        Self::at(pd, buffers, need, Place::default())
-    }
-
-    /// A cursor that stands where another one over the same list, for the same accesses, stood.
-    pub(crate) fn at(pd: &'a Arc<Pd>, buffers: &'a [Buffer], need: Access, place: Place) -> Self {
+    /// A cursor over `buffers`, for accesses that need `need`. It stands at `place`: at the start, if that is the
+    /// default, or where another one over the same list, for the same accesses, was left.
+    pub(crate) fn new(
+        pd: &'a Arc<Pd>,
+        buffers: &'a [Buffer],
+        need: Access,
+        place: &'a mut Place,
+    ) -> Self {
         Self {
             pd,
             buffers,
             need,
             place,
         }
-    }
-
-    /// Where the cursor stands.
-    pub(crate) fn into_place(self) -> Place {
-        self.place
     }
 
     /// Fills `out` from the list, starting `offset` bytes into it.

@@ -104,6 +104,8 @@ pub(crate) struct ReceiveSide {
     queue: ReceiveQueue,
     /// Where the current receive request is written to, as long as the lock is held.
     place: Place,
+    /// Where an RDMA WRITE goes, as long as the lock is held.
+    target: Option<Target>,
     /// The owner bit, as on the send side.
     busy: bool,
     again: bool,
@@ -112,6 +114,14 @@ pub(crate) struct ReceiveSide {
     pub(super) paging: Paging,
     /// What the device's counters have been told of.
     reported: ResponderCounters,
+}
+
+/// A range of memory that a peer may write to: the rest of a message, as a rule.
+struct Target {
+    rkey: u32,
+    va: u64,
+    len: u64,
+    access: MrAccess,
 }
 
 /// A request cannot be executed before pages are brought in.
@@ -139,6 +149,15 @@ struct Flushed {
     last: bool,
 }
 
+impl Target {
+    /// Whether it is reached by the key `rkey` and has all of `len` bytes at `va`.
+    fn covers(&self, rkey: u32, va: u64, len: u64) -> bool {
+        let offset = va.checked_sub(self.va);
+        let end = offset.and_then(|offset| offset.checked_add(len));
+        self.rkey == rkey && end.is_some_and(|end| end <= self.len)
+    }
+}
+
 impl ReceiveSide {
     /// Allocates the receive side. Context: process, may sleep.
     pub(crate) fn new(cap: &rdma::qp::Cap, source: RecvSource) -> Result<Self> {
@@ -146,6 +165,7 @@ impl ReceiveSide {
             responder: Responder::new(KVVec::new()),
             queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
             place: Place::default(),
+            target: None,
             busy: false,
             again: false,
             batch: Batch::new()?,
@@ -243,15 +263,9 @@ impl ReceiveSide {
                     check_va,
                     check_length,
                 } => {
-                    let placed = place_remote(
-                        qp,
-                        rkey,
-                        (check_va, u64::from(check_length)),
-                        va,
-                        skb,
-                        payload,
-                        length as usize,
-                    );
+                    let check = (check_va, u64::from(check_length));
+                    let length = length as usize;
+                    let placed = self.place_remote(qp, rkey, check, va, skb, payload, length);
                     self.commit(qp, packet, ticket, placed)
                 }
                 Step::CheckRead {
@@ -334,17 +348,53 @@ impl ReceiveSide {
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        let mut cursor = Cursor::at(
+        let mut cursor = Cursor::new(
             self.queue.pd(qp),
             self.queue.current().buffers(),
             Access::LOCAL_WRITE,
-            core::mem::take(&mut self.place),
+            &mut self.place,
         );
         if qp.is_datagram() && offset == GRH_LEN as u64 {
             cursor.write(0, &skb.network_header_40())?;
         }
-        cursor.write_datagram(offset, skb, from, len)?;
-        self.place = cursor.into_place();
+        cursor.write_datagram(offset, skb, from, len)
+    }
+
+    /// Places an RDMA WRITE's payload. `check` is the range whose key is checked: the whole message's
+    /// with its first packet, so that nothing is written of a message that does not fit.
+    #[allow(clippy::too_many_arguments)] // A step of the responder, and where its payload is.
+    fn place_remote(
+        &mut self,
+        qp: &Qp,
+        rkey: u32,
+        check: (u64, u64),
+        va: u64,
+        skb: &RxSkb,
+        from: usize,
+        len: usize,
+    ) -> Result<(), Fault> {
+        let (check_va, check_len) = check;
+        // A zero-length write names no memory: its key is not looked at (IBTA 9.7.4.1.3).
+        if check_len == 0 {
+            return Ok(());
+        }
+        // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
+        // looked up again for those that came with it.
+        let target = match self.target.take() {
+            Some(target) if target.covers(rkey, check_va, check_len) => target,
+            _ => Target {
+                rkey,
+                va: check_va,
+                len: check_len,
+                access: access(qp, rkey, check_va, check_len, Access::REMOTE_WRITE)?,
+            },
+        };
+        let target = self.target.insert(target);
+        let mut at = va.wrapping_sub(target.va);
+        for piece in skb.pieces(from, len) {
+            target.access.write_piece(at, &piece)?;
+            at = at.wrapping_add(piece.len() as u64);
+        }
         Ok(())
     }
 
@@ -555,31 +605,6 @@ fn access(qp: &Qp, rkey: u32, va: u64, len: u64, need: Access) -> Result<MrAcces
     mr::remote_access(&qp.pd, qp.number, rkey, va, len, need)
 }
 
-/// Places an RDMA WRITE's payload. `check` is the range whose key is checked: the whole message's
-/// with its first packet, so that nothing is written of a message that does not fit.
-fn place_remote(
-    qp: &Qp,
-    rkey: u32,
-    check: (u64, u64),
-    va: u64,
-    skb: &RxSkb,
-    from: usize,
-    len: usize,
-) -> Result<(), Fault> {
-    let (check_va, check_len) = check;
-    // A zero-length write names no memory: its key is not looked at (IBTA 9.7.4.1.3).
-    if check_len == 0 {
-        return Ok(());
-    }
-    let access = access(qp, rkey, check_va, check_len, Access::REMOTE_WRITE)?;
-    let mut at = va.wrapping_sub(check_va);
-    for piece in skb.pieces(from, len) {
-        access.write_piece(at, &piece)?;
-        at = at.wrapping_add(piece.len() as u64);
-    }
-    Ok(())
-}
-
 /// Places an ATOMIC WRITE's payload, which begins `from` bytes into the datagram.
 fn atomic_write(qp: &Qp, rkey: u32, va: u64, skb: &RxSkb, from: usize) -> Result<(), Fault> {
     let mut bytes = [0; size_of::<u64>()];
@@ -685,6 +710,7 @@ impl Qp {
                 if let Some(first) = first.take() {
                     first(&mut receive, &mut after);
                     receive.place = Place::default();
+                    receive.target = None;
                 }
                 if receive.busy && !owner {
                     receive.again = true;

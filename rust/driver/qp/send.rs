@@ -17,7 +17,10 @@ use crate::{
         self,
         Ah, //
     },
-    buffer::Cursor,
+    buffer::{
+        Cursor,
+        Place, //
+    },
     counters::Counter,
     cq::Cq,
     datagram::{
@@ -108,6 +111,9 @@ pub(crate) struct SendSide {
     batch: Batch,
     pacing: Pacing,
     pub(super) paging: Paging,
+    /// The request whose response is being placed, and where, as long as the lock is held.
+    placing: Option<u32>,
+    place: Place,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
     /// What the device's counters have been told of.
@@ -143,6 +149,8 @@ impl SendSide {
             batch: Batch::new()?,
             pacing: Pacing::default(),
             paging: Paging::default(),
+            placing: None,
+            place: Place::default(),
             armed: None,
             reported: RequesterCounters::default(),
         })
@@ -334,7 +342,9 @@ impl SendSide {
         };
 
         let inline = self.elements.inline(burst.sequence);
-        let mut cursor = Cursor::new(&qp.pd, self.elements.buffers(burst.sequence), Access::NONE);
+        let buffers = self.elements.buffers(burst.sequence);
+        let mut place = Place::default();
+        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
         let built = batch.len();
         // An acknowledgement ends the use of the pages; until then the consumer leaves them alone. What is sent
         // once more is copied, in case that it did not.
@@ -508,8 +518,7 @@ impl SendSide {
                 offset,
                 length,
             } => {
-                let buffers = self.elements.buffers(sequence);
-                let mut cursor = Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE);
+                let mut cursor = self.response_cursor(qp, sequence);
                 let (offset, length) = (u64::from(offset), length as usize);
                 let placed = cursor.write_datagram(offset, skb, packet.header_len(), length);
                 (ticket, placed)
@@ -519,8 +528,7 @@ impl SendSide {
                 sequence,
                 value,
             } => {
-                let buffers = self.elements.buffers(sequence);
-                let mut cursor = Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE);
+                let mut cursor = self.response_cursor(qp, sequence);
                 (ticket, cursor.write(0, &value.to_ne_bytes()))
             }
         };
@@ -531,6 +539,16 @@ impl SendSide {
             Outcome::Again => Err(WaitsForPages),
             _ => Ok(()),
         }
+    }
+
+    /// A cursor over the buffers of the request `sequence`, for its response.
+    fn response_cursor<'a>(&'a mut self, qp: &'a Qp, sequence: u32) -> Cursor<'a> {
+        if self.placing != Some(sequence) {
+            self.placing = Some(sequence);
+            self.place = Place::default();
+        }
+        let buffers = self.elements.buffers(sequence);
+        Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, &mut self.place)
     }
 
     /// Adds what has happened since the last time to the device's counters.
@@ -666,6 +684,8 @@ impl Qp {
                     send.requester
                         .set_alternate(self.is_armed.load(Ordering::Relaxed));
                     first(&mut send, now);
+                    send.placing = None;
+                    send.place = Place::default();
                     if send.requester.take_migration() {
                         self.migrate_requester(&mut send);
                     }
