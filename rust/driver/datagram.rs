@@ -13,7 +13,8 @@ use kernel::{
 };
 use net::{
     Transmit,
-    TxSkb, //
+    TxSkb,
+    MAX_TAIL, //
 };
 use roce::{
     icrc,
@@ -25,6 +26,9 @@ use roce::{
 const ICRC_LEN: usize = 4;
 /// Bytes of the BTH, the part of the headers that the masked ICRC prefix covers.
 const BTH_LEN: usize = 12;
+/// Bytes of the longest pad.
+const MAX_PAD: usize = 3;
+const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
 /// Bytes of a UDP header.
 const UDP_LEN: usize = 8;
 
@@ -60,7 +64,7 @@ pub(crate) fn build<F>(
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
     let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
-    let headers = path.address(&mut skb, id);
+    path.address(&mut skb, id);
     let body = skb.body_mut();
 
     let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
@@ -74,16 +78,17 @@ pub(crate) fn build<F>(
     tail.fill(0);
 
     let state = {
-        let (covered, _) = body
+        let (covered, _) = skb
+            .body()
             .split_at_checked(len.saturating_sub(ICRC_LEN))
             .ok_or(BuildError::NoMemory)?;
         let (bth, rest) = covered
             .split_first_chunk::<BTH_LEN>()
             .ok_or(BuildError::NoMemory)?;
-        let state = prefix(headers.as_bytes(), bth).ok_or(BuildError::NoMemory)?;
+        let state = prefix(skb.headers(), bth).ok_or(BuildError::NoMemory)?;
         net::crc32_le(state, rest)
     };
-    if let Some(trailer) = body.last_chunk_mut::<ICRC_LEN>() {
+    if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
         *trailer = icrc::finish(state);
     }
     Ok(skb)
@@ -101,35 +106,36 @@ pub(crate) fn build_lent<F>(
     id: u16,
     lend: impl FnOnce(&mut TxSkb) -> Result<bool, F>,
 ) -> Result<Option<TxSkb>, BuildError<F>> {
-    let pad = usize::from(packet.pad());
-    let tail_len = pad.wrapping_add(ICRC_LEN);
+    let pad = packet.pad();
+    let tail_len = pad.wrapping_add(ICRC_LEN as u8);
     let header_len = packet.header_len();
     let payload_len = packet.payload_len as usize;
     let Some(mut skb) = TxSkb::with_pages(header_len, payload_len, tail_len) else {
         return Ok(None);
     };
-    let headers = path.address(&mut skb, id);
+    path.address(&mut skb, id);
     if packet.emit(skb.body_mut()).is_none() {
         return Ok(None);
     }
     let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
         return Ok(None);
     };
-    let state = prefix(headers.as_bytes(), bth).ok_or(BuildError::NoMemory)?;
+    let state = prefix(skb.headers(), bth).ok_or(BuildError::NoMemory)?;
     let state = crc(state, rest);
     skb.set_crc(state);
     if !lend(&mut skb).map_err(BuildError::Payload)? {
         return Ok(None);
     }
-    let mut tail = [0u8; ICRC_LEN + 3];
-    let state = crc(skb.crc(), tail.get(..pad).unwrap_or_default());
-    let Some(end) = tail.get_mut(..tail_len) else {
-        return Ok(None);
-    };
-    if let Some(trailer) = end.last_chunk_mut::<ICRC_LEN>() {
-        *trailer = icrc::finish(state);
-    }
-    Ok(skb.finish(end).then_some(skb))
+    let padding = [0u8; MAX_PAD];
+    let state = crc(
+        skb.crc(),
+        padding.get(..usize::from(pad)).unwrap_or_default(),
+    );
+    let trailer = u64::from(u32::from_le_bytes(icrc::finish(state)));
+    let tail = trailer
+        .wrapping_shl(u32::from(pad).wrapping_mul(8))
+        .to_le_bytes();
+    Ok(skb.finish(tail).then_some(skb))
 }
 
 /// The CRC's state behind `data`.
@@ -155,10 +161,13 @@ pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
 
 /// Datagrams that were built under a QP's lock and leave once it is released.
 ///
-/// The vector's memory is kept from one batch to the next, so a batch allocates nothing.
+/// The vectors' memory is kept from one batch to the next, so a batch allocates nothing.
 #[derive(Default)]
 pub(crate) struct Batch {
-    datagrams: KVec<(TxSkb, Arc<Path>)>,
+    /// Each with the index of its path.
+    datagrams: KVec<(TxSkb, usize)>,
+    /// No two that follow one another are the same.
+    paths: KVec<Arc<Path>>,
 }
 
 impl Batch {
@@ -171,12 +180,20 @@ impl Batch {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             datagrams: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
+            paths: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
         })
     }
 
     /// Adds a datagram; one that finds no room is dropped, as the network may drop any.
     pub(crate) fn push(&mut self, skb: TxSkb, path: &Arc<Path>) {
-        let _ = self.datagrams.push_within_capacity((skb, path.clone()));
+        let is_last = |last: &Arc<Path>| Arc::ptr_eq(last, path);
+        if !self.paths.last().is_some_and(is_last)
+            && self.paths.push_within_capacity(path.clone()).is_err()
+        {
+            return;
+        }
+        let index = self.paths.len().wrapping_sub(1);
+        let _ = self.datagrams.push_within_capacity((skb, index));
     }
 
     /// The identification of the next datagram: consecutive ones may leave as one super-packet.
@@ -201,6 +218,8 @@ impl Batch {
     /// Forgets all but the first `len` datagrams.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.datagrams.truncate(len);
+        let paths = |(_, index): &(TxSkb, usize)| index.wrapping_add(1);
+        self.paths.truncate(self.datagrams.last().map_or(0, paths));
     }
 
     /// Sends all datagrams and returns the empty batch. Context: process or softirq, no lock held.
@@ -208,29 +227,30 @@ impl Batch {
         let mut packets = 0;
         let mut bytes = 0;
         let mut dropped = 0;
-        let mut transmit = |(skb, path): (TxSkb, Arc<Path>)| {
+        let mut transmit = |skb: TxSkb, path: &Path| {
             let datagrams = u64::from(skb.datagrams());
             if let Transmit::Dropped = path.transmit(skb) {
                 dropped = u64::wrapping_add(dropped, datagrams);
             }
         };
-        let mut burst: Option<(TxSkb, Arc<Path>)> = None;
-        for (skb, path) in self.datagrams.drain_all() {
+        let mut burst: Option<(TxSkb, usize, &Path)> = None;
+        for (skb, index) in self.datagrams.drain_all() {
             packets = u64::wrapping_add(packets, 1);
             bytes = u64::wrapping_add(bytes, skb.len() as u64);
             let rest = match &mut burst {
-                Some((first, way)) if Arc::ptr_eq(way, &path) => path.join(first, skb),
+                Some((first, way, path)) if *way == index => path.join(first, skb),
                 _ => Err(skb),
             };
-            if let Err(skb) = rest {
-                if let Some(full) = burst.replace((skb, path)) {
-                    transmit(full);
+            if let (Err(skb), Some(path)) = (rest, self.paths.get(index)) {
+                if let Some((full, _, path)) = burst.replace((skb, index, path)) {
+                    transmit(full, path);
                 }
             }
         }
-        if let Some(last) = burst {
-            transmit(last);
+        if let Some((last, _, path)) = burst {
+            transmit(last, path);
         }
+        self.paths.clear();
         let counters = device.counters();
         counters.add(Counter::SentPackets, packets);
         counters.add(Counter::SentBytes, bytes);

@@ -52,18 +52,19 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
         return;
     };
     count(&device, &skb);
-    let Some(packet) = check(&device, &skb) else {
+    let parsed = parse(&skb);
+    let Some(packet) = check(&device, &skb, &parsed) else {
         return;
     };
     if to_group {
-        deliver_to_group(&device, &destination, &packet, skb);
+        deliver_to_group(&device, &destination, packet, skb);
         return;
     }
-    let Some(qp) = find(&device, &packet) else {
+    let Some(qp) = find(&device, packet) else {
         device.counters().add(Counter::UnknownQp, 1);
         return;
     };
-    deliver(&qp, &packet, skb);
+    deliver(&qp, packet, skb);
 }
 
 /// Takes in datagrams that came together to the RoCE port of the namespace `home`, for one address that is no
@@ -78,21 +79,22 @@ pub(crate) fn receive_burst(home: &net::Net, packets: RxBurst) {
         ahead: None,
     };
     while let Some(skb) = burst.pop() {
-        let Some(packet) = check(&device, &skb) else {
+        let parsed = parse(&skb);
+        let Some(packet) = check(&device, &skb, &parsed) else {
             continue;
         };
-        let Some(qp) = find(&device, &packet) else {
+        let Some(qp) = find(&device, packet) else {
             device.counters().add(Counter::UnknownQp, 1);
             continue;
         };
         let Some(_pass) = qp.enter() else {
             continue;
         };
-        if !admit(&qp, &packet, &skb) {
+        if !admit(&qp, packet, &skb) {
             continue;
         }
         let run = Run {
-            packet: &packet,
+            packet,
             skb,
             burst: &mut burst,
         };
@@ -141,7 +143,8 @@ impl Run<'_, '_> {
         } = self;
         f(first, skb);
         while let Some(skb) = burst.fresh() {
-            let Some(packet) = check(burst.device, &skb) else {
+            let parsed = parse(&skb);
+            let Some(packet) = check(burst.device, &skb, &parsed) else {
                 continue;
             };
             if packet.dest_qpn != first.dest_qpn
@@ -153,7 +156,7 @@ impl Run<'_, '_> {
                 burst.ahead = Some(skb);
                 return;
             }
-            f(&packet, skb);
+            f(packet, skb);
         }
     }
 }
@@ -164,17 +167,34 @@ fn count(device: &Device, skb: &RxSkb) {
     counters.add(Counter::ReceivedBytes, skb.datagram_len() as u64);
 }
 
-/// Reads the headers of a datagram that came to `device`, if that is a packet for one of its QPs.
+/// Reads the headers of a datagram.
 #[inline(always)]
-fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
+fn parse(skb: &RxSkb) -> Result<Packet, ParseError> {
+    let len = skb.datagram_len();
+    // They are in one piece as a rule. If that is too short, as it may be, there are others.
+    let mut parsed = Packet::parse(skb.linear(), len);
+    if matches!(parsed, Err(ParseError::TooShort)) {
+        let mut headers = [0u8; MAX_HEADER_LEN];
+        let copied = skb.header(&mut headers);
+        parsed = Packet::parse(headers.get(..copied).unwrap_or(&[]), len);
+    }
+    parsed
+}
+
+/// Whether a datagram that came to `device` is a packet for one of its QPs: returns what [`parse`] found, by
+/// reference, as it is much to move around for each packet.
+#[inline(always)]
+fn check<'a>(
+    device: &Device,
+    skb: &RxSkb,
+    parsed: &'a Result<Packet, ParseError>,
+) -> Option<&'a Packet> {
     let counters = device.counters();
-    let mut headers = [0u8; MAX_HEADER_LEN];
-    let Some((packet, copied)) = parse(skb, &mut headers) else {
+    let Ok(packet) = parsed else {
         counters.add(Counter::Malformed, 1);
         return None;
     };
-    let bytes = headers.get(..copied).unwrap_or(&[]);
-    if !icrc_is_right(skb, bytes) {
+    if !icrc_is_right(skb) {
         counters.add(Counter::BadIcrc, 1);
         return None;
     }
@@ -183,23 +203,6 @@ fn check(device: &Device, skb: &RxSkb) -> Option<Packet> {
         return None;
     }
     Some(packet)
-}
-
-/// Reads the headers of a datagram into `headers`. Returns how many bytes there are.
-#[inline(always)]
-fn parse(skb: &RxSkb, headers: &mut [u8; MAX_HEADER_LEN]) -> Option<(Packet, usize)> {
-    // They are in one piece as a rule. If that is too short, as it may be, there are others.
-    let len = skb.datagram_len();
-    let copied = skb.linear_header(headers);
-    match Packet::parse(headers.get(..copied)?, len) {
-        Ok(packet) => Some((packet, copied)),
-        Err(ParseError::TooShort) => {
-            let copied = skb.header(headers);
-            let packet = Packet::parse(headers.get(..copied)?, len).ok()?;
-            Some((packet, copied))
-        }
-        Err(_) => None,
-    }
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
@@ -261,7 +264,7 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
 
 /// Parses a packet again that was parsed before, and has been kept since.
 pub(crate) fn reparse(skb: &RxSkb) -> Option<Packet> {
-    Some(parse(skb, &mut [0u8; MAX_HEADER_LEN])?.0)
+    parse(skb).ok()
 }
 
 /// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
@@ -291,14 +294,17 @@ fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
 }
 
 /// Checks the ICRC over the whole datagram: behind the right one, the state is always the same.
-fn icrc_is_right(skb: &RxSkb, headers: &[u8]) -> bool {
-    let Some(bth) = headers.first_chunk::<BTH_LEN>() else {
-        return false;
+fn icrc_is_right(skb: &RxSkb) -> bool {
+    let mut copy = [0u8; BTH_LEN];
+    let bth = match skb.linear().first_chunk::<BTH_LEN>() {
+        Some(bth) => bth,
+        None if skb.copy(0, &mut copy).is_ok() => &copy,
+        None => return false,
     };
     let Some(rest) = skb.datagram_len().checked_sub(BTH_LEN) else {
         return false;
     };
-    let Some(state) = datagram::prefix(skb.headers().as_bytes(), bth) else {
+    let Some(state) = datagram::prefix(skb.headers(), bth) else {
         return false;
     };
     skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)

@@ -12,7 +12,6 @@ use kernel::{
 };
 use net::{
     Address,
-    Headers,
     Query,
     Transmit,
     TxSkb, //
@@ -96,10 +95,10 @@ impl Path {
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.
-    pub(crate) fn address(&self, skb: &mut TxSkb, id: u16) -> Headers {
+    pub(crate) fn address(&self, skb: &mut TxSkb, id: u16) {
         // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part
         // of what the ICRC covers, and who takes a super-packet apart counts it up.
-        skb.address(&self.route, id)
+        self.route.address(skb, id);
     }
 
     /// Whether packets may have pages of memory regions in them. Context: process or softirq.

@@ -7,11 +7,6 @@
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
 
-__rust_helper void rust_helper_get_page(struct page *page)
-{
-	get_page(page);
-}
-
 __rust_helper struct mem_cgroup *rust_helper_get_mem_cgroup_from_mm(struct mm_struct *mm)
 {
 	return get_mem_cgroup_from_mm(mm);
@@ -55,11 +50,6 @@ __rust_helper void *rust_helper_page_address(const struct page *page)
 __rust_helper void rust_helper_put_page(struct page *page)
 {
 	put_page(page);
-}
-
-__rust_helper struct page *rust_helper_virt_to_page(const void *address)
-{
-	return virt_to_page(address);
 }
 
 __rust_helper struct mem_cgroup *rust_helper_set_active_memcg(struct mem_cgroup *memcg)

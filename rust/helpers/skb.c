@@ -28,10 +28,13 @@ __rust_helper void rust_helper_skb_free_frag(void *data)
 	skb_free_frag(data);
 }
 
-__rust_helper void rust_helper_skb_add_frag(struct sk_buff *skb, struct page *page, int offset,
-					    int len, unsigned int truesize)
+/* The page of `start` gets another reference. */
+__rust_helper void rust_helper_skb_add_page_of(struct sk_buff *skb, const void *start, int len)
 {
-	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, offset, len, truesize);
+	struct page *page = virt_to_page(start);
+
+	get_page(page);
+	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, offset_in_page(start), len, len);
 }
 
 /* Somebody may write to the pages: nobody shall rely on a checksum of theirs. */
@@ -142,9 +145,9 @@ __rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
 	skb_reset_network_header(skb);
 }
 
-__rust_helper void rust_helper_skb_reset_transport_header(struct sk_buff *skb)
+__rust_helper void rust_helper_skb_set_transport_header(struct sk_buff *skb, int offset)
 {
-	skb_reset_transport_header(skb);
+	skb_set_transport_header(skb, offset);
 }
 
 __rust_helper void rust_helper_skb_dst_set(struct sk_buff *skb, struct dst_entry *dst)

@@ -6,18 +6,16 @@
 
 use crate::{
     address::Address,
-    piece::next_in_list,
-    receive::{
-        RxSkb,
+    header::{
         IPV4_LEN,
         IPV6_LEN,
+        UDP,
         UDP_LEN, //
     },
+    piece::next_in_list,
+    receive::RxSkb,
     skb,
-    transmit::{
-        MAX_DATAGRAMS,
-        UDP, //
-    },
+    transmit::MAX_DATAGRAMS,
 };
 use core::{
     ops::Range,

@@ -10,6 +10,7 @@
 pub mod address;
 pub mod burst;
 mod error;
+pub mod header;
 mod hook;
 pub mod listener;
 pub mod multicast;
@@ -26,6 +27,7 @@ pub mod transmit;
 
 pub use address::Address;
 pub use burst::RxBurst;
+pub use header::Query;
 pub use listener::{
     Listener,
     Receive,
@@ -48,7 +50,6 @@ pub use notifier::{
 };
 pub use path::{
     Path,
-    Query,
     Transmit, //
 };
 pub use piece::{
@@ -59,6 +60,6 @@ pub use queue::RxQueue;
 pub use receive::RxSkb;
 pub use sync::crc32_le;
 pub use transmit::{
-    Headers,
-    TxSkb, //
+    TxSkb,
+    MAX_TAIL, //
 };

@@ -13,11 +13,13 @@ use crate::{
         eafnosupport,
         ehostunreach, //
     },
-    listener::Sender,
-    transmit::{
-        TxSkb,
+    header::{
+        Query,
+        Template,
         UDP, //
     },
+    listener::Sender,
+    transmit::TxSkb,
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -26,28 +28,6 @@ use kernel::{
     prelude::*, //
 };
 use rdma_bindings as bindings;
-
-/// What decides the way of a packet, and what its headers say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
-    /// The local address.
-    pub source: Address,
-    /// The address of the peer, of the same family.
-    pub destination: Address,
-    /// The number of the network device to leave by, 0 for any. A destination in the same namespace is
-    /// reached over `lo` in any case. A multicast group is one of a network device, which must be named.
-    pub oif: u32,
-    /// DSCP and ECN; what IPv4 calls type of service.
-    pub traffic_class: u8,
-    /// The hop limit, or time to live; 0 for 64, or for 1 towards a multicast group.
-    pub hop_limit: u8,
-    /// The flow label of IPv6: 20 bits.
-    pub flow_label: u32,
-    /// The UDP port to send from: any, as it is there for the entropy only.
-    pub source_port: u16,
-    /// The UDP port to send to.
-    pub destination_port: u16,
-}
 
 /// What became of a packet that was given to the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +46,14 @@ pub enum Transmit {
 /// # Invariants
 ///
 /// - `dst` is a route of the family of `query`'s addresses, which are both of one; a reference of it is ours.
-/// - `sender` has a socket of that family.
+/// - `sender` has a socket of that family; `template` is of it, too.
 pub struct Path {
     dst: NonNull<kernel_bindings::dst_entry>,
     /// What says that an IPv6 route is still the same.
     cookie: u32,
     sender: Sender,
     query: Query,
+    template: Template,
 }
 
 // SAFETY: A route may be used from any thread.
@@ -119,6 +100,7 @@ impl Path {
             dst,
             cookie,
             sender: sender.clone(),
+            template: Template::new(&query),
             query,
         })
     }
@@ -148,11 +130,14 @@ impl Path {
     /// Returns how long the IP and the UDP header are together.
     #[inline]
     pub fn overhead(&self) -> usize {
-        if self.query.source.is_v4() {
-            28
-        } else {
-            48
-        }
+        self.template.len()
+    }
+
+    /// Puts the headers of IP and UDP in front of a datagram, IPv4 with the identification `id`. Once only: the second
+    /// time does nothing. Any context.
+    #[inline]
+    pub fn address(&self, skb: &mut TxSkb, id: u16) {
+        skb.address(&self.template, id);
     }
 
     /// Puts a datagram behind another one, so that both leave in one super-packet, if that can be; if not, gives
@@ -193,12 +178,9 @@ impl Path {
     /// follows from it, before this returns. In process context with bottom halves enabled, that is, unless
     /// the caller sends many packets: they go faster with bottom halves disabled around them.
     pub fn transmit(&self, packet: TxSkb) -> Transmit {
-        let is_v4 = self.query.source.is_v4();
+        let is_v4 = self.template.is_v4();
         // A packet that was addressed for a path of the other family is not for this one.
-        if packet
-            .headers()
-            .is_none_or(|headers| headers.is_v4() != is_v4)
-        {
+        if packet.headers().len() != self.template.len() {
             return Transmit::Dropped;
         }
         let (Some(skb), Some(sock)) = (packet.into_raw(), self.sender.sock(is_v4)) else {

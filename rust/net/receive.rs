@@ -6,12 +6,16 @@
 
 use crate::{
     address::Address,
+    header::{
+        IPV4_LEN,
+        IPV6_LEN,
+        UDP_LEN, //
+    },
     piece::{
         next_in_list,
         Pieces, //
     },
-    skb,
-    transmit::Headers, //
+    skb, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -19,6 +23,7 @@ use core::{
         self,
         NonNull, //
     },
+    slice, //
 };
 use kernel::{
     bindings as kernel_bindings,
@@ -26,13 +31,6 @@ use kernel::{
     prelude::*, //
 };
 use rdma_bindings as bindings;
-
-/// The length of a UDP header.
-pub(crate) const UDP_LEN: usize = 8;
-/// The length of an IPv4 header without options.
-pub(crate) const IPV4_LEN: usize = 20;
-/// The length of an IPv6 header.
-pub(crate) const IPV6_LEN: usize = 40;
 
 /// What we keep of a packet in its control block, as the network device may go before the packet does.
 #[repr(C)]
@@ -318,13 +316,25 @@ impl RxSkb {
 
     /// Returns the headers in front of the datagram.
     #[inline]
-    pub fn headers(&self) -> Headers {
-        if self.is_v4() {
-            // SAFETY: The UDP header follows the IP header, here and below.
-            Headers::V4(unsafe { self.copy_header(0) })
-        } else {
-            // SAFETY: As above.
-            Headers::V6(unsafe { self.copy_header(0) })
+    pub fn headers(&self) -> &[u8] {
+        let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
+        // SAFETY: By the type invariant the UDP header follows the IP header, both in the linear part, which nobody
+        // writes to as long as the packet is ours.
+        unsafe {
+            let start = skb::network_header(self.0.as_ptr());
+            slice::from_raw_parts(start, ip_len.wrapping_add(UDP_LEN))
+        }
+    }
+
+    /// Returns the first bytes of the datagram: as many as the packet has in one piece with its headers.
+    #[inline]
+    pub fn linear(&self) -> &[u8] {
+        let raw = self.0.as_ptr();
+        // SAFETY: By the type invariant the linear part starts with the UDP header; nobody writes to it as long as
+        // the packet is ours.
+        unsafe {
+            let len = skb::headlen(raw).wrapping_sub(UDP_LEN);
+            slice::from_raw_parts((*raw).data.cast_const().add(UDP_LEN), len)
         }
     }
 
@@ -348,25 +358,8 @@ impl RxSkb {
 
     /// Copies the first bytes of the datagram, as many as there are and as `out` has room for, and returns
     /// their number.
-    #[inline]
     pub fn header(&self, out: &mut [u8]) -> usize {
-        self.copy_first(self.datagram_len(), out)
-    }
-
-    /// Copies the first bytes of the datagram, as many as the packet has in one piece and as `out` has room for,
-    /// and returns their number.
-    #[inline]
-    pub fn linear_header(&self, out: &mut [u8]) -> usize {
-        // SAFETY: By the type invariant this is a packet.
-        let linear = unsafe { skb::headlen(self.0.as_ptr()) };
-        self.copy_first(linear.saturating_sub(UDP_LEN), out)
-    }
-
-    /// Copies the first bytes of the datagram, `len` of them or as many as `out` has room for, and returns
-    /// their number.
-    #[inline]
-    fn copy_first(&self, len: usize, out: &mut [u8]) -> usize {
-        let len = len.min(out.len());
+        let len = self.datagram_len().min(out.len());
         let copied = out.get_mut(..len).map(|out| self.copy(0, out));
         if matches!(copied, Some(Ok(()))) {
             len

@@ -5,15 +5,11 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use crate::{
-    address::Address,
     burst::set_next,
-    path::{
-        Path,
-        Query, //
-    },
-    receive::{
+    header::{
+        self,
+        Template,
         IPV4_LEN,
-        IPV6_LEN,
         UDP_LEN, //
     },
     skb, //
@@ -34,17 +30,19 @@ use kernel::{
 use rdma_bindings as bindings;
 
 /// The room in front of a datagram, for all headers that the stack or we put there.
-const HEADROOM: u32 = bindings::LL_MAX_HEADER + HEADERS_LEN as u32;
-/// The length of the longest headers of ours.
-const HEADERS_LEN: usize = IPV6_LEN + UDP_LEN;
-/// The protocol number of UDP.
-pub(crate) const UDP: u8 = 17;
+const HEADROOM: u32 = bindings::LL_MAX_HEADER + header::MAX_LEN as u32;
+
+/// The length of the headers, if they are of IPv4.
+const IPV4_HEADERS_LEN: usize = IPV4_LEN + UDP_LEN;
 
 /// The most datagrams of a super-packet, as in those that GRO makes: enough for 64 KiB of 1 KiB each.
 pub(crate) const MAX_DATAGRAMS: u16 = 64;
 
 /// The longest datagram whose memory goes round within the CPU: longer ones would use up the pages for nothing.
 const MAX_LIGHT: usize = 1200;
+
+/// The most bytes behind the pages of a datagram: the pad and the ICRC.
+pub const MAX_TAIL: usize = 8;
 
 /// The most pages that a datagram refers to: two, and one more for each piece of memory beyond the first, up to
 /// this.
@@ -56,35 +54,33 @@ const MAX_PAGES: u32 = 6;
 ///
 /// # Invariants
 ///
-/// - The packet is ours alone. `body` to `body + body_len`, the end of its linear part, is the datagram's first
-///   part; the rest of the `len` bytes, or those of them that were put there so far, is in fragments.
-/// - `tail` is valid for writes of `tail_len` bytes, which belong to the page that the packet's head is in, and
-///   to nobody else, until they become the last fragment.
-/// - If `headers` is `None`, the data is the datagram alone, with `HEADROOM` in front of it; otherwise these
-///   headers are in front of it, the packet's network and transport header are set, and the data starts at
-///   the network header.
-/// - `len` and the headers together are no more than 65535 bytes.
-/// - `followers`, if there are any, are its fragment list: packets like it, with headers of their own, but with
-///   data from the datagram on; its length and size are theirs, too.
+/// - The packet is ours alone. The first part of the datagram is in its linear part; the rest of the `len` bytes, or
+///   those of them that were put there so far, is in fragments.
+/// - If `tail_len` is not 0, `tail` is valid for writes of [`MAX_TAIL`] bytes, which belong to the page that the
+///   packet's head is in, and to nobody else, until the first `tail_len` of them become the last fragment. `tail_len`
+///   is no more than that.
+/// - The linear part starts with `headers_len` bytes of headers. If that is 0, it has `HEADROOM` in front of it;
+///   otherwise these are the headers of IP and UDP of the datagram, and the packet's network and transport header
+///   are set.
+/// - `len` is at most `header::MAX_DATAGRAM`.
+/// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets like it, with headers
+///   of their own, but with data from the datagram on; its length and size are theirs, too. The datagrams together
+///   have `total` bytes.
 pub struct TxSkb {
     skb: NonNull<kernel_bindings::sk_buff>,
-    body: NonNull<u8>,
-    body_len: usize,
-    len: usize,
-    tail: Option<(NonNull<u8>, usize)>,
+    last: *mut kernel_bindings::sk_buff,
+    tail: *mut u8,
+    len: u32,
+    total: u32,
     /// What [`Self::push`] feeds bytes to.
     crc: u32,
-    headers: Option<Headers>,
-    followers: Option<Followers>,
+    followers: u16,
+    headers_len: u8,
+    tail_len: u8,
 }
 
-/// Datagrams that follow another one.
-struct Followers {
-    last: NonNull<kernel_bindings::sk_buff>,
-    count: u16,
-    /// The bytes of all datagrams together, the first one's too.
-    len: usize,
-}
+// It is moved around a lot.
+const _: () = assert!(size_of::<TxSkb>() <= 40);
 
 // SAFETY: By the type invariant the packet is ours alone.
 unsafe impl Send for TxSkb {}
@@ -96,10 +92,11 @@ impl TxSkb {
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
     pub fn alloc(len: usize) -> Option<Self> {
-        if len > MAX_LEN {
+        if len > header::MAX_DATAGRAM {
             return None;
         }
-        let len32 = u32::try_from(len).ok()?;
+        // CAST: `MAX_DATAGRAM` is 16 bits.
+        let len32 = len as u32;
         let light = if len <= MAX_LIGHT {
             Self::light(len32, 0)
         } else {
@@ -108,7 +105,7 @@ impl TxSkb {
         let skb = match light {
             Some((skb, _)) => skb,
             None => {
-                let size = len32.checked_add(HEADROOM)?;
+                let size = len32.wrapping_add(HEADROOM);
                 // SAFETY: No requirements.
                 let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
                 let skb = NonNull::new(skb)?;
@@ -118,48 +115,49 @@ impl TxSkb {
             }
         };
         // SAFETY: The packet is empty, and has room for the datagram.
-        let body = unsafe { bindings::skb_put(skb.as_ptr(), len32) };
+        unsafe { bindings::skb_put(skb.as_ptr(), len32) };
         // INVARIANT: As just made.
-        Some(Self {
-            skb,
-            body: NonNull::new(body.cast::<u8>())?,
-            body_len: len,
-            len,
-            tail: None,
-            crc: 0,
-            headers: None,
-            followers: None,
-        })
+        Some(Self::new(skb, len32, ptr::null_mut(), 0))
     }
 
-    /// Makes a datagram whose first `body_len` bytes and last `tail_len` are its own, and the `middle_len` between
-    /// them those of pages, which are put there with [`Self::push`], before [`Self::finish`] ends it.
+    /// Makes a datagram of `len` bytes of a packet without headers.
+    #[inline]
+    fn new(skb: NonNull<kernel_bindings::sk_buff>, len: u32, tail: *mut u8, tail_len: u8) -> Self {
+        Self {
+            skb,
+            last: ptr::null_mut(),
+            tail,
+            len,
+            total: len,
+            crc: 0,
+            followers: 0,
+            headers_len: 0,
+            tail_len,
+        }
+    }
+
+    /// Makes a datagram whose first `body_len` bytes and last `tail_len`, at most [`MAX_TAIL`] and not 0, are its own,
+    /// and the `middle_len` between them those of pages, which are put there with [`Self::push`], before
+    /// [`Self::finish`] ends it.
     ///
     /// `None` if there is no memory, or in process context with bottom halves on. What the bytes are at first is
     /// not specified: all of them are to be written.
-    pub fn with_pages(body_len: usize, middle_len: usize, tail_len: usize) -> Option<Self> {
-        let len = body_len.checked_add(middle_len)?.checked_add(tail_len)?;
-        if len > MAX_LEN {
+    pub fn with_pages(body_len: usize, middle_len: usize, tail_len: u8) -> Option<Self> {
+        let len = body_len
+            .checked_add(middle_len)?
+            .checked_add(usize::from(tail_len))?;
+        if len > header::MAX_DATAGRAM || usize::from(tail_len) > MAX_TAIL {
             return None;
         }
-        // CAST: Less than `MAX_LEN`, both.
-        let (skb, tail) = Self::light(body_len as u32, tail_len as u32)?;
+        // CAST: Less than `MAX_DATAGRAM`, all.
+        let (skb, tail) = Self::light(body_len as u32, MAX_TAIL as u32)?;
         // SAFETY: The packet is ours, empty, and has room for the first part.
-        let body = unsafe {
+        unsafe {
             bindings::skb_set_shared_frag(skb.as_ptr());
-            bindings::skb_put(skb.as_ptr(), body_len as u32)
-        };
+            bindings::skb_put(skb.as_ptr(), body_len as u32);
+        }
         // INVARIANT: As just made.
-        Some(Self {
-            skb,
-            body: NonNull::new(body.cast::<u8>())?,
-            body_len,
-            len,
-            tail: Some((tail, tail_len)),
-            crc: 0,
-            headers: None,
-            followers: None,
-        })
+        Some(Self::new(skb, len as u32, tail.as_ptr(), tail_len))
     }
 
     /// Makes an empty packet, from memory that goes round within this CPU, with `HEADROOM` and room for `len` bytes
@@ -223,9 +221,7 @@ impl TxSkb {
             // CAST: At most a page.
             unsafe {
                 self.crc = bindings::crc32_le(self.crc, start.cast(), part);
-                let page = bindings::virt_to_page(start.cast());
-                bindings::get_page(page);
-                bindings::skb_add_frag(skb, page, offset as c_int, part as c_int, part as u32);
+                bindings::skb_add_page_of(skb, start.cast(), part as c_int);
             }
             start = start.wrapping_add(part);
             left = left.wrapping_sub(part);
@@ -233,22 +229,18 @@ impl TxSkb {
         true
     }
 
-    /// Writes the end of a datagram with pages, `tail` as long as it was said to be. Returns whether the datagram
-    /// is complete.
-    pub fn finish(&mut self, tail: &[u8]) -> bool {
-        let Some((place, len)) = self.tail.take_if(|(_, len)| *len == tail.len()) else {
+    /// Writes the end of a datagram with pages: of `tail`, the first bytes, as many as it was said to have. Returns
+    /// whether the datagram is complete.
+    pub fn finish(&mut self, tail: [u8; MAX_TAIL]) -> bool {
+        let len = core::mem::take(&mut self.tail_len);
+        if len == 0 {
             return false;
-        };
+        }
         // SAFETY: By the type invariant there are so many bytes; they are in the page of the packet's head, which
         // gets another reference. The packet has room for more fragments than `MAX_PAGES`.
-        // CAST: Small numbers.
         unsafe {
-            ptr::copy_nonoverlapping(tail.as_ptr(), place.as_ptr(), len);
-            let page = bindings::virt_to_page(place.as_ptr().cast());
-            let offset = place.addr().get() & PAGE_SIZE.wrapping_sub(1);
-            bindings::get_page(page);
-            let size = len as u32;
-            bindings::skb_add_frag(self.skb.as_ptr(), page, offset as c_int, len as c_int, size);
+            self.tail.cast::<[u8; MAX_TAIL]>().write(tail);
+            bindings::skb_add_page_of(self.skb.as_ptr(), self.tail.cast(), c_int::from(len));
         }
         self.is_complete()
     }
@@ -256,19 +248,28 @@ impl TxSkb {
     /// Returns whether all bytes are there.
     fn is_complete(&self) -> bool {
         // SAFETY: By the type invariant this is a packet.
-        let len = unsafe { (*self.skb.as_ptr()).len } as usize;
-        self.followers.is_some() || len == self.headers_len().wrapping_add(self.len)
+        let len = unsafe { (*self.skb.as_ptr()).len };
+        self.followers != 0 || len == u32::from(self.headers_len).wrapping_add(self.len)
     }
 
-    /// Returns how long the headers in front of the datagram are.
-    fn headers_len(&self) -> usize {
-        self.headers.map_or(0, |headers| headers.as_bytes().len())
+    /// Returns where the linear part of the datagram is, and its length.
+    #[inline]
+    fn place(&self) -> (*mut u8, usize) {
+        let (raw, headers_len) = (self.skb.as_ptr(), usize::from(self.headers_len));
+        // SAFETY: By the type invariant this is a packet, whose linear part starts with so many bytes of headers.
+        unsafe {
+            (
+                (*raw).data.add(headers_len),
+                skb::headlen(raw).wrapping_sub(headers_len),
+            )
+        }
     }
 
     /// Returns the length of the datagram.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        // CAST: `usize` is not narrower than 32 bits.
+        self.len as usize
     }
 
     /// Returns whether the datagram has no byte.
@@ -280,51 +281,58 @@ impl TxSkb {
     /// Returns the datagram, or what is in front of the pages.
     #[inline]
     pub fn body(&self) -> &[u8] {
-        // SAFETY: By the type invariant these bytes are the packet's, which is ours. They come from the
-        // allocator, behind a C function, so each is some byte.
-        unsafe { slice::from_raw_parts(self.body.as_ptr(), self.body_len) }
+        let (start, len) = self.place();
+        // SAFETY: These bytes are the packet's, which is ours. They come from the allocator, behind a C function,
+        // so each is some byte.
+        unsafe { slice::from_raw_parts(start, len) }
     }
 
     /// Returns the datagram, or what is in front of the pages, to be written.
     #[inline]
     pub fn body_mut(&mut self) -> &mut [u8] {
+        let (start, len) = self.place();
         // SAFETY: As in `body`; nobody else has a reference, as ours is exclusive.
-        unsafe { slice::from_raw_parts_mut(self.body.as_ptr(), self.body_len) }
+        unsafe { slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Puts an IP and a UDP header in front of the datagram, and returns them as they will leave, but for the
-    /// IPv4 header's checksum. Once only: the second time returns what the first did.
+    /// Puts an IP and a UDP header in front of the datagram: as they will leave, but for the IPv4 header's checksum.
+    /// Once only: the second time does nothing.
     ///
     /// The IPv4 header says not to fragment, and has the identification `id`. The UDP header has no checksum.
-    pub fn address(&mut self, path: &Path, id: u16) -> Headers {
-        if let Some(headers) = self.headers {
-            return headers;
+    #[inline]
+    pub(crate) fn address(&mut self, template: &Template, id: u16) {
+        if self.headers_len != 0 {
+            return;
         }
-        let headers = Headers::new(path.query(), id, self.len);
-        let bytes = headers.as_bytes();
-        // CAST: 28 or 48.
-        let len = bytes.len() as u32;
-        let ip_len = len.wrapping_sub(UDP_LEN as u32);
+        let len = template.len();
         let skb = self.skb.as_ptr();
         // SAFETY: By the type invariant there is `HEADROOM` in front of the data, which is enough for both
         // headers; what `skb_push` returns is valid for writes of as much as was pushed.
+        // CAST: 28 or 48.
         unsafe {
-            bindings::skb_push(skb, UDP_LEN as u32);
-            bindings::skb_reset_transport_header(skb);
-            let start = bindings::skb_push(skb, ip_len);
+            let start = bindings::skb_push(skb, len as u32).cast::<u8>();
             bindings::skb_reset_network_header(skb);
-            ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast::<u8>(), bytes.len());
+            bindings::skb_set_transport_header(skb, len.wrapping_sub(UDP_LEN) as c_int);
+            template.write(start, id, self.len());
         }
         // INVARIANT: That is what was just done.
-        self.headers = Some(headers);
-        headers
+        self.headers_len = len as u8;
+    }
+
+    /// Returns the headers of IP and UDP, none if it was not addressed.
+    #[inline]
+    pub fn headers(&self) -> &[u8] {
+        // SAFETY: By the type invariant the linear part, which is ours, starts with so many bytes of headers.
+        unsafe {
+            let start = (*self.skb.as_ptr()).data.cast_const();
+            slice::from_raw_parts(start, usize::from(self.headers_len))
+        }
     }
 
     /// Returns the number of datagrams.
     #[inline]
     pub fn datagrams(&self) -> u16 {
-        let more = self.followers.as_ref();
-        more.map_or(0, |followers| followers.count).wrapping_add(1)
+        self.followers.wrapping_add(1)
     }
 
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
@@ -333,63 +341,55 @@ impl TxSkb {
     /// Both must be addressed, from one address and port to another; no datagram may be longer than the first;
     /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way.
     pub(crate) fn append(&mut self, other: Self) -> Result<(), Self> {
-        let (Some(own), Some(its)) = (&self.headers, &other.headers) else {
-            return Err(other);
-        };
         let count = self.datagrams();
-        let so_far = self.followers.as_ref().map_or(self.len, |all| all.len);
-        let len = so_far.wrapping_add(other.len);
-        if !its.follows(own, count)
+        let total = self.total.wrapping_add(other.len);
+        if self.headers_len == 0
+            || !header::follows(other.headers(), self.headers(), count)
             || !self.is_complete()
             || !other.is_complete()
-            || other.followers.is_some()
+            || other.followers != 0
             || other.len > self.len
             || other.len == 0
-            || len > MAX_LEN
+            || total as usize > header::MAX_DATAGRAM
             || count >= MAX_DATAGRAMS
         {
             return Err(other);
         }
-        let headers_len = its.as_bytes().len();
-        let is_v4 = its.is_v4();
-        let (head, member) = (self.skb.as_ptr(), ManuallyDrop::new(other).skb);
+        let other = ManuallyDrop::new(other);
+        let (head, member) = (self.skb.as_ptr(), other.skb.as_ptr());
         // SAFETY: Both packets are ours. By the type invariant the data of `member` starts with its headers,
         // and `last` is the last of the fragment list of `head`.
         unsafe {
-            let raw = member.as_ptr();
-            if is_v4 {
-                bindings::ip_send_check((*raw).data.cast());
+            if usize::from(other.headers_len) == IPV4_HEADERS_LEN {
+                bindings::ip_send_check((*member).data.cast());
             }
-            // CAST: 28 or 48.
-            bindings::skb_pull(raw, headers_len as u32);
-            match &self.followers {
-                Some(followers) => set_next(followers.last.as_ptr(), raw),
-                None => bindings::skb_set_frag_list(head, raw),
+            bindings::skb_pull(member, u32::from(other.headers_len));
+            if self.last.is_null() {
+                bindings::skb_set_frag_list(head, member);
+            } else {
+                set_next(self.last, member);
             }
-            (*head).len = (*head).len.wrapping_add((*raw).len);
-            (*head).data_len = (*head).data_len.wrapping_add((*raw).len);
-            (*head).truesize = (*head).truesize.wrapping_add((*raw).truesize);
+            (*head).len = (*head).len.wrapping_add((*member).len);
+            (*head).data_len = (*head).data_len.wrapping_add((*member).len);
+            (*head).truesize = (*head).truesize.wrapping_add((*member).truesize);
         }
         // INVARIANT: That is what was just done.
-        self.followers = Some(Followers {
-            last: member,
-            count,
-            len,
-        });
+        self.last = member;
+        self.followers = count;
+        self.total = total;
         Ok(())
     }
 
     /// Returns the C packet, which is the caller's now, if it was addressed.
     pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
-        let headers = self.headers.filter(|_| self.is_complete())?;
+        if self.headers_len == 0 || !self.is_complete() {
+            return None;
+        }
         let this = ManuallyDrop::new(self);
-        if let Some(followers) = &this.followers {
-            // CAST: At most `MAX_LEN`, both.
-            let udp_len = (followers.len as u16).wrapping_add(UDP_LEN as u16);
-            let size = this.len as u32;
-            let at = headers
-                .as_bytes()
-                .len()
+        if this.followers != 0 {
+            // CAST: At most `MAX_DATAGRAM`.
+            let udp_len = (this.total as u16).wrapping_add(UDP_LEN as u16);
+            let at = usize::from(this.headers_len)
                 .wrapping_sub(UDP_LEN)
                 .wrapping_add(4);
             let raw = this.skb.as_ptr();
@@ -398,15 +398,10 @@ impl TxSkb {
             unsafe {
                 let place = (*raw).data.add(at).cast::<[u8; 2]>();
                 place.write(udp_len.to_be_bytes());
-                bindings::skb_gso_set_udp_fraglist(raw, size, u32::from(this.datagrams()));
+                bindings::skb_gso_set_udp_fraglist(raw, this.len, u32::from(this.datagrams()));
             }
         }
         Some(this.skb)
-    }
-
-    /// Returns the headers, if it was addressed.
-    pub(crate) fn headers(&self) -> Option<&Headers> {
-        self.headers.as_ref()
     }
 }
 
@@ -414,98 +409,5 @@ impl Drop for TxSkb {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the packet is ours.
         unsafe { bindings::kfree_skb(self.skb.as_ptr()) };
-    }
-}
-
-/// The longest datagram: an IPv4 packet is at most 65535 bytes long, and IPv6 has longer headers.
-const MAX_LEN: usize = 65535 - HEADERS_LEN;
-
-/// The headers of a packet, as they stand in front of the datagram.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Headers {
-    /// IPv4 and UDP.
-    V4([u8; IPV4_LEN + UDP_LEN]),
-    /// IPv6 and UDP.
-    V6([u8; IPV6_LEN + UDP_LEN]),
-}
-
-impl Headers {
-    /// Makes the headers of a datagram of `len` bytes, at most [`MAX_LEN`].
-    fn new(query: &Query, id: u16, len: usize) -> Self {
-        // CAST: `MAX_LEN` and the longest headers are 16 bits.
-        let len = len as u16;
-        let udp_len = len.wrapping_add(UDP_LEN as u16);
-        let ip_len = udp_len.wrapping_add(IPV4_LEN as u16).to_be_bytes();
-        let udp_len = udp_len.to_be_bytes();
-        let id = id.to_be_bytes();
-        let from = query.source_port.to_be_bytes();
-        let to = query.destination_port.to_be_bytes();
-        let hops = query.hop_limit;
-        let class = query.traffic_class;
-        match (query.source, query.destination) {
-            (Address::V4([s0, s1, s2, s3]), Address::V4([d0, d1, d2, d3])) => Self::V4([
-                0x45, class, ip_len[0], ip_len[1], //
-                id[0], id[1], 0x40, 0, //
-                hops, UDP, 0, 0, //
-                s0, s1, s2, s3, //
-                d0, d1, d2, d3, //
-                from[0], from[1], to[0], to[1], //
-                udp_len[0], udp_len[1], 0, 0, //
-            ]),
-            (source, destination) => {
-                let flow = query.flow_label.to_be_bytes();
-                let mut bytes = [0; IPV6_LEN + UDP_LEN];
-                let parts: [&[u8]; 6] = [
-                    &[
-                        0x60 | class >> 4,
-                        class << 4 | flow[1] & 0xf,
-                        flow[2],
-                        flow[3], //
-                        udp_len[0],
-                        udp_len[1],
-                        UDP,
-                        hops, //
-                    ],
-                    &source.to_gid(),
-                    &destination.to_gid(),
-                    &from,
-                    &to,
-                    &[udp_len[0], udp_len[1], 0, 0],
-                ];
-                for (byte, value) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
-                    *byte = *value;
-                }
-                Self::V6(bytes)
-            }
-        }
-    }
-
-    /// Returns the bytes.
-    #[inline]
-    pub fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::V4(bytes) => bytes,
-            Self::V6(bytes) => bytes,
-        }
-    }
-
-    /// Returns whether these are headers of a datagram that is the `distance`-th behind one with the headers
-    /// `first`: from and to the same, with an identification that counts up.
-    fn follows(&self, first: &Self, distance: u16) -> bool {
-        match (first, self) {
-            (Self::V4(first), Self::V4(own)) => {
-                let ([_, _, _, _, i1, i2, ..], [_, _, _, _, j1, j2, ..]) = (first, own);
-                let id = u16::from_be_bytes([*i1, *i2]).wrapping_add(distance);
-                id == u16::from_be_bytes([*j1, *j2]) && first.get(12..24) == own.get(12..24)
-            }
-            (Self::V6(first), Self::V6(own)) => first.get(8..44) == own.get(8..44),
-            _ => false,
-        }
-    }
-
-    /// Returns whether these are headers of IPv4.
-    #[inline]
-    pub const fn is_v4(&self) -> bool {
-        matches!(self, Self::V4(_))
     }
 }
