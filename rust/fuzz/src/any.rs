@@ -177,6 +177,7 @@ impl Fate {
             33..=36 => Outcome::Protection,
             37..=40 => Outcome::Operational,
             41..=44 => Outcome::MemoryWindowBind,
+            45..=48 => Outcome::Length,
             _ => Outcome::Done,
         }
     }

@@ -1843,6 +1843,7 @@ fn local_errors_wait_for_what_was_before() {
 fn local_operation_fails() {
     for (outcome, status) in [
         (Outcome::Protection, Status::LocalProtection),
+        (Outcome::Length, Status::LocalLength),
         (Outcome::MemoryWindowBind, Status::MemoryWindowBind),
     ] {
         let mut requester = requester(Psn::new(0));
@@ -2052,6 +2053,50 @@ fn unreliable_services_need_no_answer() {
             Received::Dropped(DropReason::Opcode)
         );
     });
+}
+
+#[test]
+fn raw_packets_are_for_the_driver() {
+    let frame = SendWr {
+        operation: SendOperation::Local,
+        length: 1514,
+        signaled: true,
+        ..SendWr::default()
+    };
+    let mut requester = requester_with(RequesterConfig {
+        service: Type::RawPacket,
+        ..requester_config(Psn::new(0))
+    });
+    for _ in 0..3 {
+        requester.post(frame).unwrap();
+    }
+    let mut local = |requester: &mut Requester<_>, outcome| {
+        let Some(SendAction::Local { ticket, .. }) = requester.poll_action() else {
+            panic!("nothing to execute");
+        };
+        requester.commit(us(0), ticket, outcome);
+    };
+    local(&mut requester, Outcome::Done);
+    let done = requester.poll_completion().unwrap();
+    assert_eq!((done.status, done.length), (Status::Success, 1514));
+    // Pages are brought in, and the frame is not sent before.
+    local(&mut requester, Outcome::Again);
+    assert!(requester.poll_action().is_none() && requester.is_parked());
+    requester.resume();
+    local(&mut requester, Outcome::Length);
+    assert_eq!(requester.take_error(), Some(Status::LocalLength));
+    requester.flush();
+    let rest = [(1, Status::LocalLength), (2, Status::Flushed)];
+    assert_eq!(completions(&mut requester), rest);
+    assert_eq!(requester.poll_timeout(), None);
+    // After SQE it goes on. What needs a transport has none.
+    requester.start();
+    requester.post(frame).unwrap();
+    local(&mut requester, Outcome::Done);
+    requester.post(send(64)).unwrap();
+    assert!(requester.poll_action().is_none());
+    let rest = [(3, Status::Success), (4, Status::LocalQpOperation)];
+    assert_eq!(completions(&mut requester), rest);
 }
 
 #[test]

@@ -1397,6 +1397,23 @@ fn what_is_not_for_a_responder() {
     );
 }
 
+#[test]
+fn raw_packets_are_no_requests() {
+    let psn = Psn::new(77);
+    for packet in [
+        request(Opcode::RcSendOnly, psn, 1),
+        request(Opcode::UcSendOnly, psn, 1),
+        datagram(0x55, 1),
+    ] {
+        let mut peer = Peer::new(ResponderConfig {
+            service: Type::RawPacket,
+            ..responder_config(psn)
+        });
+        peer.post(140);
+        assert_eq!(peer.deliver(&packet), Step::Dropped(DropReason::Opcode));
+    }
+}
+
 fn datagram(qkey: u32, length: u32) -> Packet {
     let mut packet = request(Opcode::UdSendOnlyImm, Psn::new(77), length);
     packet.deth = Some(Deth { qkey, src_qpn: 9 });

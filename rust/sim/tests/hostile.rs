@@ -59,7 +59,15 @@ use sim::rng::Rng;
 const RUNS: u64 = 10_000;
 const EVENTS: u64 = 500;
 
-const SERVICES: [Type; 6] = [Type::Rc, Type::Rc, Type::Rc, Type::Uc, Type::Ud, Type::Gsi];
+const SERVICES: [Type; 7] = [
+    Type::Rc,
+    Type::Rc,
+    Type::Rc,
+    Type::Uc,
+    Type::Ud,
+    Type::Gsi,
+    Type::RawPacket,
+];
 
 /// A number that is likely to be on the edge of something.
 fn number(rng: &mut Rng) -> u32 {
@@ -92,6 +100,7 @@ fn outcome(rng: &mut Rng) -> Outcome {
         Outcome::Again,
         Outcome::Protection,
         Outcome::Operational,
+        Outcome::Length,
         Outcome::MemoryWindowBind,
     ])
 }

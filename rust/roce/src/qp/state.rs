@@ -17,7 +17,7 @@ pub enum State {
     Rts = 3,
     /// The send queue is drained, or on its way there.
     Sqd = 4,
-    /// The send queue has had an error; the receive queue goes on. UC and UD only.
+    /// The send queue has had an error; the receive queue goes on. Not of RC.
     Sqe = 5,
     /// All work is flushed.
     Err = 6,
@@ -59,11 +59,13 @@ pub enum Type {
     Uc = 3,
     /// Unreliable datagram.
     Ud = 4,
+    /// Raw packets: whole frames of the link, for which no transport stands behind the QP.
+    RawPacket = 8,
 }
 
 impl Type {
     /// Every type, in ascending order of number.
-    pub const ALL: [Self; 4] = [Self::Gsi, Self::Rc, Self::Uc, Self::Ud];
+    pub const ALL: [Self; 5] = [Self::Gsi, Self::Rc, Self::Uc, Self::Ud, Self::RawPacket];
 
     /// Whether a QP of this type has one peer.
     #[inline]

@@ -80,49 +80,58 @@ static TABLE: &[Row] = table! {
     Reset -> Init, Uc:  [PKEY_INDEX PORT ACCESS_FLAGS] [];
     Reset -> Init, Ud:  [PKEY_INDEX PORT QKEY] [];
     Reset -> Init, Gsi: [PKEY_INDEX QKEY] [];
+    Reset -> Init, RawPacket: [PORT] [];
 
     Init -> Init, Rc:  [] [PKEY_INDEX PORT ACCESS_FLAGS];
     Init -> Init, Uc:  [] [PKEY_INDEX PORT ACCESS_FLAGS];
     Init -> Init, Ud:  [] [PKEY_INDEX PORT QKEY];
     Init -> Init, Gsi: [] [PKEY_INDEX QKEY];
+    Init -> Init, RawPacket: [] [];
 
     Init -> Rtr, Rc:  [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER]
                       [ALT_PATH ACCESS_FLAGS PKEY_INDEX];
     Init -> Rtr, Uc:  [AV PATH_MTU DEST_QPN RQ_PSN] [ALT_PATH ACCESS_FLAGS PKEY_INDEX];
     Init -> Rtr, Ud:  [] [PKEY_INDEX QKEY];
     Init -> Rtr, Gsi: [] [PKEY_INDEX QKEY];
+    Init -> Rtr, RawPacket: [] [];
 
     Rtr -> Rts, Rc:  [TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC]
                      [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
     Rtr -> Rts, Uc:  [SQ_PSN] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
     Rtr -> Rts, Ud:  [SQ_PSN] [CUR_STATE QKEY];
     Rtr -> Rts, Gsi: [SQ_PSN] [CUR_STATE QKEY];
+    Rtr -> Rts, RawPacket: [] [];
 
     Rts -> Rts, Rc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
     Rts -> Rts, Uc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
     Rts -> Rts, Ud:  [] [CUR_STATE QKEY];
     Rts -> Rts, Gsi: [] [CUR_STATE QKEY];
+    Rts -> Rts, RawPacket: [] [];
 
     Rts -> Sqd, Rc:  [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, Uc:  [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, Ud:  [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, Gsi: [] [EN_SQD_ASYNC_NOTIFY];
+    Rts -> Sqd, RawPacket: [] [];
 
     Sqd -> Rts, Rc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
     Sqd -> Rts, Uc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
     Sqd -> Rts, Ud:  [] [CUR_STATE QKEY];
     Sqd -> Rts, Gsi: [] [CUR_STATE QKEY];
+    Sqd -> Rts, RawPacket: [] [];
 
     Sqd -> Sqd, Rc:  [] [PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC
                          ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE];
     Sqd -> Sqd, Uc:  [] [AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE];
     Sqd -> Sqd, Ud:  [] [PKEY_INDEX QKEY];
     Sqd -> Sqd, Gsi: [] [PKEY_INDEX QKEY];
+    Sqd -> Sqd, RawPacket: [] [];
 
     Sqe -> Rts, Rc:  [] [];
     Sqe -> Rts, Uc:  [] [CUR_STATE ACCESS_FLAGS];
     Sqe -> Rts, Ud:  [] [CUR_STATE QKEY];
     Sqe -> Rts, Gsi: [] [CUR_STATE QKEY];
+    Sqe -> Rts, RawPacket: [] [];
 };
 
 /// The transition to Reset or Err.

@@ -34,11 +34,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             signaled: slot.wr.signaled || !matches!(status, Status::Success),
             operation: slot.wr.operation,
             length: match slot.wr.operation {
-                SendOperation::Send | SendOperation::Write | SendOperation::Read => slot.wr.length,
+                SendOperation::Send
+                | SendOperation::Write
+                | SendOperation::Read
+                | SendOperation::Local => slot.wr.length,
                 SendOperation::CompareSwap
                 | SendOperation::FetchAdd
                 | SendOperation::AtomicWrite => 8,
-                SendOperation::Flush | SendOperation::Local => 0,
+                SendOperation::Flush => 0,
             },
         };
         self.tail = sequence.wrapping_add(1);

@@ -140,7 +140,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 self.implied_nak(now, position);
             }
             // Its turn has not come: it is asked for again, and fails then.
-            Outcome::Protection | Outcome::Operational | Outcome::MemoryWindowBind
+            Outcome::Protection
+            | Outcome::Operational
+            | Outcome::Length
+            | Outcome::MemoryWindowBind
                 if distance > 0 =>
             {
                 self.implied_nak(now, position)
@@ -151,7 +154,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 self.restart_timer(now);
             }
             Outcome::Protection => self.fail(Status::LocalProtection),
-            Outcome::Operational | Outcome::MemoryWindowBind => self.fail(Status::LocalQpOperation),
+            Outcome::Operational | Outcome::Length | Outcome::MemoryWindowBind => {
+                self.fail(Status::LocalQpOperation)
+            }
         }
     }
 

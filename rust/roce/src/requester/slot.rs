@@ -25,8 +25,8 @@ pub enum SendOperation {
     Flush,
     /// ATOMIC WRITE.
     AtomicWrite,
-    /// Something that the driver executes without a packet: local invalidate, fast registration,
-    /// bind.
+    /// Something that the driver executes without a RoCE packet: local invalidate, fast registration,
+    /// bind; the frame of a raw packet QP.
     Local,
 }
 
@@ -56,8 +56,8 @@ impl SendOperation {
 pub struct SendWr {
     /// What it does.
     pub operation: SendOperation,
-    /// Length of the payload in bytes, or of a FLUSH's range. Ignored for ATOMICs and ATOMIC WRITEs (8)
-    /// and local operations.
+    /// Length of the payload in bytes, or of a FLUSH's range. Ignored for ATOMICs and ATOMIC WRITEs (8);
+    /// of a local operation, what its completion shall say.
     pub length: u32,
     /// Remote address of WRITE, READ, ATOMICs, ATOMIC WRITE and FLUSH.
     pub remote_va: u64,
@@ -153,6 +153,7 @@ pub struct SendCompletion {
     pub signaled: bool,
     /// What it did.
     pub operation: SendOperation,
-    /// Number of bytes moved: 8 for an ATOMIC or ATOMIC WRITE, 0 for a FLUSH or a local operation.
+    /// Number of bytes moved: 8 for an ATOMIC or ATOMIC WRITE, 0 for a FLUSH, for a local operation what the
+    /// request says.
     pub length: u32,
 }

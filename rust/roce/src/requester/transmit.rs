@@ -247,6 +247,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             ) => u32::MAX,
             (_, Type::Rc | Type::Uc) => MAX_MESSAGE_LEN,
             (_, Type::Ud | Type::Gsi) => self.config.mtu.bytes(),
+            // It has local operations only.
+            (_, Type::RawPacket) => return Some(Status::LocalQpOperation),
         };
         if !is_supported {
             Some(Status::LocalQpOperation)
@@ -389,7 +391,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let psn = self.psn(burst.first.wrapping_add(u64::from(index)));
         let dest_qpn = match self.config.service {
             Type::Rc | Type::Uc => self.config.dest_qpn,
-            Type::Ud | Type::Gsi => wr.dest_qpn,
+            Type::Ud | Type::Gsi | Type::RawPacket => wr.dest_qpn,
         };
 
         match wr.operation {
@@ -520,6 +522,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             }
             Outcome::Protection => Status::LocalProtection,
             Outcome::Operational => Status::LocalQpOperation,
+            Outcome::Length => Status::LocalLength,
             Outcome::MemoryWindowBind => Status::MemoryWindowBind,
         };
         self.ask_soon(now);
@@ -644,7 +647,7 @@ fn message_opcode(service: Type, wr: &SendWr, starts: bool, ends: bool) -> Optio
         (Type::Uc, true, true, true) => UcWriteOnly,
         (Type::Ud | Type::Gsi, false, true, true) if immediate => UdSendOnlyImm,
         (Type::Ud | Type::Gsi, false, true, true) => UdSendOnly,
-        (Type::Ud | Type::Gsi, ..) => return None,
+        (Type::Ud | Type::Gsi | Type::RawPacket, ..) => return None,
     };
     Some(opcode)
 }

@@ -46,6 +46,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             Type::Rc => self.receive_reliable(packet),
             Type::Uc => self.receive_unreliable(packet),
             Type::Ud | Type::Gsi => self.receive_datagram(packet),
+            Type::RawPacket => Step::Dropped(DropReason::Opcode),
         }
     }
 

@@ -204,7 +204,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Outcome::Again => self.parked = true,
             Outcome::Protection => self.read_failed(index, NakCode::RemoteAccess),
-            Outcome::Operational | Outcome::MemoryWindowBind => {
+            Outcome::Operational | Outcome::Length | Outcome::MemoryWindowBind => {
                 self.read_failed(index, NakCode::RemoteOperational)
             }
         }
