@@ -5,6 +5,7 @@
 use crate::{
     counters::Counter,
     device::Device,
+    frame::Frames,
     path::Path, //
 };
 use kernel::{
@@ -168,6 +169,8 @@ pub(crate) struct Batch {
     datagrams: KVec<(TxSkb, usize)>,
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
+    /// What a raw packet QP has instead.
+    pub(crate) frames: Frames,
 }
 
 impl Batch {
@@ -181,6 +184,15 @@ impl Batch {
         Ok(Self {
             datagrams: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
             paths: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
+            ..Self::default()
+        })
+    }
+
+    /// Allocates an empty batch for frames. Context: process, may sleep.
+    pub(crate) fn of_frames() -> Result<Self> {
+        Ok(Self {
+            frames: Frames::new()?,
+            ..Self::default()
         })
     }
 
@@ -207,7 +219,7 @@ impl Batch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.datagrams.is_empty()
+        self.datagrams.is_empty() && self.frames.is_empty()
     }
 
     /// How many more datagrams fit.
@@ -222,7 +234,7 @@ impl Batch {
         self.paths.truncate(self.datagrams.last().map_or(0, paths));
     }
 
-    /// Sends all datagrams and returns the empty batch. Context: process or softirq, no lock held.
+    /// Sends all datagrams, and all frames, and returns the empty batch. Context: process or softirq, no lock held.
     pub(crate) fn send(mut self, device: &Device) -> Self {
         let mut packets = 0;
         let mut bytes = 0;
@@ -251,6 +263,12 @@ impl Batch {
             transmit(last, path);
         }
         self.paths.clear();
+        if !self.frames.is_empty() {
+            let sent = self.frames.send();
+            packets = u64::wrapping_add(packets, sent.frames);
+            bytes = u64::wrapping_add(bytes, sent.bytes);
+            dropped = u64::wrapping_add(dropped, sent.dropped);
+        }
         let counters = device.counters();
         counters.add(Counter::SentPackets, packets);
         counters.add(Counter::SentBytes, bytes);

@@ -15,6 +15,7 @@ use crate::{
         self,
         Groups, //
     },
+    path::QUEUE_LIMIT,
     qp::Qp,
     registry::{
         self,
@@ -313,6 +314,23 @@ impl Device {
         attachment
             .as_ref()
             .map(|attachment| attachment.sender.clone())
+    }
+
+    /// Where whole frames leave; [`None`] once the device is going away. Context: any.
+    pub(crate) fn outlet(&self) -> Option<net::Outlet> {
+        let attachment = self.attachment.lock();
+        attachment.as_ref().map(|attachment| {
+            net::Outlet::new(attachment.netdev.clone(), attachment.sender.clone())
+        })
+    }
+
+    /// Whether so much waits in this machine's queues that more frames would only be dropped there.
+    /// Context: any.
+    pub(crate) fn is_congested(&self) -> bool {
+        let attachment = self.attachment.lock();
+        attachment
+            .as_ref()
+            .is_some_and(|attachment| attachment.sender.queued_bytes(true) > QUEUE_LIMIT)
     }
 
     /// Marks the device dead and lets go of the network: of its multicast groups soon, as RTNL may be

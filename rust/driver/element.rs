@@ -60,6 +60,8 @@ pub(crate) enum Local {
         /// Its new access flags.
         access: Access,
     },
+    /// A SEND of a raw packet QP: the message is a whole frame.
+    Frame,
 }
 
 /// What the driver must remember of a send work request until it completes.
@@ -284,11 +286,22 @@ impl SendElements {
             }
             _ => return None,
         }
-        if ty == Type::Ud || ty == Type::Gsi {
-            let ud = header.ud()?;
-            element.ah = Some(find_ah(ud.ah_num)?);
-            wr.dest_qpn = ud.remote_qpn;
-            wr.qkey = ud.remote_qkey;
+        match ty {
+            Type::Rc | Type::Uc => {}
+            Type::Ud | Type::Gsi => {
+                let ud = header.ud()?;
+                element.ah = Some(find_ah(ud.ah_num)?);
+                wr.dest_qpn = ud.remote_qpn;
+                wr.qkey = ud.remote_qkey;
+            }
+            Type::RawPacket => {
+                // No header has room for immediate data, and nobody fills in checksums.
+                if wr.immediate.is_some() || header.flags & flags::IP_CSUM != 0 {
+                    return None;
+                }
+                element.local = Some(Local::Frame);
+                wr.operation = SendOperation::Local;
+            }
         }
         Some(())
     }
@@ -301,9 +314,11 @@ impl SendElements {
         element: &mut SendElement,
         wr: &mut SendWr,
     ) -> Option<()> {
-        if element.local.is_some() {
-            return Some(());
-        }
+        let is_frame = match element.local {
+            None => false,
+            Some(Local::Frame) => true,
+            Some(_) => return Some(()),
+        };
         // Neither has a list, whatever the flags say.
         match wr.operation {
             SendOperation::AtomicWrite => {
@@ -319,7 +334,8 @@ impl SendElements {
         }
         let index = self.index(sequence);
         // The provider leaves `num_sge` at either value for inline data: the flag decides.
-        let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
+        let carries =
+            is_frame || matches!(wr.operation, SendOperation::Send | SendOperation::Write);
         if header.flags & flags::INLINE != 0 {
             let len = header.dma.length as usize;
             if !carries || len > self.max_inline {

@@ -16,6 +16,7 @@ mod debugfs;
 mod demux;
 mod device;
 mod element;
+mod frame;
 mod gid;
 mod hash;
 mod link;

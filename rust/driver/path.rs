@@ -25,7 +25,7 @@ const SOURCE_PORT_MASK: u32 = 0x3fff;
 
 /// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
 /// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
-const QUEUE_LIMIT: usize = 768 << 10;
+pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {

@@ -56,6 +56,8 @@ pub(crate) mod flags {
     pub(crate) const SOLICITED: u32 = 1 << 2;
     /// The payload stands in the element.
     pub(crate) const INLINE: u32 = 1 << 3;
+    /// Fill in the checksums of IPv4, TCP and UDP.
+    pub(crate) const IP_CSUM: u32 = 1 << 4;
 }
 
 /// `ibv_wr_opcode`; the same numbers as `enum ib_wr_opcode`.

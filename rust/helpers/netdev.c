@@ -34,6 +34,11 @@ __rust_helper unsigned int rust_helper_netdev_mtu(const struct net_device *dev)
 	return READ_ONCE(dev->mtu);
 }
 
+__rust_helper unsigned short rust_helper_netdev_hard_header_len(const struct net_device *dev)
+{
+	return READ_ONCE(dev->hard_header_len);
+}
+
 __rust_helper unsigned short rust_helper_netdev_type(const struct net_device *dev)
 {
 	return READ_ONCE(dev->type);
@@ -73,6 +78,11 @@ __rust_helper struct net_device *rust_helper_netdev_notifier_info_to_dev(
 	const struct netdev_notifier_info *info)
 {
 	return netdev_notifier_info_to_dev(info);
+}
+
+__rust_helper int rust_helper_dev_queue_xmit(struct sk_buff *skb)
+{
+	return dev_queue_xmit(skb);
 }
 
 __rust_helper void rust_helper_dev_put(struct net_device *dev)

@@ -140,6 +140,31 @@ __rust_helper void *rust_helper_skb_frag_address_at(const struct sk_buff *skb, u
 	return skb_frag_address_safe(&skb_shinfo(skb)->frags[i]);
 }
 
+__rust_helper void rust_helper_skb_set_dev(struct sk_buff *skb, struct net_device *dev)
+{
+	skb->dev = dev;
+}
+
+__rust_helper void rust_helper_skb_set_protocol(struct sk_buff *skb, __be16 protocol)
+{
+	skb->protocol = protocol;
+}
+
+__rust_helper void rust_helper_skb_reset_mac_header(struct sk_buff *skb)
+{
+	skb_reset_mac_header(skb);
+}
+
+__rust_helper void rust_helper_skb_set_network_header(struct sk_buff *skb, int offset)
+{
+	skb_set_network_header(skb, offset);
+}
+
+__rust_helper void rust_helper_skb_probe_transport_header(struct sk_buff *skb)
+{
+	skb_probe_transport_header(skb);
+}
+
 __rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
 {
 	skb_reset_network_header(skb);

@@ -10,6 +10,7 @@
 pub mod address;
 pub mod burst;
 mod error;
+pub mod frame;
 pub mod header;
 mod hook;
 pub mod listener;
@@ -27,6 +28,10 @@ pub mod transmit;
 
 pub use address::Address;
 pub use burst::RxBurst;
+pub use frame::{
+    Outlet,
+    TxFrame, //
+};
 pub use header::Query;
 pub use listener::{
     Listener,

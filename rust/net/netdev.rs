@@ -111,6 +111,11 @@ impl NetDevice {
         unsafe { bindings::netdev_type(self.as_ptr()) }
     }
 
+    /// Returns whether its frames begin with an Ethernet header. Any context.
+    pub fn has_ethernet_frames(&self) -> bool {
+        matches!(self.arp_type(), ARPHRD_ETHER | ARPHRD_LOOPBACK)
+    }
+
     /// Returns whether this is a VLAN of another network device. Any context.
     pub fn is_vlan(&self) -> bool {
         // SAFETY: By the type invariant.

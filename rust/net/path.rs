@@ -39,6 +39,19 @@ pub enum Transmit {
     Dropped,
 }
 
+impl Transmit {
+    /// Makes it of what the stack returned.
+    #[inline]
+    pub(crate) fn of_verdict(verdict: c_int) -> Self {
+        // Congestion is notified for a packet that was sent, or for another one.
+        if verdict == NET_XMIT_SUCCESS || verdict == NET_XMIT_CN {
+            Self::Sent
+        } else {
+            Self::Dropped
+        }
+    }
+}
+
 /// A route for packets from one address to another.
 ///
 /// Like a [`Net`](crate::Net), it holds off the end of its namespace. Drop: any context.
@@ -203,12 +216,7 @@ impl Path {
                 bindings::ip6_local_out(net, sock, skb)
             }
         };
-        // Congestion is notified for a packet that was sent, or for another one.
-        if verdict == NET_XMIT_SUCCESS || verdict == NET_XMIT_CN {
-            Transmit::Sent
-        } else {
-            Transmit::Dropped
-        }
+        Transmit::of_verdict(verdict)
     }
 
     /// Returns how many bytes of memory the packets take that left through the same port of the namespace and

@@ -36,7 +36,7 @@ impl<D: Driver> Ops<D> {
         device_group: &raw const device::PARENT.group,
 
         query_port: Some(port::query::<D>),
-        get_port_immutable: Some(port::immutable),
+        get_port_immutable: Some(port::immutable::<D>),
         get_link_layer: Some(port::link_layer),
         get_netdev: Some(port::netdev::<D>),
         query_pkey: Some(port::query_pkey::<D>),

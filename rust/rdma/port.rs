@@ -106,16 +106,19 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn immutable(
-    _device: *mut bindings::ib_device,
+pub(crate) unsafe extern "C" fn immutable<D: Driver>(
+    device: *mut bindings::ib_device,
     _port: u32,
     raw: *mut bindings::ib_port_immutable,
 ) -> c_int {
-    // SAFETY: `ib_core` passes a zeroed struct to fill in.
-    let raw = unsafe { &mut *raw };
+    // SAFETY: `ib_core` passes a zeroed struct to fill in, and a device of this driver.
+    let (raw, core) = unsafe { (&mut *raw, crate::device::core::<D>(device)) };
     raw.pkey_tbl_len = c_int::from(PKEY_TABLE_LEN);
     raw.gid_tbl_len = GID_TABLE_LEN as c_int;
     raw.core_cap_flags = bindings::RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+    if D::netdev(core).is_some_and(|netdev| netdev.has_ethernet_frames()) {
+        raw.core_cap_flags |= bindings::RDMA_CORE_PORT_RAW_PACKET;
+    }
     raw.max_mad_size = MAX_MAD_SIZE;
     0
 }

@@ -49,6 +49,8 @@ pub enum Type {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Raw packets: whole frames of the link. A process has it only with `CAP_NET_RAW`: `ib_core` asks.
+    RawPacket,
 }
 
 impl Type {
@@ -58,6 +60,7 @@ impl Type {
             bindings::ib_qp_type_IB_QPT_RC => Self::Rc,
             bindings::ib_qp_type_IB_QPT_UC => Self::Uc,
             bindings::ib_qp_type_IB_QPT_UD => Self::Ud,
+            bindings::ib_qp_type_IB_QPT_RAW_PACKET => Self::RawPacket,
             _ => return None,
         })
     }

@@ -91,6 +91,7 @@ fn protocol_type(ty: Type) -> protocol::Type {
         Type::Uc => protocol::Type::Uc,
         Type::Ud => protocol::Type::Ud,
         Type::Gsi => protocol::Type::Gsi,
+        Type::RawPacket => protocol::Type::RawPacket,
     }
 }
 
@@ -264,12 +265,11 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     *attributes = Attributes::default();
 }
 
-/// The path MTU. A datagram is one packet, as long as the port can send.
+/// The path MTU. A datagram, or a raw packet, is one packet, as long as the port can send.
 fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
-    let number = if qp.is_datagram() {
-        qp.device().mtu_enum()
-    } else {
-        set.path_mtu
+    let number = match qp.ty {
+        Type::Rc | Type::Uc => set.path_mtu,
+        Type::Ud | Type::Gsi | Type::RawPacket => qp.device().mtu_enum(),
     };
     protocol::Mtu::try_from(number).unwrap_or(protocol::Mtu::M256)
 }

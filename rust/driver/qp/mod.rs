@@ -87,6 +87,7 @@ use kernel::{
     },
 };
 use rdma::{
+    error::not_supported,
     qp::{
         Cap,
         Event,
@@ -463,6 +464,13 @@ pub(crate) fn create(
     if init.ty == Type::Gsi && init.srq.is_some() {
         return Err(EINVAL);
     }
+    if init.ty == Type::RawPacket {
+        let netdev = pd.device().netdev().ok_or(ENODEV)?;
+        // A kernel consumer that wants to send frames has the network stack.
+        if !init.is_user || !netdev.has_ethernet_frames() {
+            return Err(not_supported());
+        }
+    }
 
     let mut published = [None, None];
     let (send_source, own_source, staged_sends, staged_receives, slots);
@@ -535,7 +543,7 @@ pub(crate) fn create(
 
     init.cap = cap;
 
-    let send = SendSide::new(slots, &cap, send_source)?;
+    let send = SendSide::new(init.ty, slots, &cap, send_source)?;
     let receive = ReceiveSide::new(&cap, recv_source)?;
     let number = if init.ty == Type::Gsi {
         GSI_NUMBER

@@ -85,11 +85,10 @@ impl Paths {
         self.migrations
     }
 
-    /// Whether so much waits in this machine's queues that more would only be dropped there.
-    pub(super) fn is_congested(&self) -> bool {
-        self.primary
-            .as_ref()
-            .is_some_and(|path| path.is_congested())
+    /// Whether so much waits in this machine's queues that more would only be dropped there; [`None`] without
+    /// a path.
+    pub(super) fn is_congested(&self) -> Option<bool> {
+        self.primary.as_ref().map(|path| path.is_congested())
     }
 
     /// The way of packets to the peer, over the route that is valid now.

@@ -18,6 +18,7 @@ use crate::{
         Ah, //
     },
     buffer::{
+        total_len,
         Cursor,
         Place, //
     },
@@ -36,6 +37,7 @@ use crate::{
         Local,
         SendElements, //
     },
+    frame::FrameError,
     mr::{
         self,
         Absent,
@@ -134,7 +136,12 @@ struct Aftermath {
 impl SendSide {
     /// Allocates the send side. `slots`: slots of the queue, a power of two.
     /// Context: process, may sleep.
-    pub(crate) fn new(slots: u32, cap: &rdma::qp::Cap, source: SendSource) -> Result<Self> {
+    pub(crate) fn new(
+        ty: Type,
+        slots: u32,
+        cap: &rdma::qp::Cap,
+        source: SendSource,
+    ) -> Result<Self> {
         let storage = filled(slots as usize, || Ok(SendSlot::default()))?;
         Ok(Self {
             requester: Requester::new(storage),
@@ -146,7 +153,10 @@ impl SendSide {
             busy: false,
             again: false,
             tell_drained: false,
-            batch: Batch::new()?,
+            batch: match ty {
+                Type::RawPacket => Batch::of_frames()?,
+                _ => Batch::new()?,
+            },
             pacing: Pacing::default(),
             paging: Paging::default(),
             placing: None,
@@ -262,7 +272,11 @@ impl SendSide {
     fn is_congested(&self, qp: &Qp) -> bool {
         match &self.datagram_path {
             Some((_, path)) => path.is_congested(),
-            None => qp.paths.lock().is_congested(),
+            None => {
+                let is_congested = qp.paths.lock().is_congested();
+                is_congested
+                    .unwrap_or_else(|| qp.ty == Type::RawPacket && qp.device().is_congested())
+            }
         }
     }
 
@@ -300,8 +314,20 @@ impl SendSide {
                     }
                 }
                 SendAction::Local { ticket, sequence } => {
-                    let outcome = self.perform(qp, sequence);
+                    let before = batch.frames.len();
+                    let outcome = self.perform(qp, sequence, batch);
                     self.requester.commit(now, ticket, outcome);
+                    if qp.ty != Type::RawPacket {
+                        continue;
+                    }
+                    if matches!(outcome, Outcome::Done) && batch.frames.len() == before {
+                        // As above.
+                        qp.wait_for_queues();
+                        return;
+                    }
+                    if batch.frames.is_full() {
+                        return;
+                    }
                 }
             }
         }
@@ -393,22 +419,56 @@ impl SendSide {
     }
 
     /// Carries out a request that stays on this side.
-    fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
+    fn perform(&mut self, qp: &Arc<Qp>, sequence: u32, batch: &mut Batch) -> Outcome {
         let Some(head) = self.elements.head(sequence) else {
             return Outcome::Operational;
         };
+        if head.refused {
+            return Outcome::Operational;
+        }
         let result = match &head.local {
             Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, qp.number, *key),
             Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
             Some(Local::Register { mr, key, access }) => {
                 mr::fast_register(&qp.pd, mr, *key, *access)
             }
+            Some(Local::Frame) => return self.frame(qp, sequence, batch),
             None => return Outcome::Operational,
         };
         match result {
             Ok(()) => Outcome::Done,
             // That is the status of all operations that manage memory (IBTA 11.6.2).
             Err(_) => Outcome::MemoryWindowBind,
+        }
+    }
+
+    /// Puts the frame of a raw packet QP's request into the batch.
+    fn frame(&mut self, qp: &Arc<Qp>, sequence: u32, batch: &mut Batch) -> Outcome {
+        let buffers = self.elements.buffers(sequence);
+        let inline = self.elements.inline(sequence);
+        let len = match inline {
+            Some(data) => data.len(),
+            None => usize::try_from(total_len(buffers)).unwrap_or(usize::MAX),
+        };
+        let built = batch.frames.push(qp.device(), len, |out| match inline {
+            Some(data) if data.len() == out.len() => {
+                out.copy_from_slice(data);
+                Ok(())
+            }
+            Some(_) => Err(Fault::Protection),
+            None => {
+                let mut place = Place::default();
+                Cursor::new(&qp.pd, buffers, Access::NONE, &mut place).read(0, out)
+            }
+        });
+        match built {
+            Ok(()) => Outcome::Done,
+            Err(FrameError::Lost) => {
+                qp.count(Counter::SendDropped);
+                Outcome::Done
+            }
+            Err(FrameError::Length) => Outcome::Length,
+            Err(FrameError::Payload(fault)) => self.paging.outcome(qp, fault),
         }
     }
 
@@ -748,7 +808,7 @@ impl Qp {
             // If it has not left the error state since: a reset that came in between wins.
             Type::Rc => self.flush(None),
             // What is posted and not taken over yet is flushed, too.
-            Type::Uc | Type::Ud | Type::Gsi => self.kick(),
+            Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => self.kick(),
         }
     }
 
@@ -758,7 +818,7 @@ impl Qp {
     fn fail_sends(&self, send: &mut SendSide) {
         let next = match self.ty {
             Type::Rc => State::Error,
-            Type::Uc | Type::Ud | Type::Gsi => State::Sqe,
+            Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => State::Sqe,
         };
         for state in [State::Rts, State::Sqd] {
             if self.change_state(state, next) {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a raw packet QP sends: whole frames, past the IP stack.
+
+use crate::{
+    device::Device,
+    mr::Fault, //
+};
+use kernel::prelude::*;
+use net::{
+    frame::ETHERNET_LEN,
+    Outlet,
+    Transmit,
+    TxFrame, //
+};
+
+/// Why a frame could not be built.
+pub(crate) enum FrameError {
+    /// No memory for it, or no netdev any more: it is lost, as any that the network drops.
+    Lost,
+    /// It is shorter than a header, or longer than the netdev takes it.
+    Length,
+    /// Its memory may not be read.
+    Payload(Fault),
+}
+
+/// Builds a frame of `len` bytes to leave by `outlet`.
+fn build(
+    outlet: &Outlet,
+    len: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), Fault>,
+) -> Result<TxFrame, FrameError> {
+    let (_, max) = outlet.max_len();
+    if len < ETHERNET_LEN || len > max {
+        return Err(FrameError::Length);
+    }
+    let mut frame = TxFrame::alloc(len).ok_or(FrameError::Lost)?;
+    fill(frame.bytes_mut()).map_err(FrameError::Payload)?;
+    if !outlet.takes(&frame) {
+        return Err(FrameError::Length);
+    }
+    Ok(frame)
+}
+
+/// What became of the frames of a batch.
+#[derive(Default)]
+pub(crate) struct Sent {
+    /// How many there were.
+    pub(crate) frames: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Those of them that were dropped on this machine.
+    pub(crate) dropped: u64,
+}
+
+/// Frames that were built under a QP's lock and leave once it is released.
+///
+/// The vector's memory is kept from one batch to the next.
+#[derive(Default)]
+pub(crate) struct Frames {
+    frames: KVec<TxFrame>,
+    /// Where they leave, if there are any: the netdev is not to be held for longer.
+    outlet: Option<Outlet>,
+    bytes: usize,
+}
+
+impl Frames {
+    /// Most frames of a batch.
+    const CAPACITY: usize = 64;
+    /// Bytes after which a batch is full. With the longest frame, it has twice as many at the most.
+    const MAX_BYTES: usize = 128 << 10;
+
+    /// Allocates room. Context: process, may sleep.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            frames: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
+            ..Self::default()
+        })
+    }
+
+    /// How many frames there are.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Whether another frame has to wait for the next batch.
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames.len() >= Self::CAPACITY || self.bytes >= Self::MAX_BYTES
+    }
+
+    /// Adds a frame of `len` bytes to leave by the netdev of `device`; `fill` writes exactly those.
+    /// Context: process or softirq.
+    pub(crate) fn push(
+        &mut self,
+        device: &Device,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Fault>,
+    ) -> Result<(), FrameError> {
+        let outlet = self.outlet.take().or_else(|| device.outlet());
+        let outlet = outlet.ok_or(FrameError::Lost)?;
+        let result = build(&outlet, len, fill).and_then(|frame| {
+            let pushed = self.frames.push_within_capacity(frame);
+            pushed.or(Err(FrameError::Lost))
+        });
+        if result.is_ok() {
+            self.bytes = self.bytes.wrapping_add(len);
+        }
+        if !self.frames.is_empty() {
+            self.outlet = Some(outlet);
+        }
+        result
+    }
+
+    /// Sends all frames. Context: process or softirq, no lock held.
+    pub(crate) fn send(&mut self) -> Sent {
+        let mut sent = Sent::default();
+        if let Some(outlet) = self.outlet.take() {
+            for frame in self.frames.drain_all() {
+                sent.frames = sent.frames.wrapping_add(1);
+                sent.bytes = sent.bytes.wrapping_add(frame.len() as u64);
+                if let Transmit::Dropped = outlet.transmit(frame) {
+                    sent.dropped = sent.dropped.wrapping_add(1);
+                }
+            }
+        }
+        self.bytes = 0;
+        sent
+    }
+}

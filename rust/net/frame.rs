@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Frames that are sent as they are, past the IP stack.
+//!
+//! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h),
+//! [`include/linux/if_ether.h`](srctree/include/linux/if_ether.h)
+
+use crate::{
+    listener::Sender,
+    netdev::{
+        NetDev,
+        ARPHRD_ETHER, //
+    },
+    path::Transmit, //
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    bindings as kernel_bindings,
+    prelude::*,
+    sync::rcu, //
+};
+use rdma_bindings as bindings;
+
+/// The length of an Ethernet header: no frame is shorter.
+pub const ETHERNET_LEN: usize = 14;
+/// The length of a VLAN tag.
+const TAG_LEN: usize = 4;
+/// The longest IP packet that a frame may carry, whatever the MTU: that of the loopback device.
+const MAX_PACKET: usize = 65536;
+
+/// The types of VLAN tags (802.1Q and 802.1ad).
+const CUSTOMER_TAG: u16 = 0x8100;
+const SERVICE_TAG: u16 = 0x88a8;
+
+/// An Ethernet frame to be sent, from its destination address on, without the checksum of the link. Drop: any
+/// context.
+///
+/// # Invariants
+///
+/// The packet is ours alone and linear; its data are the `len` bytes from `start` on, at least [`ETHERNET_LEN`],
+/// with `LL_MAX_HEADER` bytes of room in front of them.
+pub struct TxFrame {
+    skb: NonNull<kernel_bindings::sk_buff>,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: By the type invariant the packet is ours alone.
+unsafe impl Send for TxFrame {}
+// SAFETY: A shared reference only reads.
+unsafe impl Sync for TxFrame {}
+
+impl TxFrame {
+    /// Makes a frame of `len` bytes. [`None`] if that is too short or too long for any frame, or if there is no
+    /// memory. Any context.
+    ///
+    /// What the bytes are at first is not specified: all of them are to be written.
+    pub fn alloc(len: usize) -> Option<Self> {
+        if !(ETHERNET_LEN..=MAX_PACKET + ETHERNET_LEN + TAG_LEN).contains(&len) {
+            return None;
+        }
+        let len32 = u32::try_from(len).ok()?;
+        let size = len32.checked_add(bindings::LL_MAX_HEADER)?;
+        // SAFETY: No requirements.
+        let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
+        let skb = NonNull::new(skb)?;
+        // SAFETY: The packet is empty, and has room for `size` bytes, `LL_MAX_HEADER` and the frame.
+        let start = unsafe {
+            bindings::skb_reserve(skb.as_ptr(), bindings::LL_MAX_HEADER as c_int);
+            bindings::skb_put(skb.as_ptr(), len32)
+        };
+        // INVARIANT: As just made.
+        Some(Self {
+            skb,
+            start: NonNull::new(start.cast::<u8>())?,
+            len,
+        })
+    }
+
+    /// Returns the length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there is no byte, which is never so.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: By the type invariant these bytes are the packet's, which is ours. They come from the
+        // allocator, behind a C function, so each is some byte.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Returns the bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: As in `bytes`; nobody else has a reference, as ours is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Returns the type, or what is in its place: of the frame, or of what is behind a tag that ends at `at`.
+    fn ethertype(&self, at: usize) -> Option<u16> {
+        let (_, rest) = self.bytes().split_at_checked(at.checked_sub(2)?)?;
+        rest.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+    }
+
+    /// Returns where the packet that the frame carries begins: behind the header and all tags.
+    fn packet_offset(&self) -> usize {
+        let mut at = ETHERNET_LEN;
+        while let Some(CUSTOMER_TAG | SERVICE_TAG) = self.ethertype(at) {
+            let next = at.wrapping_add(TAG_LEN);
+            if next > self.len {
+                break;
+            }
+            at = next;
+        }
+        at
+    }
+}
+
+impl Drop for TxFrame {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the packet is ours.
+        unsafe { bindings::kfree_skb(self.skb.as_ptr()) };
+    }
+}
+
+/// Where frames leave: a network device.
+///
+/// As each [`NetDev`] and each [`Sender`], it holds off the end of the device and of its namespace: not to be
+/// kept.
+pub struct Outlet {
+    netdev: NetDev,
+    sender: Sender,
+}
+
+impl Outlet {
+    /// Makes an outlet by `netdev`, which is in the namespace of `sender`, and charges its frames to the socket
+    /// that the packets of `sender` are charged to. Any context.
+    pub fn new(netdev: NetDev, sender: Sender) -> Self {
+        Self { netdev, sender }
+    }
+
+    /// Returns the length of the longest frame without a VLAN tag, and of the longest one with a tag, at the
+    /// moment. Any context.
+    pub fn max_len(&self) -> (usize, usize) {
+        let mtu = usize::try_from(self.netdev.mtu()).unwrap_or(MAX_PACKET);
+        let plain = mtu.min(MAX_PACKET).wrapping_add(ETHERNET_LEN);
+        // As a packet socket has it.
+        let tagged = if self.netdev.arp_type() == ARPHRD_ETHER {
+            plain.wrapping_add(TAG_LEN)
+        } else {
+            plain
+        };
+        (plain, tagged)
+    }
+
+    /// Returns whether `frame` is not too long. Any context.
+    pub fn takes(&self, frame: &TxFrame) -> bool {
+        let (plain, tagged) = self.max_len();
+        let max = match frame.ethertype(ETHERNET_LEN) {
+            Some(CUSTOMER_TAG) => tagged,
+            _ => plain,
+        };
+        frame.len <= max
+    }
+
+    /// Gives a frame to the network device's queues. One that is not up drops it.
+    ///
+    /// Process or softirq context, interrupts on, and with no lock held: the frame may arrive, with all that
+    /// follows from it, before this returns.
+    pub fn transmit(&self, frame: TxFrame) -> Transmit {
+        let Some(sock) = self.sender.sock(true) else {
+            return Transmit::Dropped;
+        };
+        let dev = self.netdev.as_ptr();
+        let _guard = rcu::read_lock();
+        // What is up under RCU keeps its queues until the guard is dropped: to be taken down, to leave the
+        // namespace or to end, it waits for a grace period.
+        // SAFETY: `netdev` is a network device, valid as long as `self`.
+        let header_len = usize::from(unsafe { bindings::netdev_hard_header_len(dev) });
+        if !self.netdev.is_up() || !self.netdev.is_in(self.sender.net()) || frame.len < header_len {
+            return Transmit::Dropped;
+        }
+        let ethertype = frame.ethertype(ETHERNET_LEN).unwrap_or_default();
+        let offset = frame.packet_offset();
+        let skb = ManuallyDrop::new(frame).skb.as_ptr();
+        // SAFETY: The packet is ours, linear, and at least as long as `ETHERNET_LEN` and as `offset`, so each
+        // header is at a place in its data; the device outlives the guard. The socket is charged, and its
+        // `sock_wfree`, which is no text of a module, gives that back. The stack takes the packet.
+        let verdict = unsafe {
+            bindings::skb_set_dev(skb, dev);
+            bindings::skb_set_protocol(skb, ethertype.to_be());
+            bindings::skb_reset_mac_header(skb);
+            // CAST: Small numbers, here and below.
+            bindings::skb_set_network_header(skb, ETHERNET_LEN as c_int);
+            bindings::skb_probe_transport_header(skb);
+            bindings::skb_set_network_header(skb, offset as c_int);
+            bindings::skb_set_owner_w(skb, sock.as_ptr());
+            bindings::dev_queue_xmit(skb)
+        };
+        Transmit::of_verdict(verdict)
+    }
+}
