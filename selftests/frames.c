@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -478,20 +479,62 @@ static bool run_memory(void)
 	return fails("beyond the end", &wr, IBV_WC_LOC_PROT_ERR) && run_frame(64, 1, 0, false);
 }
 
+/* Pages that nobody has touched since the registration, or ever: those are zeros. */
+static bool run_paged(void)
+{
+	size_t page = sysconf(_SC_PAGESIZE), length = 1400;
+	uint8_t *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_sge sge = { .length = length };
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	struct ibv_send_wr *bad;
+	struct ibv_mr *mr;
+	uint8_t sent[SIZE] = {};
+	bool ok;
+
+	if (memory == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+	mr = ibv_reg_mr(device.pd, memory, 2 * page, IBV_ACCESS_ON_DEMAND);
+	if (!mr) {
+		printf("# ibv_reg_mr: %s\n", strerror(errno));
+		return false;
+	}
+	memcpy(sent, frame_make(0, length / 2, false), length / 2);
+	memcpy(memory + page - length / 2, sent, length / 2);
+	sge.addr = (uintptr_t)memory + page - length / 2;
+	sge.lkey = mr->lkey;
+	ok = !ibv_post_send(qp, &wr, &bad) && completes(1, IBV_WC_SUCCESS) && peer_gets(sent, length);
+	ok &= !ibv_dereg_mr(mr);
+	munmap(memory, 2 * page);
+	return ok;
+}
+
 static bool run_operations(void)
 {
-	static const enum ibv_wr_opcode opcodes[] = {
-		IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_TSO,
+	static const struct {
+		const char *name;
+		enum ibv_wr_opcode opcode;
+	} others[] = {
+		{ "SEND with immediate", IBV_WR_SEND_WITH_IMM },
+		{ "SEND with invalidate", IBV_WR_SEND_WITH_INV },
+		{ "WRITE", IBV_WR_RDMA_WRITE },
+		{ "READ", IBV_WR_RDMA_READ },
+		{ "TSO", IBV_WR_TSO },
 	};
 	struct ibv_sge sge = { .length = 64, .lkey = region.mr->lkey };
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1 };
 	unsigned int i;
 
 	sge.addr = (uintptr_t)frame_make(0, 64, false);
-	for (i = 0; i < COUNT(opcodes); i++) {
-		wr.opcode = opcodes[i];
+	for (i = 0; i < COUNT(others); i++) {
+		wr.opcode = others[i].opcode;
 		wr.send_flags = 0;
-		if (!fails(ibv_wr_opcode_str(opcodes[i]), &wr, IBV_WC_LOC_QP_OP_ERR))
+		if (!fails(others[i].name, &wr, IBV_WC_LOC_QP_OP_ERR))
 			return false;
 	}
 	wr.opcode = IBV_WR_SEND;
@@ -801,6 +844,7 @@ static const struct {
 	{ "a long list, in order", run_burst },
 	{ "too short and too long", run_wrong_lengths },
 	{ "memory that may not be read", run_memory },
+	{ "memory that is paged on demand", run_paged },
 	{ "operations other than SEND", run_operations },
 	{ "states and attributes", run_states },
 	{ "receives are flushed, and nothing comes to them", run_receives },

@@ -21,9 +21,9 @@ ends_up()
 		gid_index_wait "$own" 10.7.0.1 >/dev/null
 }
 
-ktap_start 18
+ktap_start 19
 ends_up
-absorb 18 "$here/frames" -s "${FERROCE_SEED:-$(date +%s)}" "$own" f1 frames1 f2 frames2
+absorb 19 "$here/frames" -s "${FERROCE_SEED:-$(date +%s)}" "$own" f1 frames1 f2 frames2
 ip netns del f1
 ip netns del f2
 ktap_finish

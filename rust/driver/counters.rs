@@ -25,7 +25,7 @@ counters! {
     SentPackets = c"sent_pkts",
     /// Packets that came for an address of the device.
     ReceivedPackets = c"rcvd_pkts",
-    /// UDP payload bytes sent.
+    /// UDP payload bytes sent, and bytes of raw packets.
     SentBytes = c"sent_bytes",
     /// UDP payload bytes received.
     ReceivedBytes = c"rcvd_bytes",

@@ -170,7 +170,7 @@ pub(crate) struct Batch {
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
     /// What a raw packet QP has instead.
-    pub(crate) frames: Frames,
+    pub(crate) frames: Option<KBox<Frames>>,
 }
 
 impl Batch {
@@ -191,7 +191,7 @@ impl Batch {
     /// Allocates an empty batch for frames. Context: process, may sleep.
     pub(crate) fn of_frames() -> Result<Self> {
         Ok(Self {
-            frames: Frames::new()?,
+            frames: Some(KBox::new(Frames::new()?, GFP_KERNEL_ACCOUNT)?),
             ..Self::default()
         })
     }
@@ -219,7 +219,8 @@ impl Batch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.datagrams.is_empty() && self.frames.is_empty()
+        let frames = self.frames.as_ref();
+        self.datagrams.is_empty() && frames.is_none_or(|frames| frames.is_empty())
     }
 
     /// How many more datagrams fit.
@@ -263,8 +264,8 @@ impl Batch {
             transmit(last, path);
         }
         self.paths.clear();
-        if !self.frames.is_empty() {
-            let sent = self.frames.send();
+        if let Some(frames) = &mut self.frames {
+            let sent = frames.send();
             packets = u64::wrapping_add(packets, sent.frames);
             bytes = u64::wrapping_add(bytes, sent.bytes);
             dropped = u64::wrapping_add(dropped, sent.dropped);

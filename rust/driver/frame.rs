@@ -115,7 +115,7 @@ impl Frames {
         result
     }
 
-    /// Sends all frames. Context: process or softirq, no lock held.
+    /// Sends all frames, if there are any. Context: process or softirq, no lock held.
     pub(crate) fn send(&mut self) -> Sent {
         let mut sent = Sent::default();
         if let Some(outlet) = self.outlet.take() {

@@ -37,7 +37,10 @@ use crate::{
         Local,
         SendElements, //
     },
-    frame::FrameError,
+    frame::{
+        FrameError,
+        Frames, //
+    },
     mr::{
         self,
         Absent,
@@ -314,18 +317,20 @@ impl SendSide {
                     }
                 }
                 SendAction::Local { ticket, sequence } => {
-                    let before = batch.frames.len();
-                    let outcome = self.perform(qp, sequence, batch);
-                    self.requester.commit(now, ticket, outcome);
-                    if qp.ty != Type::RawPacket {
+                    let Some(frames) = &mut batch.frames else {
+                        let outcome = self.perform(qp, sequence);
+                        self.requester.commit(now, ticket, outcome);
                         continue;
-                    }
-                    if matches!(outcome, Outcome::Done) && batch.frames.len() == before {
+                    };
+                    let before = frames.len();
+                    let outcome = self.build_frame(qp, sequence, frames);
+                    self.requester.commit(now, ticket, outcome);
+                    if matches!(outcome, Outcome::Done) && frames.len() == before {
                         // As above.
                         qp.wait_for_queues();
                         return;
                     }
-                    if batch.frames.is_full() {
+                    if frames.is_full() {
                         return;
                     }
                 }
@@ -419,21 +424,17 @@ impl SendSide {
     }
 
     /// Carries out a request that stays on this side.
-    fn perform(&mut self, qp: &Arc<Qp>, sequence: u32, batch: &mut Batch) -> Outcome {
+    fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
         let Some(head) = self.elements.head(sequence) else {
             return Outcome::Operational;
         };
-        if head.refused {
-            return Outcome::Operational;
-        }
         let result = match &head.local {
             Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, qp.number, *key),
             Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
             Some(Local::Register { mr, key, access }) => {
                 mr::fast_register(&qp.pd, mr, *key, *access)
             }
-            Some(Local::Frame) => return self.frame(qp, sequence, batch),
-            None => return Outcome::Operational,
+            Some(Local::Frame) | None => return Outcome::Operational,
         };
         match result {
             Ok(()) => Outcome::Done,
@@ -442,15 +443,18 @@ impl SendSide {
         }
     }
 
-    /// Puts the frame of a raw packet QP's request into the batch.
-    fn frame(&mut self, qp: &Arc<Qp>, sequence: u32, batch: &mut Batch) -> Outcome {
+    /// Puts the frame of a raw packet QP's request behind `frames`.
+    fn build_frame(&mut self, qp: &Arc<Qp>, sequence: u32, frames: &mut Frames) -> Outcome {
+        if self.elements.head(sequence).is_none_or(|head| head.refused) {
+            return Outcome::Operational;
+        }
         let buffers = self.elements.buffers(sequence);
         let inline = self.elements.inline(sequence);
         let len = match inline {
             Some(data) => data.len(),
             None => usize::try_from(total_len(buffers)).unwrap_or(usize::MAX),
         };
-        let built = batch.frames.push(qp.device(), len, |out| match inline {
+        let built = frames.push(qp.device(), len, |out| match inline {
             Some(data) if data.len() == out.len() => {
                 out.copy_from_slice(data);
                 Ok(())
