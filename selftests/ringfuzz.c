@@ -600,8 +600,8 @@ static struct ibv_qp *qp_create(struct slot *slot, struct end *end,
 
 	attr->qp_type = slot->type;
 	qp = ibv_create_qp(end->device->pd, attr);
-	if (!qp && slot->type == IBV_QPT_UC) {
-		without_uc = true;
+	if (!qp && (slot->type == IBV_QPT_UC || slot->type == IBV_QPT_RAW_PACKET)) {
+		without_uc |= slot->type == IBV_QPT_UC;
 		slot->type = IBV_QPT_RC;
 		attr->qp_type = slot->type;
 		qp = ibv_create_qp(end->device->pd, attr);
@@ -676,7 +676,8 @@ static int qp_modify(struct choice *choice, struct slot *slot, struct end *end,
 		     enum ibv_qp_state state, bool odd)
 {
 	struct end *peer = &slot->ends[end == slot->ends];
-	bool connected = slot->type != IBV_QPT_UD, reliable = slot->type == IBV_QPT_RC;
+	bool reliable = slot->type == IBV_QPT_RC, connected = reliable || slot->type == IBV_QPT_UC;
+	bool raw = slot->type == IBV_QPT_RAW_PACKET;
 	struct ibv_qp_attr attr = {
 		.qp_state = state,
 		.port_num = PORT,
@@ -706,8 +707,9 @@ static int qp_modify(struct choice *choice, struct slot *slot, struct end *end,
 
 	switch (state) {
 	case IBV_QPS_INIT:
-		mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			(connected ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY);
+		mask |= IBV_QP_PORT;
+		if (!raw)
+			mask |= IBV_QP_PKEY_INDEX | (connected ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY);
 		break;
 	case IBV_QPS_RTR:
 		if (connected)
@@ -716,7 +718,8 @@ static int qp_modify(struct choice *choice, struct slot *slot, struct end *end,
 			mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 		break;
 	case IBV_QPS_RTS:
-		mask |= IBV_QP_SQ_PSN;
+		if (!raw)
+			mask |= IBV_QP_SQ_PSN;
 		if (reliable)
 			mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				IBV_QP_MAX_QP_RD_ATOMIC;
@@ -751,7 +754,8 @@ static void slot_revive(struct choice *choice, struct slot *slot)
 
 static void slot_make(struct choice *choice, struct slot *slot)
 {
-	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_UC };
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UD,
+						  IBV_QPT_RAW_PACKET, IBV_QPT_UC };
 	enum spoil spoil = below(choice, SPOILS);
 	unsigned int i;
 
@@ -828,6 +832,8 @@ static uint32_t opcode_choose(struct choice *choice, const struct slot *slot)
 {
 	if (slot->type == IBV_QPT_UD)
 		return one_in(choice, 2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
+	if (slot->type == IBV_QPT_RAW_PACKET && !one_in(choice, 20))
+		return IBV_WR_SEND;
 	if (slot->type == IBV_QPT_UC)
 		return opcodes[below(choice, 4)];
 	/* The last three mostly put the queue pair in error. */
