@@ -25,6 +25,8 @@
     unused_imports
 )]
 
+mod versions;
+
 /// What bindgen makes of the headers.
 mod raw {
     use kernel::{
@@ -53,6 +55,8 @@ mod raw {
 mod helpers {
     // Declared, but not defined, in the kernel crate's bindings.
     use super::raw::ib_device;
+    // In those of some kernels, too.
+    use super::raw::netdevice_tracker;
     use super::raw::*;
     use kernel::{
         bindings::*,
@@ -65,3 +69,4 @@ mod helpers {
 pub use helpers::*;
 pub use kernel::bindings::init_net;
 pub use raw::*;
+pub use versions::*;

@@ -121,7 +121,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     };
     let registered = register::<Ferroce>(Registration {
         name,
-        module: &crate::THIS_MODULE,
+        module: registry.module(),
         netdev,
         node_guid: device.guid(),
         description: c"ferroce",

@@ -61,8 +61,8 @@ struct Ferroce {
 }
 
 impl kernel::Module for Ferroce {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        let (registry, guard) = registry::Registry::new()?;
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let (registry, guard) = registry::Registry::new(module)?;
         let files = debugfs::Files::new()?;
         let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;
         let watch = net::NetdevNotifier::register(watch)?;

@@ -20,7 +20,6 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        barrier::smp_mb,
         Arc, //
     },
 };
@@ -48,6 +47,7 @@ use rdma::{
 };
 use sync::{
     new_spin_lock_bh,
+    smp_mb,
     SpinLockBh, //
 };
 

@@ -77,6 +77,7 @@ struct Devices {
 /// What the devices of the module share.
 #[pin_data]
 pub(crate) struct Registry {
+    module: &'static ThisModule,
     #[pin]
     qps: RcuTable<Qp>,
     /// The number that the next QP gets, if it is free.
@@ -104,15 +105,16 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Makes the registry and lets everybody find it, until the guard is dropped.
+    /// Makes the registry of `module` and lets everybody find it, until the guard is dropped.
     /// Context: process, may sleep.
-    pub(crate) fn new() -> Result<(Arc<Self>, Guard<Self>)> {
+    pub(crate) fn new(module: &'static ThisModule) -> Result<(Arc<Self>, Guard<Self>)> {
         let bh = Arc::new(WorkQueue::new_bh(c"ferroce_bh")?, GFP_KERNEL)?;
         let process = Arc::new(WorkQueue::new_unbound(c"ferroce")?, GFP_KERNEL)?;
         let paging = Arc::new(WorkQueue::new_unbound(c"ferroce_paging")?, GFP_KERNEL)?;
         let namespaces = net::Namespaces::register()?;
         let registry = Arc::pin_init(
             pin_init!(Self {
+                module,
                 qps <- RcuTable::new(process.clone()),
                 // Numbers of an earlier life are not used again soon.
                 qp_turn: Atomic::new(sync::random_u32()),
@@ -131,6 +133,10 @@ impl Registry {
         )?;
         let guard = REGISTRY.set(registry.clone())?;
         Ok((registry, guard))
+    }
+
+    pub(crate) fn module(&self) -> &'static ThisModule {
+        self.module
     }
 
     pub(crate) fn memory_regions(&self) -> &RcuTable<Mr> {

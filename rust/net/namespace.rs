@@ -134,10 +134,8 @@ unsafe extern "C" fn init_namespace(net: *mut kernel_bindings::net) -> c_int {
     let gate = unsafe { bindings::net_generic(net, id) }.cast::<Gate>();
     // SAFETY: The storage has the size of a `Gate` and the alignment of an allocation, which is enough for
     // it; nobody uses it yet, and it stays where it is.
-    match unsafe { Gate::new().__pinned_init(gate) } {
-        Ok(()) => 0,
-        Err(infallible) => match infallible {},
-    }
+    unsafe { bindings::init_in_place(gate, Gate::new()) };
+    0
 }
 
 /// Waits until nobody uses a namespace that ends.

@@ -344,7 +344,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
         (core::<D>(device), &mut *raw)
     };
     let attr = D::query_device(core);
-    let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    let limit = bindings::device_limit;
     raw.fw_ver = attr.firmware_version;
     raw.sys_image_guid = u64::from_ne_bytes(attr.sys_image_guid);
     raw.max_mr_size = attr.max_mr_size;
@@ -364,26 +364,26 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     );
     raw.odp_caps.per_transport_caps.rc_odp_caps = attr.paging_rc;
     raw.odp_caps.per_transport_caps.ud_odp_caps = attr.paging_ud;
-    raw.max_qp = int(attr.max_qp);
-    raw.max_qp_wr = int(attr.max_qp_wr);
-    raw.max_send_sge = int(attr.max_sge);
-    raw.max_recv_sge = int(attr.max_sge);
-    raw.max_sge_rd = int(attr.max_sge_read);
-    raw.max_cq = int(attr.max_cq);
-    raw.max_cqe = int(attr.max_cqe);
-    raw.max_srq = int(attr.max_srq);
-    raw.max_srq_wr = int(attr.max_srq_wr);
-    raw.max_srq_sge = int(attr.max_srq_sge);
-    raw.max_mr = int(attr.max_mr);
-    raw.max_mw = int(attr.max_mw);
-    raw.max_pd = int(attr.max_pd);
-    raw.max_ah = int(attr.max_ah);
-    raw.max_qp_rd_atom = int(attr.max_rd_atomic);
-    raw.max_qp_init_rd_atom = int(attr.max_rd_atomic);
-    raw.max_res_rd_atom = int(attr.max_rd_atomic.saturating_mul(attr.max_qp));
-    raw.max_mcast_grp = int(attr.max_multicast_groups);
-    raw.max_mcast_qp_attach = int(attr.max_multicast_qps);
-    raw.max_total_mcast_qp_attach = int(attr.max_multicast_attachments);
+    raw.max_qp = limit(attr.max_qp);
+    raw.max_qp_wr = limit(attr.max_qp_wr);
+    raw.max_send_sge = limit(attr.max_sge);
+    raw.max_recv_sge = limit(attr.max_sge);
+    raw.max_sge_rd = limit(attr.max_sge_read);
+    raw.max_cq = limit(attr.max_cq);
+    raw.max_cqe = limit(attr.max_cqe);
+    raw.max_srq = limit(attr.max_srq);
+    raw.max_srq_wr = limit(attr.max_srq_wr);
+    raw.max_srq_sge = limit(attr.max_srq_sge);
+    raw.max_mr = limit(attr.max_mr);
+    raw.max_mw = limit(attr.max_mw);
+    raw.max_pd = limit(attr.max_pd);
+    raw.max_ah = limit(attr.max_ah);
+    raw.max_qp_rd_atom = limit(attr.max_rd_atomic);
+    raw.max_qp_init_rd_atom = limit(attr.max_rd_atomic);
+    raw.max_res_rd_atom = limit(attr.max_rd_atomic.saturating_mul(attr.max_qp));
+    raw.max_mcast_grp = limit(attr.max_multicast_groups);
+    raw.max_mcast_qp_attach = limit(attr.max_multicast_qps);
+    raw.max_total_mcast_qp_attach = limit(attr.max_multicast_attachments);
     raw.atomic_cap = match attr.atomics {
         AtomicScope::Device => bindings::ib_atomic_cap_IB_ATOMIC_HCA,
         AtomicScope::Global => bindings::ib_atomic_cap_IB_ATOMIC_GLOB,

@@ -46,6 +46,7 @@ pub use rcu::{
     rcu_barrier,
     synchronize_rcu, //
 };
+pub use rdma_bindings::smp_mb;
 pub use table::{
     RcuTable,
     Reservation, //

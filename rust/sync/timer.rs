@@ -173,7 +173,7 @@ impl<T: TimerCallback<ID>, const ID: u64> Timer<T, ID> {
         if let Some(owner) = unsafe { &*this.owner.get() } {
             T::expired(owner.as_arc_borrow());
         }
-        bindings::hrtimer_restart_HRTIMER_NORESTART
+        rdma_bindings::HRTIMER_NORESTART
     }
 }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the kernels that the module is built for differ.
+//!
+//! What is called otherwise in one of them, or has another type, has one name here, with which all other
+//! source is the same for all. `linux_7_3` means "that or later": Kbuild sets it, and nothing else asks for it.
+
+use kernel::{
+    bindings::hrtimer_restart,
+    ffi::c_int, //
+};
+use pin_init::PinInit;
+
+/// What the callback of a timer returns that is not to be started again.
+///
+/// Until 7.2 the kernel crate has C's `enum hrtimer_restart` as an integer and constants beside it, from 7.3
+/// on as a type of its own, for CFI.
+#[cfg(not(linux_7_3))]
+pub const HRTIMER_NORESTART: hrtimer_restart = kernel::bindings::hrtimer_restart_HRTIMER_NORESTART;
+
+/// What the callback of a timer returns that is not to be started again.
+///
+/// Until 7.2 the kernel crate has C's `enum hrtimer_restart` as an integer and constants beside it, from 7.3
+/// on as a type of its own, for CFI.
+#[cfg(linux_7_3)]
+pub const HRTIMER_NORESTART: hrtimer_restart = hrtimer_restart::HRTIMER_NORESTART;
+
+/// The value of a limit in `ib_device_attr`: no more than fits a `c_int`, which is what consumers of any
+/// kernel make of it.
+///
+/// Until 7.2 the fields are `int`, from 7.3 on `u32`.
+#[cfg(not(linux_7_3))]
+pub fn device_limit(value: u32) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+/// The value of a limit in `ib_device_attr`: no more than fits a `c_int`, which is what consumers of any
+/// kernel make of it.
+///
+/// Until 7.2 the fields are `int`, from 7.3 on `u32`.
+#[cfg(linux_7_3)]
+pub fn device_limit(value: u32) -> u32 {
+    value.min(c_int::MAX.unsigned_abs())
+}
+
+/// A full memory barrier between CPUs. Any context.
+///
+/// Until 7.2 it is a function without arguments, from 7.3 on one that is told what to order.
+#[inline]
+pub fn smp_mb() {
+    #[cfg(not(linux_7_3))]
+    kernel::sync::barrier::smp_mb();
+    #[cfg(linux_7_3)]
+    kernel::sync::barrier::smp_mb(kernel::sync::barrier::Full);
+}
+
+/// Makes a value where it is going to stay, by an initializer that cannot fail.
+///
+/// Until 7.2 initializers have `__pinned_init()` for this, from 7.3 on there is `pin_init::raw_init()`.
+///
+/// # Safety
+///
+/// `slot` is valid for writes and has nothing to drop in it. The value is not moved from there.
+pub unsafe fn init_in_place<T>(slot: *mut T, init: impl PinInit<T>) {
+    #[cfg(not(linux_7_3))]
+    // SAFETY: What it asks for is what the caller has promised. Nothing is done if it fails.
+    match unsafe { init.__pinned_init(slot) } {
+        Ok(()) => {}
+        Err(infallible) => match infallible {},
+    }
+    #[cfg(linux_7_3)]
+    // SAFETY: What it asks for is what the caller has promised.
+    unsafe {
+        pin_init::raw_init(slot, init);
+    }
+}
