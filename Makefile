@@ -38,8 +38,14 @@ demo:
 	@scripts/setup
 	@scripts/demo
 
+# make test [KERNEL=7.3|forky]; SUITE=forky is that Debian suite as a whole, its kernel too.
+KERNEL ?= $(SUITE)
 test:
-	@scripts/test
+	@scripts/test $(if $(KERNEL),--kernel $(KERNEL))
+
+# make matrix [TESTS='NAME...'] [ROWS=REGEX]
+matrix:
+	@scripts/matrix $(if $(ROWS),--rows '$(ROWS)') $(TESTS)
 
 test-suites:
 	@scripts/test-suites
@@ -82,6 +88,9 @@ help:
 	@echo 'For the stock Debian kernel that scripts/setup fetches, as root:'
 	@echo '  make demo    run rping and perftest over ferroce in a VM, and show a table'
 	@echo '  make test    host tests, then the selftests in a VM'
+	@echo '  make test KERNEL=7.3  the same on the next kernel in the backports'
+	@echo '  make test SUITE=forky the same in Debian testing: its kernel, compilers and userspace'
+	@echo '  make matrix [TESTS="NAME..."] [ROWS=REGEX]  on each kernel: builds, loads, selftests; a table'
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make module  only build/ferroce.ko'
@@ -97,4 +106,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test test-suites test-debug test-the-tests fuzz fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test matrix test-suites test-debug test-the-tests fuzz fuzz-roce bench bench-cost bench-roce check fmt help

@@ -8,12 +8,43 @@
 
 set -euo pipefail
 
-# The series of trixie-backports' kernels that the project builds for; the newest of it is taken.
-export FERROCE_KERNEL_SERIES=${FERROCE_KERNEL_SERIES:-7.2}
-export FERROCE_SUITE=trixie
-# Whose userspace the module is tried with, too.
+# The kernels that the module is built for, each with the compilers that it was built with: a root of its
+# own. `stock` is the usual one; its series is the environment's, if that names one.
 # shellcheck disable=SC2034 # the scripts that read this one use it
+other_kernels=(7.3 forky)
+# Whose userspace the module is tried with, too, under the stock kernel.
+# shellcheck disable=SC2034
 other_suites=(bookworm forky)
+
+# choose_kernel NAME: from now on, here and in what is started from here, all artifacts are those of that
+# kernel. Sets the Debian suite of the root, and the series of the kernels of trixie-backports, or of the
+# suite itself, of which the newest is taken.
+choose_kernel() {
+	local before=${FERROCE_PLATFORM:-stock}
+	case $1 in
+	stock)
+		[[ $before == stock ]] || unset FERROCE_KERNEL_SERIES
+		FERROCE_SUITE=trixie FERROCE_KERNEL_SERIES=${FERROCE_KERNEL_SERIES:-7.2}
+		;;
+	7.3) FERROCE_SUITE=trixie FERROCE_KERNEL_SERIES=7.3 ;;
+	forky) FERROCE_SUITE=forky FERROCE_KERNEL_SERIES=7.2 ;;
+	*) fail "no kernel is called '$1': there are stock ${other_kernels[*]}" ;;
+	esac
+	FERROCE_PLATFORM=$1
+	export FERROCE_PLATFORM FERROCE_SUITE FERROCE_KERNEL_SERIES
+	known_keys=()
+	# Where commands in the root find the kernel's source.
+	# shellcheck disable=SC2034
+	kernel_source=/usr/src/linux-source-$FERROCE_KERNEL_SERIES
+}
+
+# Below which directory of the tree a kernel's modules, logs and programs are.
+build_of() {
+	case $1 in
+	stock) echo build ;;
+	*) echo "build/$1" ;;
+	esac
+}
 
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 scripts=$tree/scripts
@@ -30,7 +61,12 @@ fail() {
 # Every kind of artifact with the files and the artifacts it is made from.
 made_from() {
 	case $1 in
-	root) echo stage/root stage/install-kernel packages ;;
+	root)
+		case $FERROCE_SUITE in
+		trixie) echo stage/root stage/install-kernel packages ;;
+		*) echo stage/root-whole packages ;;
+		esac
+		;;
 	kernel) echo root stage/kernel ;;
 	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
@@ -45,6 +81,7 @@ made_from() {
 stage_of() {
 	case $1 in
 	*-stock | *-debug) echo "$1" ;;
+	root) if [[ $FERROCE_SUITE == trixie ]]; then echo root; else echo root-whole; fi ;;
 	root-* | vm-*) echo "${1%%-*}-suite ${1#*-}" ;;
 	*) echo "$1" ;;
 	esac
@@ -89,19 +126,18 @@ artifact() {
 ready_artifact() {
 	local directory
 	directory=$(artifact "$1")
-	[[ -d $directory ]] || fail "the $1 is missing from the cache: run scripts/setup --only $1 first"
+	[[ -d $directory ]] ||
+		fail "the $1 of the kernel $FERROCE_PLATFORM is missing from the cache: run scripts/setup --kernel $FERROCE_PLATFORM --only $1 first"
 	echo "$directory"
 }
-
-# Where commands in the root find the stock kernel's source.
-# shellcheck disable=SC2034 # the scripts that read this one use it
-kernel_source=/usr/src/linux-source-$FERROCE_KERNEL_SERIES
 
 # Where the debug kernel is built, and where its modules' builds find what they need of it.
 # shellcheck disable=SC2034
 debug_kernel=/usr/src/linux-ferroce-debug
 
-# Prints where commands in the root find the stock kernel's headers, with Rust artifacts.
+# Prints where commands in the root find the kernel's headers, with Rust artifacts.
 kernel_headers() {
 	echo "/usr/src/linux-headers-$(cat "$(ready_artifact root)/etc/ferroce-kernel")"
 }
+
+choose_kernel "${FERROCE_PLATFORM:-stock}"
