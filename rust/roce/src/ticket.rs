@@ -33,6 +33,8 @@ pub enum Outcome {
     /// The work request is malformed, or the device failed.
     Operational,
     /// The message is not of a length that can be sent. Only for [`SendAction::Local`].
+    ///
+    /// [`SendAction::Local`]: crate::requester::SendAction::Local
     Length,
     /// A memory window could not be bound. Only for [`SendAction::Local`].
     ///

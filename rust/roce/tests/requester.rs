@@ -2070,7 +2070,7 @@ fn raw_packets_are_for_the_driver() {
     for _ in 0..3 {
         requester.post(frame).unwrap();
     }
-    let mut local = |requester: &mut Requester<_>, outcome| {
+    let local = |requester: &mut Requester<_>, outcome| {
         let Some(SendAction::Local { ticket, .. }) = requester.poll_action() else {
             panic!("nothing to execute");
         };
