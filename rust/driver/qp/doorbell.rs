@@ -17,11 +17,16 @@ use rdma::qp::{
 /// Doorbells in a row after which requests are held back: first, and at most.
 const ROW_FIRST: u32 = 8;
 const ROW_LAST: u32 = 1 << 16;
-/// A doorbell so many nanoseconds after the end of the one before does not belong to its row.
-const BREAK_NS: u64 = 100_000;
-/// Doorbells after which what is held back leaves, and after how many nanoseconds it does anyway.
+/// Doorbells after which what is held back leaves.
 const HELD_MAX: u32 = 16;
-const HOLD_NS: u64 = 50_000;
+/// What a doorbell takes whose request leaves at once, in nanoseconds: at the least, at first, and at the most.
+const EFFORT_LEAST_NS: u64 = 1_000;
+const EFFORT_FIRST_NS: u64 = 10_000;
+const EFFORT_MOST_NS: u64 = 100_000;
+/// A doorbell that comes so many times that long after the end of the one before does not belong to its row.
+const BREAK: u64 = 4;
+/// What is held back leaves after so many times that long anyway.
+const HOLD: u64 = 8;
 
 /// The doorbells of a QP. Belongs under [`Qp::doorbells`].
 pub(super) struct Doorbells {
@@ -29,6 +34,13 @@ pub(super) struct Doorbells {
     /// are enough to leave has to wait for the timer: that is not to happen often.
     row: u32,
     patience: u32,
+    /// When the last one began, and whether others leave with it.
+    begin: u64,
+    releases: bool,
+    /// How long those take that leave alone, in nanoseconds, on the average of the last ones. All times are measured by
+    /// that: what is long on one machine is short on another, and a program that sends at a pace of its own is told
+    /// from one that sends as fast as it can.
+    effort: u64,
     /// When the last one ended.
     end: u64,
     /// What the program had taken from the completion queues when the row began.
@@ -45,6 +57,9 @@ impl Doorbells {
         Self {
             row: 0,
             patience: ROW_FIRST,
+            begin: 0,
+            releases: false,
+            effort: EFFORT_FIRST_NS,
             end: 0,
             polled: (0, 0),
             due: 0,
@@ -54,9 +69,11 @@ impl Doorbells {
 
     /// A doorbell has come. Returns whether its request may be held back.
     fn ring(&mut self, qp: &Qp, now: u64) -> bool {
-        if now.saturating_sub(self.end) > BREAK_NS {
+        if now.saturating_sub(self.end) > self.effort.saturating_mul(BREAK) {
             self.row = 0;
         }
+        self.begin = now;
+        self.releases = false;
         self.end = now;
         if self.row == 0 || self.row >= self.patience {
             let polled = qp.polled();
@@ -67,6 +84,20 @@ impl Doorbells {
         }
         self.row = self.row.saturating_add(1);
         self.row > self.patience
+    }
+
+    /// The doorbell has ended, and was not held back.
+    fn ended(&mut self, now: u64) {
+        self.end = now;
+        if self.releases {
+            return;
+        }
+        // One among many that was interrupted does not count for much.
+        let took = now
+            .saturating_sub(self.begin)
+            .min(self.effort.saturating_mul(2));
+        let sum = self.effort.saturating_mul(7).saturating_add(took);
+        self.effort = (sum / 8).clamp(EFFORT_LEAST_NS, EFFORT_MOST_NS);
     }
 }
 
@@ -94,10 +125,11 @@ impl Qp {
         let held = self.held.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         if held >= HELD_MAX {
             doorbells.patience = (doorbells.patience / 2).max(ROW_FIRST);
+            doorbells.releases = true;
             return false;
         }
         if held == 1 {
-            doorbells.due = now.saturating_add(HOLD_NS);
+            doorbells.due = now.saturating_add(doorbells.effort.saturating_mul(HOLD));
         }
         // Whoever counts finds the timer armed, or arms it; it is disarmed when nobody has counted.
         if !doorbells.armed {
@@ -110,7 +142,7 @@ impl Qp {
     /// A doorbell ends that was not held back. Context: process.
     pub(super) fn doorbell_ended(&self) {
         if self.ty == Type::Rc {
-            self.doorbells.lock().end = sync::monotonic_ns();
+            self.doorbells.lock().ended(sync::monotonic_ns());
         }
     }
 
