@@ -3,6 +3,7 @@
 //! IP addresses, which RoCEv2 carries in GIDs.
 
 use core::fmt;
+use kernel::bindings as kernel_bindings;
 
 /// An IP address.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,5 +83,12 @@ impl fmt::Debug for Address {
                 Ok(())
             }
         }
+    }
+}
+
+/// Returns an address as C has it.
+pub(crate) fn in6_addr(address: [u8; 16]) -> kernel_bindings::in6_addr {
+    kernel_bindings::in6_addr {
+        in6_u: kernel_bindings::in6_addr__bindgen_ty_1 { u6_addr8: address },
     }
 }

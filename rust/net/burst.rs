@@ -12,9 +12,13 @@ use crate::{
         UDP,
         UDP_LEN, //
     },
-    piece::next_in_list,
     receive::RxSkb,
-    skb,
+    skb::{
+        self,
+        next_in_list,
+        next_place,
+        set_next, //
+    },
     transmit::MAX_DATAGRAMS,
 };
 use core::{
@@ -331,27 +335,4 @@ unsafe fn split(
         }
         list
     }
-}
-
-/// Returns where a packet's link to the next one of its list is.
-///
-/// # Safety
-///
-/// `skb` is a packet.
-unsafe fn next_place(skb: *mut kernel_bindings::sk_buff) -> *mut *mut kernel_bindings::sk_buff {
-    // SAFETY: The caller promises it.
-    unsafe { &raw mut (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
-}
-
-/// Links a packet to the next one of its list.
-///
-/// # Safety
-///
-/// `skb` is a packet that the caller owns.
-pub(crate) unsafe fn set_next(
-    skb: *mut kernel_bindings::sk_buff,
-    next: *mut kernel_bindings::sk_buff,
-) {
-    // SAFETY: The caller promises it.
-    unsafe { *next_place(skb) = next };
 }

@@ -119,7 +119,7 @@ impl Membership {
         match group {
             Address::V4(address) => join_v4(netdev, u32::from_ne_bytes(address), &rtnl)?,
             Address::V6(address) => {
-                let address = crate::path::in6_addr(address);
+                let address = crate::address::in6_addr(address);
                 // SAFETY: `netdev` is a network device, and `address` valid for reads.
                 to_result(unsafe { bindings::ipv6_dev_mc_inc(netdev.as_ptr(), &address) })?;
             }
@@ -147,7 +147,7 @@ impl Drop for Membership {
                 unsafe { bindings::ip_mc_dec_group(part.as_ptr(), u32::from_ne_bytes(address)) };
             }
             (Place::V6(_), Address::V6(address)) => {
-                let address = crate::path::in6_addr(address);
+                let address = crate::address::in6_addr(address);
                 // SAFETY: `netdev` is a network device, and `address` valid for reads. RTNL is held, so the
                 // part of IPv6 is the one in which our use of the group is counted.
                 let _ = unsafe { bindings::ipv6_dev_mc_dec(self.netdev.as_ptr(), &address) };

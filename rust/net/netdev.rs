@@ -360,7 +360,7 @@ impl Net {
                     == bindings::RTN_LOCAL
             },
             Address::V6(address) => {
-                let address = crate::path::in6_addr(address);
+                let address = crate::address::in6_addr(address);
                 // SAFETY: As above; `address` is valid for reads.
                 unsafe { bindings::ipv6_chk_addr(self.as_ptr(), &address) != 0 }
             }

@@ -7,7 +7,10 @@
 //! [`include/net/ip6_route.h`](srctree/include/net/ip6_route.h)
 
 use crate::{
-    address::Address,
+    address::{
+        in6_addr,
+        Address, //
+    },
     error::{
         eaddrnotavail,
         eafnosupport,
@@ -312,11 +315,4 @@ fn lookup_v6(
         bindings::ip6_dst_lookup_flow(sender.net().as_ptr(), sock.as_ptr(), &mut flow)
     })?;
     NonNull::new(dst).ok_or_else(ehostunreach)
-}
-
-/// Returns an address as C has it.
-pub(crate) fn in6_addr(address: [u8; 16]) -> kernel_bindings::in6_addr {
-    kernel_bindings::in6_addr {
-        in6_u: kernel_bindings::in6_addr__bindgen_ty_1 { u6_addr8: address },
-    }
 }

@@ -2,7 +2,10 @@
 
 //! The payload of a received packet, as the pieces of memory that it lies in.
 
-use crate::skb;
+use crate::skb::{
+    self,
+    next_in_list, //
+};
 use core::{
     iter::FusedIterator,
     marker::PhantomData,
@@ -164,19 +167,6 @@ impl<'a> Pieces<'a> {
             self.index = 0;
         }
     }
-}
-
-/// Returns the packet behind `skb` in a fragment list, or null.
-///
-/// # Safety
-///
-/// `skb` is a packet, which nobody changes.
-pub(crate) unsafe fn next_in_list(
-    skb: *mut kernel_bindings::sk_buff,
-) -> *mut kernel_bindings::sk_buff {
-    // SAFETY: The caller promises it; of the union, the list's member is in use as long as the packet is in
-    // the stack.
-    unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
 }
 
 impl<'a> Iterator for Pieces<'a> {

@@ -11,11 +11,11 @@ use crate::{
         IPV6_LEN,
         UDP_LEN, //
     },
-    piece::{
-        next_in_list,
-        Pieces, //
+    piece::Pieces,
+    skb::{
+        self,
+        next_in_list, //
     },
-    skb, //
 };
 use core::{
     mem::ManuallyDrop,

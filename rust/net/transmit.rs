@@ -5,14 +5,16 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use crate::{
-    burst::set_next,
     header::{
         self,
         Template,
         IPV4_LEN,
         UDP_LEN, //
     },
-    skb, //
+    skb::{
+        self,
+        set_next, //
+    },
 };
 use core::{
     mem::ManuallyDrop,
