@@ -70,6 +70,8 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
 /// Takes in datagrams that came together to the RoCE port of the namespace `home`, for one address that is no
 /// group's. Context: softirq.
 pub(crate) fn receive_burst(home: &net::Net, packets: RxBurst) {
+    #[cfg(planted = "sleeping_allocation")]
+    let _ = kernel::prelude::KBox::new(home.as_ptr().addr(), kernel::prelude::GFP_KERNEL);
     let Some(device) = registry::device_of(home, &packets.destination().to_gid()) else {
         return;
     };
