@@ -223,9 +223,12 @@ impl Batch {
         self.datagrams.is_empty() && frames.is_none_or(|frames| frames.is_empty())
     }
 
-    /// How many more datagrams fit.
+    /// How many more datagrams fit, or frames.
     pub(crate) fn room(&self) -> usize {
-        Self::CAPACITY.saturating_sub(self.datagrams.len())
+        match &self.frames {
+            Some(frames) => frames.room(),
+            None => Self::CAPACITY.saturating_sub(self.datagrams.len()),
+        }
     }
 
     /// Forgets all but the first `len` datagrams.

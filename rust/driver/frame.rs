@@ -66,8 +66,8 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Most frames of a batch.
-    const CAPACITY: usize = 64;
-    /// Bytes after which a batch is full. With the longest frame, it has twice as many at the most.
+    const CAPACITY: usize = 96;
+    /// Bytes after which a batch is full: with the longest frame, it has half as many again.
     const MAX_BYTES: usize = 128 << 10;
 
     /// Allocates room. Context: process, may sleep.
@@ -78,18 +78,16 @@ impl Frames {
         })
     }
 
-    /// How many frames there are.
-    pub(crate) fn len(&self) -> usize {
-        self.frames.len()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Whether another frame has to wait for the next batch.
-    pub(crate) fn is_full(&self) -> bool {
-        self.frames.len() >= Self::CAPACITY || self.bytes >= Self::MAX_BYTES
+    /// How many more frames fit: none if there are too many bytes.
+    pub(crate) fn room(&self) -> usize {
+        if self.bytes >= Self::MAX_BYTES {
+            return 0;
+        }
+        Self::CAPACITY.saturating_sub(self.frames.len())
     }
 
     /// Adds a frame of `len` bytes to leave by the netdev of `device`; `fill` writes exactly those.

@@ -516,10 +516,15 @@ pub(crate) fn paged(pd: &Arc<Pd>, advice: Advice, at: &Advised) -> Result<(OnDem
 }
 
 impl MrAccess {
+    /// Whether `len` bytes at `offset` are in the range.
+    pub(crate) fn has(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= self.len)
+    }
+
     /// Where `len` bytes at `offset` of the range are within the source.
     fn locate(&self, offset: u64, len: usize) -> Result<u64, Fault> {
-        let end = offset.checked_add(len as u64).ok_or(Fault::Protection)?;
-        if end > self.len {
+        if !self.has(offset, len as u64) {
             return Err(Fault::Protection);
         }
         self.start.checked_add(offset).ok_or(Fault::Protection)

@@ -11,7 +11,8 @@ use crate::{
         NetDev,
         ARPHRD_ETHER, //
     },
-    path::Transmit, //
+    path::Transmit,
+    skb, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -32,6 +33,9 @@ const TAG_LEN: usize = 4;
 /// The longest IP packet that a frame may carry, whatever the MTU: that of the loopback device.
 const MAX_PACKET: usize = 65536;
 
+/// The most tags that are looked behind: `VLAN_MAX_DEPTH` of the kernel.
+const MAX_TAGS: usize = 8;
+
 /// The types of VLAN tags (802.1Q and 802.1ad).
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
@@ -41,13 +45,9 @@ const SERVICE_TAG: u16 = 0x88a8;
 ///
 /// # Invariants
 ///
-/// The packet is ours alone and linear; its data are the `len` bytes from `start` on, at least [`ETHERNET_LEN`],
-/// with `LL_MAX_HEADER` bytes of room in front of them.
-pub struct TxFrame {
-    skb: NonNull<kernel_bindings::sk_buff>,
-    start: NonNull<u8>,
-    len: usize,
-}
+/// The packet is ours alone and linear; its data are at least [`ETHERNET_LEN`] bytes, with `LL_MAX_HEADER` bytes of
+/// room in front of them.
+pub struct TxFrame(NonNull<kernel_bindings::sk_buff>);
 
 // SAFETY: By the type invariant the packet is ours alone.
 unsafe impl Send for TxFrame {}
@@ -63,49 +63,45 @@ impl TxFrame {
         if !(ETHERNET_LEN..=MAX_PACKET + ETHERNET_LEN + TAG_LEN).contains(&len) {
             return None;
         }
-        let len32 = u32::try_from(len).ok()?;
-        let size = len32.checked_add(bindings::LL_MAX_HEADER)?;
-        // SAFETY: No requirements.
-        let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
-        let skb = NonNull::new(skb)?;
-        // SAFETY: The packet is empty, and has room for `size` bytes, `LL_MAX_HEADER` and the frame.
-        let start = unsafe {
-            bindings::skb_reserve(skb.as_ptr(), bindings::LL_MAX_HEADER as c_int);
-            bindings::skb_put(skb.as_ptr(), len32)
-        };
-        // INVARIANT: As just made.
-        Some(Self {
-            skb,
-            start: NonNull::new(start.cast::<u8>())?,
-            len,
-        })
+        // INVARIANT: As just made, and looked at.
+        skb::alloc(bindings::LL_MAX_HEADER, u32::try_from(len).ok()?).map(Self)
+    }
+
+    /// Returns where the bytes are, and how many.
+    #[inline]
+    fn place(&self) -> (*mut u8, usize) {
+        // SAFETY: By the type invariant this is a packet.
+        unsafe { skb::linear(self.0.as_ptr()) }
     }
 
     /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        let (_, len) = self.place();
+        len
     }
 
     /// Returns whether there is no byte, which is never so.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
+        let (start, len) = self.place();
         // SAFETY: By the type invariant these bytes are the packet's, which is ours. They come from the
         // allocator, behind a C function, so each is some byte.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(start, len) }
     }
 
     /// Returns the bytes, to be written.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let (start, len) = self.place();
         // SAFETY: As in `bytes`; nobody else has a reference, as ours is exclusive.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(start, len) }
     }
 
     /// Returns the type, or what is in its place: of the frame, or of what is behind a tag that ends at `at`.
@@ -114,24 +110,22 @@ impl TxFrame {
         rest.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
     }
 
-    /// Returns where the packet that the frame carries begins: behind the header and all tags.
+    /// Returns where the packet that the frame carries begins: behind the header and the tags.
     fn packet_offset(&self) -> usize {
-        let mut at = ETHERNET_LEN;
-        while let Some(CUSTOMER_TAG | SERVICE_TAG) = self.ethertype(at) {
-            let next = at.wrapping_add(TAG_LEN);
-            if next > self.len {
-                break;
-            }
-            at = next;
-        }
-        at
+        let is_tag = |at: &usize| {
+            matches!(self.ethertype(*at), Some(CUSTOMER_TAG | SERVICE_TAG))
+                && at.wrapping_add(TAG_LEN) <= self.len()
+        };
+        let starts = (ETHERNET_LEN..).step_by(TAG_LEN).take(MAX_TAGS);
+        let count = starts.take_while(is_tag).count();
+        ETHERNET_LEN.wrapping_add(count.wrapping_mul(TAG_LEN))
     }
 }
 
 impl Drop for TxFrame {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the packet is ours.
-        unsafe { bindings::kfree_skb(self.skb.as_ptr()) };
+        unsafe { bindings::kfree_skb(self.0.as_ptr()) };
     }
 }
 
@@ -172,7 +166,7 @@ impl Outlet {
             Some(CUSTOMER_TAG) => tagged,
             _ => plain,
         };
-        frame.len <= max
+        frame.len() <= max
     }
 
     /// Gives a frame to the network device's queues. One that is not up drops it.
@@ -189,12 +183,13 @@ impl Outlet {
         // namespace or to end, it waits for a grace period.
         // SAFETY: `netdev` is a network device, valid as long as `self`.
         let header_len = usize::from(unsafe { bindings::netdev_hard_header_len(dev) });
-        if !self.netdev.is_up() || !self.netdev.is_in(self.sender.net()) || frame.len < header_len {
+        if !self.netdev.is_up() || !self.netdev.is_in(self.sender.net()) || frame.len() < header_len
+        {
             return Transmit::Dropped;
         }
         let ethertype = frame.ethertype(ETHERNET_LEN).unwrap_or_default();
         let offset = frame.packet_offset();
-        let skb = ManuallyDrop::new(frame).skb.as_ptr();
+        let skb = ManuallyDrop::new(frame).0.as_ptr();
         // SAFETY: The packet is ours, linear, and at least as long as `ETHERNET_LEN` and as `offset`, so each
         // header is at a place in its data; the device outlives the guard. The socket is charged, and its
         // `sock_wfree`, which is no text of a module, gives that back. The stack takes the packet.

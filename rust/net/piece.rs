@@ -138,7 +138,7 @@ impl<'a> Pieces<'a> {
             self.index = index.wrapping_add(1);
             let Some(fragment) = index.checked_sub(1) else {
                 // SAFETY: By the type invariant `raw` is a packet.
-                let (data, len) = unsafe { ((*raw).data, skb::headlen(raw)) };
+                let (data, len) = unsafe { skb::linear(raw) };
                 return Some((NonNull::new(data)?, len));
             };
             // SAFETY: By the type invariant `raw` is a packet.

@@ -333,8 +333,8 @@ impl RxSkb {
         // SAFETY: By the type invariant the linear part starts with the UDP header; nobody writes to it as long as
         // the packet is ours.
         unsafe {
-            let len = skb::headlen(raw).wrapping_sub(UDP_LEN);
-            slice::from_raw_parts((*raw).data.cast_const().add(UDP_LEN), len)
+            let (start, len) = skb::linear(raw);
+            slice::from_raw_parts(start.add(UDP_LEN), len.wrapping_sub(UDP_LEN))
         }
     }
 

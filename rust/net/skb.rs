@@ -4,7 +4,12 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use kernel::bindings as kernel_bindings;
+use core::ptr::NonNull;
+use kernel::{
+    bindings as kernel_bindings,
+    prelude::*, //
+};
+use rdma_bindings as bindings;
 
 // `sk_buff_data_t` is an offset then.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
@@ -19,6 +24,35 @@ pub(crate) unsafe fn headlen(skb: *const kernel_bindings::sk_buff) -> usize {
     // SAFETY: The caller promises it.
     // CAST: `usize` is not narrower than 32 bits.
     unsafe { (*skb).len.wrapping_sub((*skb).data_len) as usize }
+}
+
+/// Returns where the linear part is, and the number of bytes in it.
+///
+/// # Safety
+///
+/// `skb` is a packet.
+#[inline]
+pub(crate) unsafe fn linear(skb: *const kernel_bindings::sk_buff) -> (*mut u8, usize) {
+    // SAFETY: The caller promises it.
+    unsafe { ((*skb).data, headlen(skb)) }
+}
+
+/// Makes a packet of `len` bytes in one piece, with `headroom` bytes of room in front of them. Any context. [`None`]
+/// if there is no memory.
+///
+/// What the bytes are at first is not specified.
+pub(crate) fn alloc(headroom: u32, len: u32) -> Option<NonNull<kernel_bindings::sk_buff>> {
+    let size = headroom.checked_add(len)?;
+    let headroom = c_int::try_from(headroom).ok()?;
+    // SAFETY: No requirements.
+    let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
+    let skb = NonNull::new(skb)?;
+    // SAFETY: The packet is empty, and has room for as much as is reserved and put there, together.
+    unsafe {
+        bindings::skb_reserve(skb.as_ptr(), headroom);
+        bindings::skb_put(skb.as_ptr(), len);
+    }
+    Some(skb)
 }
 
 /// Returns where the fragments of a packet are described.

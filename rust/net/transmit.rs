@@ -106,18 +106,8 @@ impl TxSkb {
         };
         let skb = match light {
             Some((skb, _)) => skb,
-            None => {
-                let size = len32.wrapping_add(HEADROOM);
-                // SAFETY: No requirements.
-                let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
-                let skb = NonNull::new(skb)?;
-                // SAFETY: The packet is empty, and has room for `size` bytes, `HEADROOM` and the datagram.
-                unsafe { bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int) };
-                skb
-            }
+            None => skb::alloc(HEADROOM, len32)?,
         };
-        // SAFETY: The packet is empty, and has room for the datagram.
-        unsafe { bindings::skb_put(skb.as_ptr(), len32) };
         // INVARIANT: As just made.
         Some(Self::new(skb, len32, ptr::null_mut(), 0))
     }
@@ -153,17 +143,14 @@ impl TxSkb {
         }
         // CAST: Less than `MAX_DATAGRAM`, all.
         let (skb, tail) = Self::light(body_len as u32, MAX_TAIL as u32)?;
-        // SAFETY: The packet is ours, empty, and has room for the first part.
-        unsafe {
-            bindings::skb_set_shared_frag(skb.as_ptr());
-            bindings::skb_put(skb.as_ptr(), body_len as u32);
-        }
+        // SAFETY: The packet is ours.
+        unsafe { bindings::skb_set_shared_frag(skb.as_ptr()) };
         // INVARIANT: As just made.
         Some(Self::new(skb, len as u32, tail.as_ptr(), tail_len))
     }
 
-    /// Makes an empty packet, from memory that goes round within this CPU, with `HEADROOM` and room for `len` bytes
-    /// behind it. Returns it and `extra` bytes that are in the same page as its head. Bottom halves must be off:
+    /// Makes a packet of `len` bytes in one piece, from memory that goes round within this CPU, with `HEADROOM` in
+    /// front of them. Returns it and `extra` bytes that are in the same page as its head. Bottom halves must be off:
     /// `None` otherwise.
     fn light(len: u32, extra: u32) -> Option<(NonNull<kernel_bindings::sk_buff>, NonNull<u8>)> {
         if !sync::owns_softirq() {
@@ -182,7 +169,10 @@ impl TxSkb {
         unsafe {
             let skb = NonNull::new(bindings::napi_build_skb(memory.as_ptr(), size));
             match skb {
-                Some(skb) => bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int),
+                Some(skb) => {
+                    bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
+                    bindings::skb_put(skb.as_ptr(), len);
+                }
                 None => bindings::skb_free_frag(memory.as_ptr()),
             }
             Some((skb?, memory.cast::<u8>().add(size as usize)))
@@ -257,13 +247,11 @@ impl TxSkb {
     /// Returns where the linear part of the datagram is, and its length.
     #[inline]
     fn place(&self) -> (*mut u8, usize) {
-        let (raw, headers_len) = (self.skb.as_ptr(), usize::from(self.headers_len));
+        let headers_len = usize::from(self.headers_len);
         // SAFETY: By the type invariant this is a packet, whose linear part starts with so many bytes of headers.
         unsafe {
-            (
-                (*raw).data.add(headers_len),
-                skb::headlen(raw).wrapping_sub(headers_len),
-            )
+            let (start, len) = skb::linear(self.skb.as_ptr());
+            (start.add(headers_len), len.wrapping_sub(headers_len))
         }
     }
 

@@ -120,7 +120,6 @@ pub(crate) struct ReceiveSide {
 struct Target {
     rkey: u32,
     va: u64,
-    len: u64,
     access: MrAccess,
 }
 
@@ -153,8 +152,7 @@ impl Target {
     /// Whether it is reached by the key `rkey` and has all of `len` bytes at `va`.
     fn covers(&self, rkey: u32, va: u64, len: u64) -> bool {
         let offset = va.checked_sub(self.va);
-        let end = offset.and_then(|offset| offset.checked_add(len));
-        self.rkey == rkey && end.is_some_and(|end| end <= self.len)
+        self.rkey == rkey && offset.is_some_and(|offset| self.access.has(offset, len))
     }
 }
 
@@ -385,7 +383,6 @@ impl ReceiveSide {
             _ => Target {
                 rkey,
                 va: check_va,
-                len: check_len,
                 access: access(qp, rkey, check_va, check_len, Access::REMOTE_WRITE)?,
             },
         };

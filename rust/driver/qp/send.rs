@@ -117,8 +117,7 @@ pub(crate) struct SendSide {
     pacing: Pacing,
     pub(super) paging: Paging,
     /// The request whose response is being placed, and where, as long as the lock is held.
-    placing: Option<u32>,
-    place: Place,
+    placing: Option<(u32, Place)>,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
     /// What the device's counters have been told of.
@@ -163,7 +162,6 @@ impl SendSide {
             pacing: Pacing::default(),
             paging: Paging::default(),
             placing: None,
-            place: Place::default(),
             armed: None,
             reported: RequesterCounters::default(),
         })
@@ -296,25 +294,19 @@ impl SendSide {
         // Of a connected QP, the same for all that leaves together.
         let mut course = None;
         for _ in 0..ACTIONS_PER_BATCH {
-            if batch.room() < Batch::BURST {
+            let room = batch.room();
+            if room < Batch::BURST {
                 return;
             }
             let Some(action) = self.requester.poll_action() else {
                 return;
             };
-            match action {
+            let (ticket, outcome) = match action {
                 SendAction::Transmit(burst) => {
-                    let before = batch.len();
                     let outcome = self
                         .transmit(qp, &burst, &mut course, batch)
                         .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
-                    self.requester.commit(now, burst.ticket, outcome);
-                    if matches!(outcome, Outcome::Done) && batch.len() == before {
-                        // No route, or no memory: without a pause all that is queued would be lost in one
-                        // long go, of services that no window stops.
-                        qp.wait_for_queues();
-                        return;
-                    }
+                    (burst.ticket, outcome)
                 }
                 SendAction::Local { ticket, sequence } => {
                     let Some(frames) = &mut batch.frames else {
@@ -322,18 +314,15 @@ impl SendSide {
                         self.requester.commit(now, ticket, outcome);
                         continue;
                     };
-                    let before = frames.len();
-                    let outcome = self.build_frame(qp, sequence, frames);
-                    self.requester.commit(now, ticket, outcome);
-                    if matches!(outcome, Outcome::Done) && frames.len() == before {
-                        // As above.
-                        qp.wait_for_queues();
-                        return;
-                    }
-                    if frames.is_full() {
-                        return;
-                    }
+                    (ticket, self.build_frame(qp, sequence, frames))
                 }
+            };
+            self.requester.commit(now, ticket, outcome);
+            if matches!(outcome, Outcome::Done) && batch.room() == room {
+                // No route, or no memory: without a pause all that is queued would be lost in one long go, of
+                // services that no window stops.
+                qp.wait_for_queues();
+                return;
             }
         }
         self.again = true;
@@ -392,23 +381,11 @@ impl SendSide {
                 lent = datagram::build_lent(path, &packet, batch.next_id(), lend).transpose();
                 lends = lent.is_some();
             }
-            let fill = |out: &mut [u8]| match inline {
-                Some(data) => {
-                    let start = offset as usize;
-                    let end = start.wrapping_add(len as usize);
-                    let data = data.get(start..end).ok_or(Fault::Protection)?;
-                    if data.len() != out.len() {
-                        return Err(Fault::Protection);
-                    }
-                    out.copy_from_slice(data);
-                    Ok(())
-                }
-                None => cursor.read(u64::from(offset), out),
-            };
-            let skb = match lent {
-                Some(skb) => skb,
-                None => datagram::build(path, &packet, batch.next_id(), fill),
-            };
+            let skb = lent.unwrap_or_else(|| {
+                datagram::build(path, &packet, batch.next_id(), |out| {
+                    fill(inline, &mut cursor, offset, out)
+                })
+            });
             match skb {
                 Ok(skb) => batch.push(skb, path),
                 Err(BuildError::NoMemory) => {
@@ -454,17 +431,9 @@ impl SendSide {
             Some(data) => data.len(),
             None => usize::try_from(total_len(buffers)).unwrap_or(usize::MAX),
         };
-        let built = frames.push(qp.device(), len, |out| match inline {
-            Some(data) if data.len() == out.len() => {
-                out.copy_from_slice(data);
-                Ok(())
-            }
-            Some(_) => Err(Fault::Protection),
-            None => {
-                let mut place = Place::default();
-                Cursor::new(&qp.pd, buffers, Access::NONE, &mut place).read(0, out)
-            }
-        });
+        let mut place = Place::default();
+        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
+        let built = frames.push(qp.device(), len, |out| fill(inline, &mut cursor, 0, out));
         match built {
             Ok(()) => Outcome::Done,
             Err(FrameError::Lost) => {
@@ -607,12 +576,12 @@ impl SendSide {
 
     /// A cursor over the buffers of the request `sequence`, for its response.
     fn response_cursor<'a>(&'a mut self, qp: &'a Qp, sequence: u32) -> Cursor<'a> {
-        if self.placing != Some(sequence) {
-            self.placing = Some(sequence);
-            self.place = Place::default();
-        }
+        self.placing.take_if(|(placing, _)| *placing != sequence);
+        let (_, place) = self
+            .placing
+            .get_or_insert_with(|| (sequence, Place::default()));
         let buffers = self.elements.buffers(sequence);
-        Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, &mut self.place)
+        Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, place)
     }
 
     /// Adds what has happened since the last time to the device's counters.
@@ -689,6 +658,22 @@ fn datagram_course(
     })
 }
 
+/// Fills `out` with what is to be sent from `offset` bytes into a request's memory on.
+fn fill(
+    inline: Option<&[u8]>,
+    cursor: &mut Cursor<'_>,
+    offset: u32,
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    let Some(data) = inline else {
+        return cursor.read(u64::from(offset), out);
+    };
+    let rest = data.get(offset as usize..).unwrap_or_default();
+    let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
+    out.copy_from_slice(part);
+    Ok(())
+}
+
 impl Qp {
     /// Sends what is to be sent. Context: process or softirq, no lock held.
     pub(crate) fn run_send(self: &Arc<Self>) {
@@ -749,7 +734,6 @@ impl Qp {
                         .set_alternate(self.is_armed.load(Ordering::Relaxed));
                     first(&mut send, now);
                     send.placing = None;
-                    send.place = Place::default();
                     if send.requester.take_migration() {
                         self.migrate_requester(&mut send);
                     }
