@@ -38,8 +38,6 @@ const BTH_LEN: usize = 12;
 ///
 /// Nothing in it is trusted; a bad one costs a counter. Context: softirq.
 pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
-    #[cfg(planted = "sleeping_allocation")]
-    let _ = kernel::prelude::KBox::new(home.as_ptr().addr(), kernel::prelude::GFP_KERNEL);
     let destination = skb.destination();
     let to_group = destination.is_multicast();
     let destination = destination.to_gid();
@@ -70,8 +68,6 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
 /// Takes in datagrams that came together to the RoCE port of the namespace `home`, for one address that is no
 /// group's. Context: softirq.
 pub(crate) fn receive_burst(home: &net::Net, packets: RxBurst) {
-    #[cfg(planted = "sleeping_allocation")]
-    let _ = kernel::prelude::KBox::new(home.as_ptr().addr(), kernel::prelude::GFP_KERNEL);
     let Some(device) = registry::device_of(home, &packets.destination().to_gid()) else {
         return;
     };
@@ -164,6 +160,8 @@ impl Run<'_, '_> {
 }
 
 fn count(device: &Device, skb: &RxSkb) {
+    #[cfg(planted = "sleeping_allocation")]
+    let _ = kernel::prelude::KBox::new(skb.datagram_len(), kernel::prelude::GFP_KERNEL);
     let counters = device.counters();
     counters.add(Counter::ReceivedPackets, 1);
     counters.add(Counter::ReceivedBytes, skb.datagram_len() as u64);
