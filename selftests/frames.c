@@ -14,6 +14,7 @@
 #include <linux/capability.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/if_tun.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -73,19 +74,36 @@ static bool command(const char *format, ...)
 	return false;
 }
 
-/* Sees all frames that come to the other end of the cable. */
-static void peer_open(const char *namespace, const char *netdev)
+/* Goes to a network namespace; returns the one that we come from. */
+static int namespace_enter(const char *namespace)
 {
-	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
 	char path[64];
-	struct ifreq request = {};
-	int home, there, room = 8 << 20, yes = 1;
+	int home, there;
 
 	snprintf(path, sizeof(path), "/run/netns/%s", namespace);
 	home = open("/proc/self/ns/net", O_RDONLY);
 	there = open(path, O_RDONLY);
 	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
 		die("%s cannot be entered: %s", path, strerror(errno));
+	close(there);
+	return home;
+}
+
+static void namespace_leave(int home)
+{
+	if (setns(home, CLONE_NEWNET))
+		die("there is no way back from a namespace: %s", strerror(errno));
+	close(home);
+}
+
+/* Sees all frames that come to the other end of the cable. */
+static void peer_open(const char *namespace, const char *netdev)
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	struct ifreq request = {};
+	int home, room = 8 << 20, yes = 1;
+
+	home = namespace_enter(namespace);
 	peer = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
 	at.sll_ifindex = if_nametoindex(netdev);
 	strncpy(request.ifr_name, netdev, IFNAMSIZ - 1);
@@ -95,10 +113,7 @@ static void peer_open(const char *namespace, const char *netdev)
 	    ioctl(peer, SIOCGIFHWADDR, &request))
 		die("%s: no socket: %s", netdev, strerror(errno));
 	memcpy(peer_mac, request.ifr_hwaddr.sa_data, 6);
-	if (setns(home, CLONE_NEWNET))
-		die("there is no way back from %s: %s", path, strerror(errno));
-	close(home);
-	close(there);
+	namespace_leave(home);
 }
 
 /* The next frame of ours, with the tag that the stack has taken out put back; its length, 0 if there is none. */
@@ -698,6 +713,46 @@ static bool run_capability(void)
 	return !status;
 }
 
+/* What a netdev without Ethernet headers sends are IP packets. */
+static bool run_no_ethernet(void)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ifreq tun = { .ifr_name = "frames3", .ifr_flags = IFF_TUN };
+	const char *type = getenv("link_type");
+	int home = namespace_enter(own_namespace);
+	int carrier = open("/dev/net/tun", O_RDWR);
+	struct ibv_qp *datagrams;
+	struct device own;
+	char name[64];
+	bool ok;
+
+	if (!type || carrier < 0 || ioctl(carrier, TUNSETIFF, &tun))
+		die("no tun netdev: %s", strerror(errno));
+	namespace_leave(home);
+	snprintf(name, sizeof(name), "%s3", device.name);
+	if (!command("ip -n %s address add 10.8.0.1/24 dev frames3 && ip -n %s link set frames3 up && "
+		     "ip netns exec %s rdma link add %s type %s netdev frames3",
+		     own_namespace, own_namespace, own_namespace, name, type))
+		return false;
+	device_open(&own, name, 4);
+	attr.send_cq = attr.recv_cq = ibv_create_cq(own.context, 4, NULL, NULL, 0);
+	if (!attr.send_cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	errno = 0;
+	ok = !ibv_create_qp(own.pd, &attr) && errno == EOPNOTSUPP;
+	if (!ok)
+		printf("# on a tun netdev: %s\n", strerror(errno));
+	attr.qp_type = IBV_QPT_UD;
+	datagrams = ibv_create_qp(own.pd, &attr);
+	ok = ok && datagrams && !ibv_destroy_qp(datagrams) && !ibv_destroy_cq(attr.send_cq);
+	device_close(&own);
+	close(carrier);
+	return ok;
+}
+
 /* Frames that are in the netdev's queue outlive the queue pair, and the memory that they came from. */
 static bool run_destroy(void)
 {
@@ -851,6 +906,7 @@ static const struct {
 	{ "a datagram for a raw packet queue pair", run_stranger },
 	{ "multicast groups and flow rules", run_refusals },
 	{ "without CAP_NET_RAW", run_capability },
+	{ "on a netdev without Ethernet", run_no_ethernet },
 	{ "destroyed with frames in the queue", run_destroy },
 	{ "a queue that is full", run_full_queue },
 	{ "a netdev that is down", run_down },

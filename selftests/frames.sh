@@ -13,6 +13,7 @@ here=$(dirname "$(readlink -f "$0")")
 own=${link_type}frames
 ends_up()
 {
+	modprobe tun
 	ip netns add f1 && ip netns add f2 &&
 		ip link add frames1 netns f1 type veth peer name frames2 netns f2 &&
 		namespace_up f1 frames1 1500 10.7.0.1 fd07::1 &&
@@ -21,9 +22,9 @@ ends_up()
 		gid_index_wait "$own" 10.7.0.1 >/dev/null
 }
 
-ktap_start 19
+ktap_start 20
 ends_up
-absorb 19 "$here/frames" -s "${FERROCE_SEED:-$(date +%s)}" "$own" f1 frames1 f2 frames2
+absorb 20 "$here/frames" -s "${FERROCE_SEED:-$(date +%s)}" "$own" f1 frames1 f2 frames2
 ip netns del f1
 ip netns del f2
 ktap_finish
