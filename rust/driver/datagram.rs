@@ -6,6 +6,7 @@ use crate::{
     counters::Counter,
     device::Device,
     frame::Frames,
+    loopback,
     path::Path, //
 };
 use kernel::{
@@ -13,6 +14,8 @@ use kernel::{
     sync::Arc, //
 };
 use net::{
+    RxList,
+    RxSkb,
     Transmit,
     TxSkb,
     MAX_TAIL, //
@@ -54,7 +57,7 @@ pub(crate) enum BuildError<F> {
 }
 
 /// Builds the datagram of `packet` towards `path`. `fill` writes exactly the payload. `id` is
-/// [`Batch::next_id`].
+/// [`Batch::next_id`]. The ICRC of what goes to a QP of the same device is 0.
 ///
 /// Context: process or softirq.
 pub(crate) fn build<F>(
@@ -77,6 +80,9 @@ pub(crate) fn build<F>(
         .ok_or(BuildError::NoMemory)?;
     fill(payload).map_err(BuildError::Payload)?;
     tail.fill(0);
+    if path.is_loopback() {
+        return Ok(skb);
+    }
 
     let state = {
         let (covered, _) = skb
@@ -117,6 +123,10 @@ pub(crate) fn build_lent<F>(
     path.address(&mut skb, id);
     if packet.emit(skb.body_mut()).is_none() {
         return Ok(None);
+    }
+    if path.is_loopback() {
+        let is_lent = lend(&mut skb).map_err(BuildError::Payload)?;
+        return Ok((is_lent && skb.finish([0; MAX_TAIL])).then_some(skb));
     }
     let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
         return Ok(None);
@@ -239,7 +249,7 @@ impl Batch {
     }
 
     /// Sends all datagrams, and all frames, and returns the empty batch. Context: process or softirq, no lock held.
-    pub(crate) fn send(mut self, device: &Device) -> Self {
+    pub(crate) fn send(mut self, device: &Arc<Device>) -> Self {
         let mut packets = 0;
         let mut bytes = 0;
         let mut dropped = 0;
@@ -250,9 +260,16 @@ impl Batch {
             }
         };
         let mut burst: Option<(TxSkb, usize, &Path)> = None;
+        let mut own = RxList::default();
         for (skb, index) in self.datagrams.drain_all() {
             packets = u64::wrapping_add(packets, 1);
             bytes = u64::wrapping_add(bytes, skb.len() as u64);
+            if self.paths.get(index).is_some_and(|path| path.is_loopback()) {
+                if let Some(skb) = RxSkb::of_sent(skb) {
+                    own.push(skb);
+                }
+                continue;
+            }
             let rest = match &mut burst {
                 Some((first, way, path)) if *way == index => path.join(first, skb),
                 _ => Err(skb),
@@ -267,6 +284,10 @@ impl Batch {
             transmit(last, path);
         }
         self.paths.clear();
+        if !own.is_empty() {
+            let lost = loopback::deliver(device, own);
+            dropped = u64::wrapping_add(dropped, u64::from(lost));
+        }
         if let Some(frames) = &mut self.frames {
             let sent = frames.send();
             packets = u64::wrapping_add(packets, sent.frames);

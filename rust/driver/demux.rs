@@ -13,6 +13,7 @@ use crate::{
 use kernel::sync::Arc;
 use net::{
     RxBurst,
+    RxList,
     RxSkb, //
 };
 use rdma::{
@@ -67,21 +68,37 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
 
 /// Takes in datagrams that came together to the RoCE port of the namespace `home`, for one address that is no
 /// group's. Context: softirq.
-pub(crate) fn receive_burst(home: &net::Net, packets: RxBurst) {
-    let Some(device) = registry::device_of(home, &packets.destination().to_gid()) else {
+pub(crate) fn receive_burst(home: &net::Net, burst: RxBurst) {
+    let Some(device) = registry::device_of(home, &burst.destination.to_gid()) else {
         return;
     };
-    let mut burst = Burst {
+    receive_all(Burst {
         device: &device,
+        packets: burst.packets,
+        ahead: None,
+        is_own: false,
+    });
+}
+
+/// Takes in packets that `device` sent itself, in their order: they saw no network, and have no ICRC.
+/// Context: softirq.
+pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
+    receive_all(Burst {
+        device,
         packets,
         ahead: None,
-    };
+        is_own: true,
+    });
+}
+
+fn receive_all(mut burst: Burst<'_>) {
+    let device = burst.device;
     while let Some(skb) = burst.pop() {
         let parsed = parse(&skb);
-        let Some(packet) = check(&device, &skb, &parsed) else {
+        let Some(packet) = burst.check(&skb, &parsed) else {
             continue;
         };
-        let Some(qp) = find(&device, packet) else {
+        let Some(qp) = find(device, packet) else {
             device.counters().add(Counter::UnknownQp, 1);
             continue;
         };
@@ -107,9 +124,11 @@ pub(crate) fn receive_burst(home: &net::Net, packets: RxBurst) {
 /// What is left of the datagrams that came together.
 struct Burst<'a> {
     device: &'a Arc<Device>,
-    packets: RxBurst,
+    packets: RxList,
     /// The first of them, if it was looked at already.
     ahead: Option<RxSkb>,
+    /// They are the device's own: of many QPs and addresses, and without ICRC.
+    is_own: bool,
 }
 
 impl Burst<'_> {
@@ -121,6 +140,15 @@ impl Burst<'_> {
         let skb = self.packets.pop()?;
         count(self.device, &skb);
         Some(skb)
+    }
+
+    /// As the function of that name.
+    #[inline(always)]
+    fn check<'p>(&self, skb: &RxSkb, parsed: &'p Result<Packet, ParseError>) -> Option<&'p Packet> {
+        if self.is_own {
+            return parsed.as_ref().ok();
+        }
+        check(self.device, skb, parsed)
     }
 }
 
@@ -139,13 +167,16 @@ impl Run<'_, '_> {
             skb,
             burst,
         } = self;
+        // All that came by the network together is from one address to another.
+        let addresses = burst.is_own.then(|| (skb.source(), skb.destination()));
         f(first, skb);
         while let Some(skb) = burst.fresh() {
             let parsed = parse(&skb);
-            let Some(packet) = check(burst.device, &skb, &parsed) else {
+            let Some(packet) = burst.check(&skb, &parsed) else {
                 continue;
             };
-            if packet.dest_qpn != first.dest_qpn
+            if addresses.is_some_and(|addresses| addresses != (skb.source(), skb.destination()))
+                || packet.dest_qpn != first.dest_qpn
                 || packet.opcode.transport() != first.opcode.transport()
                 || packet.opcode.is_request() != first.opcode.is_request()
                 || packet.pkey != first.pkey

@@ -10,6 +10,10 @@ use crate::{
         Kind,
         Live, //
     },
+    loopback::{
+        self,
+        Loopback, //
+    },
     mr::Mr,
     multicast::{
         self,
@@ -49,6 +53,7 @@ use rdma::{
         Attr,
         Handle, //
     },
+    gid::Gid,
     mtu::Mtu,
     qp::Cap, //
 };
@@ -165,17 +170,22 @@ pub(crate) struct Device {
     port_state: Work<Device, PORT_STATE>,
     #[pin]
     leave_groups: Work<Device, LEAVE_GROUPS>,
+    loopback: Loopback,
+    #[pin]
+    loop_back: Work<Device, LOOP_BACK>,
     _live: Live,
 }
 
 const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
 const LEAVE_GROUPS: u64 = 2;
+const LOOP_BACK: u64 = 3;
 
 impl_has_work! {
     impl HasWork<Self, UNREGISTER> for Device { self.unregister }
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
     impl HasWork<Self, LEAVE_GROUPS> for Device { self.leave_groups }
+    impl HasWork<Self, LOOP_BACK> for Device { self.loop_back }
 }
 
 impl WorkItem<UNREGISTER> for Device {
@@ -207,6 +217,14 @@ impl WorkItem<LEAVE_GROUPS> for Device {
     }
 }
 
+impl WorkItem<LOOP_BACK> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        loopback::resume(&device);
+    }
+}
+
 impl Device {
     /// Makes the core of a device on `netdev`. Context: process, may sleep.
     pub(crate) fn new(
@@ -220,6 +238,7 @@ impl Device {
             sender,
         };
         let counters = Counters::new()?;
+        let loopback = Loopback::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 registry: registry.clone(),
@@ -236,6 +255,8 @@ impl Device {
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
                 leave_groups <- new_work!("Device::leave_groups"),
+                loopback,
+                loop_back <- new_work!("Device::loop_back"),
                 _live: Live::new(Kind::Device),
             }),
             GFP_KERNEL,
@@ -265,6 +286,25 @@ impl Device {
     /// The counters. Context: any.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Where its own packets wait. Context: any.
+    pub(crate) fn loopback(&self) -> &Loopback {
+        &self.loopback
+    }
+
+    /// Has BH work go on with its own packets. Context: any.
+    pub(crate) fn loop_back_later(self: &Arc<Self>) {
+        let _ = self
+            .bh_queue()
+            .queue()
+            .enqueue::<_, LOOP_BACK>(self.clone());
+    }
+
+    /// Whether `gid` is one of its addresses. Context: any.
+    pub(crate) fn has_address(&self, gid: &Gid) -> bool {
+        let device = self.known_addresses().find(self.home, gid);
+        device.is_some_and(|device| core::ptr::eq(&*device, self))
     }
 
     /// One more packet waits for pages. Context: any.

@@ -21,6 +21,7 @@ mod gid;
 mod hash;
 mod link;
 mod live;
+mod loopback;
 mod mr;
 mod multicast;
 mod mw;

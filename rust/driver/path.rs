@@ -31,6 +31,8 @@ pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 pub(crate) struct Path {
     query: Query,
     route: net::Path,
+    /// It ends where it begins: packets are for QPs of the same device.
+    is_loopback: bool,
 }
 
 impl Path {
@@ -74,8 +76,14 @@ impl Path {
     fn lookup(device: &Device, query: Query) -> Result<Arc<Self>> {
         let sender = device.sender().ok_or(ENODEV)?;
         let route = net::Path::lookup(&sender, &query)?;
+        let is_loopback = route.is_local() && device.has_address(&query.destination.to_gid());
+        let path = Self {
+            query,
+            route,
+            is_loopback,
+        };
         // Paths are renewed in softirq too.
-        Ok(Arc::new(Self { query, route }, GFP_ATOMIC)?)
+        Ok(Arc::new(path, GFP_ATOMIC)?)
     }
 
     /// Whether the route still holds. Context: any.
@@ -88,10 +96,17 @@ impl Path {
         self.query.destination == *source && self.query.source == *destination
     }
 
+    /// Whether packets are for QPs of the same device: they need no ICRC, and are no more to be sent than by
+    /// [`loopback::deliver`](crate::loopback::deliver). Context: any.
+    #[inline]
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+
     /// Whether so much waits in this machine's queues that more would only be dropped there.
     /// Context: any.
     pub(crate) fn is_congested(&self) -> bool {
-        self.route.queued_bytes() > QUEUE_LIMIT
+        !self.is_loopback && self.route.queued_bytes() > QUEUE_LIMIT
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.
@@ -103,7 +118,7 @@ impl Path {
 
     /// Whether packets may have pages of memory regions in them. Context: process or softirq.
     pub(crate) fn takes_pages(&self) -> bool {
-        self.route.takes_pages()
+        self.is_loopback || self.route.takes_pages()
     }
 
     /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: process or

@@ -41,6 +41,13 @@ __rust_helper bool rust_helper_dst_has_sg(struct dst_entry *dst)
 	return dst_dev(dst)->features & NETIF_F_SG;
 }
 
+__rust_helper bool rust_helper_dst_is_local(const struct dst_entry *dst)
+{
+	if (dst->ops->family == AF_INET)
+		return dst_rtable(dst)->rt_type == RTN_LOCAL;
+	return dst_rt6_info(dst)->rt6i_flags & RTF_LOCAL;
+}
+
 __rust_helper bool rust_helper_dst_is_broadcast(const struct dst_entry *dst)
 {
 	return dst_rtable(dst)->rt_flags & RTCF_BROADCAST;

@@ -12,11 +12,11 @@ use crate::{
         UDP,
         UDP_LEN, //
     },
+    list::RxList,
     receive::RxSkb,
     skb::{
         self,
         next_in_list,
-        next_place,
         set_next, //
     },
     transmit::MAX_DATAGRAMS,
@@ -32,41 +32,15 @@ use core::{
 use kernel::bindings as kernel_bindings;
 use rdma_bindings as bindings;
 
-/// Datagrams from one address and port to another, in the order in which they were sent. Drop: any context.
-///
-/// # Invariants
-///
-/// `first` is null, or the first of a list of packets that are ours, each as in an [`RxSkb`] but for its place
-/// in the list.
+/// Datagrams from one address and port to another.
 pub struct RxBurst {
-    first: *mut kernel_bindings::sk_buff,
-    destination: Address,
+    /// Where they were sent to.
+    pub destination: Address,
+    /// They themselves, in the order in which they were sent.
+    pub packets: RxList,
 }
 
-// SAFETY: By the type invariant the packets are ours.
-unsafe impl Send for RxBurst {}
-
 impl RxBurst {
-    /// Returns where the datagrams were sent to.
-    #[inline]
-    pub fn destination(&self) -> Address {
-        self.destination
-    }
-
-    /// Takes the first datagram.
-    #[inline]
-    pub fn pop(&mut self) -> Option<RxSkb> {
-        let skb = NonNull::new(self.first)?;
-        // SAFETY: By the type invariant this is a packet of the list, which ends with null.
-        // INVARIANT: The rest of the list; the first one is in no list any more.
-        unsafe {
-            self.first = next_in_list(skb.as_ptr());
-            set_next(skb.as_ptr(), ptr::null_mut());
-        }
-        // SAFETY: By the type invariant.
-        Some(unsafe { RxSkb::from_raw(skb) })
-    }
-
     /// Takes a packet that is about to be delivered on this machine, if it is UDP for `port`, of a form that
     /// can be handled; otherwise nothing was done to it.
     ///
@@ -133,7 +107,7 @@ impl RxBurst {
         // From here on the packet is ours.
         // SAFETY: As above; the device stays under RCU. `raw` is not cloned if it has members, so its headers
         // and the list are ours to change; and those were seen to be there.
-        let first = unsafe {
+        let mut next = unsafe {
             let ifindex = RxSkb::ifindex_of(raw);
             let list = split(raw, headers_len);
             bindings::skb_pull(raw, ip_len as u32);
@@ -148,30 +122,24 @@ impl RxBurst {
             set_next(raw, list);
             raw
         };
-        // What is not sound after all is dropped here.
-        let mut first = first;
-        let mut place = &raw mut first;
-        // SAFETY: `place` is where a packet of the list is linked from: `first`, or a packet of the list that
-        // stays in it.
-        unsafe {
-            while let Some(member) = NonNull::new(*place) {
+        let mut packets = RxList::default();
+        while let Some(member) = NonNull::new(next) {
+            // SAFETY: This is a packet of the list, and ours. It is in no list any more when it becomes an `RxSkb`,
+            // whose invariants were seen to hold, or is dropped.
+            unsafe {
+                next = next_in_list(member.as_ptr());
+                set_next(member.as_ptr(), ptr::null_mut());
                 if RxSkb::is_sound(member.as_ptr()) {
-                    place = next_place(member.as_ptr());
+                    packets.push(RxSkb::from_raw(member));
                 } else {
-                    *place = next_in_list(member.as_ptr());
-                    set_next(member.as_ptr(), ptr::null_mut());
                     bindings::kfree_skb(member.as_ptr());
                 }
             }
         }
-        // INVARIANT: All in the list are sound, and ours.
-        Some(Self { first, destination })
-    }
-}
-
-impl Drop for RxBurst {
-    fn drop(&mut self) {
-        while self.pop().is_some() {}
+        Some(Self {
+            destination,
+            packets,
+        })
     }
 }
 

@@ -13,6 +13,7 @@ mod error;
 pub mod frame;
 pub mod header;
 mod hook;
+pub mod list;
 pub mod listener;
 pub mod multicast;
 pub mod namespace;
@@ -33,6 +34,7 @@ pub use frame::{
     TxFrame, //
 };
 pub use header::Query;
+pub use list::RxList;
 pub use listener::{
     Listener,
     Receive,

@@ -143,6 +143,12 @@ impl Path {
         unsafe { !bindings::dst_check(self.dst.as_ptr(), self.cookie).is_null() }
     }
 
+    /// Returns whether it leads to an address of this machine's own, in the namespace. Any context.
+    pub fn is_local(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dst_is_local(self.dst.as_ptr()) }
+    }
+
     /// Returns how long the IP and the UDP header are together.
     #[inline]
     pub fn overhead(&self) -> usize {

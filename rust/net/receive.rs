@@ -16,6 +16,7 @@ use crate::{
         self,
         next_in_list, //
     },
+    transmit::TxSkb,
 };
 use core::{
     mem::ManuallyDrop,
@@ -184,10 +185,33 @@ impl RxSkb {
     ///
     /// # Safety
     ///
-    /// `skb` is from [`Self::into_raw`], which is undone by that.
+    /// `skb` is from [`Self::into_raw`], which is undone by that, or the caller's, and as the type invariants ask.
     pub(crate) unsafe fn from_raw(skb: NonNull<kernel_bindings::sk_buff>) -> Self {
-        // INVARIANT: It held before `into_raw`.
+        // INVARIANT: The caller promises it, or it held before `into_raw`.
         Self(skb)
+    }
+
+    /// Makes a received datagram of one to be sent, for a receiver that it reaches without a network. [`None`] if it
+    /// was not addressed, is not complete, or is several; it is dropped then. Any context.
+    pub fn of_sent(packet: TxSkb) -> Option<Self> {
+        let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
+        if packet.datagrams() != 1 {
+            return None;
+        }
+        let skb = packet.into_raw()?;
+        let raw = skb.as_ptr();
+        // SAFETY: The packet is ours; its data are the headers of IP and UDP, in the linear part, and the datagram,
+        // and its network header is set. Of an IPv4 header it is `ip_len` bytes.
+        // CAST: A small number.
+        unsafe {
+            if ip_len == IPV4_LEN {
+                bindings::ip_send_check((*raw).data.cast());
+            }
+            bindings::skb_pull(raw, ip_len as u32);
+            Self::adopt(raw, 0);
+        }
+        // INVARIANT: As just made: a `TxSkb` is in one piece or has pages, and its UDP header says how long it is.
+        Some(Self(skb))
     }
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.

@@ -106,11 +106,12 @@ pub(crate) unsafe fn network_header(skb: *const kernel_bindings::sk_buff) -> *co
     }
 }
 
-/// Returns the packet behind `skb` in a fragment list, or null.
+/// Returns the packet behind `skb` in a list, or null.
 ///
 /// # Safety
 ///
 /// `skb` is a packet, which nobody changes.
+#[inline]
 pub(crate) unsafe fn next_in_list(
     skb: *mut kernel_bindings::sk_buff,
 ) -> *mut kernel_bindings::sk_buff {
@@ -119,27 +120,16 @@ pub(crate) unsafe fn next_in_list(
     unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
 }
 
-/// Returns where a packet's link to the next one of its list is.
-///
-/// # Safety
-///
-/// `skb` is a packet.
-pub(crate) unsafe fn next_place(
-    skb: *mut kernel_bindings::sk_buff,
-) -> *mut *mut kernel_bindings::sk_buff {
-    // SAFETY: The caller promises it.
-    unsafe { &raw mut (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
-}
-
 /// Links a packet to the next one of its list.
 ///
 /// # Safety
 ///
 /// `skb` is a packet that the caller owns.
+#[inline]
 pub(crate) unsafe fn set_next(
     skb: *mut kernel_bindings::sk_buff,
     next: *mut kernel_bindings::sk_buff,
 ) {
     // SAFETY: The caller promises it.
-    unsafe { *next_place(skb) = next };
+    unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next = next };
 }

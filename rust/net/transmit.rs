@@ -39,6 +39,7 @@ const IPV4_HEADERS_LEN: usize = IPV4_LEN + UDP_LEN;
 
 /// The most datagrams of a super-packet, as in those that GRO makes: enough for 64 KiB of 1 KiB each.
 pub(crate) const MAX_DATAGRAMS: u16 = 64;
+const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 
 /// The longest datagram whose memory goes round within the CPU: longer ones would use up the pages for nothing.
 const MAX_LIGHT: usize = 1200;
@@ -74,9 +75,10 @@ pub struct TxSkb {
     tail: *mut u8,
     len: u32,
     total: u32,
-    /// What [`Self::push`] feeds bytes to.
+    /// What [`Self::push`] feeds bytes to, if it `feeds` any.
     crc: u32,
-    followers: u16,
+    feeds: bool,
+    followers: u8,
     headers_len: u8,
     tail_len: u8,
 }
@@ -122,6 +124,7 @@ impl TxSkb {
             len,
             total: len,
             crc: 0,
+            feeds: false,
             followers: 0,
             headers_len: 0,
             tail_len,
@@ -179,10 +182,11 @@ impl TxSkb {
         }
     }
 
-    /// Sets the state of the CRC that [`Self::push`] goes on with.
+    /// Has [`Self::push`] compute a CRC, from this state on.
     #[inline]
     pub fn set_crc(&mut self, state: u32) {
         self.crc = state;
+        self.feeds = true;
     }
 
     /// Returns the state of the CRC.
@@ -191,7 +195,7 @@ impl TxSkb {
         self.crc
     }
 
-    /// Puts bytes of pages behind what there is, and feeds them, as they are now, to
+    /// Puts bytes of pages behind what there is, and, after [`Self::set_crc`], feeds them, as they are now, to
     /// [`crc32_le`](sync::crc32_le); returns whether there was room.
     ///
     /// # Safety
@@ -212,7 +216,9 @@ impl TxSkb {
             // for more fragments than `MAX_PAGES`.
             // CAST: At most a page.
             unsafe {
-                self.crc = bindings::crc32_le(self.crc, start.cast(), part);
+                if self.feeds {
+                    self.crc = bindings::crc32_le(self.crc, start.cast(), part);
+                }
                 bindings::skb_add_page_of(skb, start.cast(), part as c_int);
             }
             start = start.wrapping_add(part);
@@ -322,7 +328,7 @@ impl TxSkb {
     /// Returns the number of datagrams.
     #[inline]
     pub fn datagrams(&self) -> u16 {
-        self.followers.wrapping_add(1)
+        u16::from(self.followers).wrapping_add(1)
     }
 
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
@@ -364,8 +370,9 @@ impl TxSkb {
             (*head).truesize = (*head).truesize.wrapping_add((*member).truesize);
         }
         // INVARIANT: That is what was just done.
+        // CAST: Less than `MAX_DATAGRAMS`.
         self.last = member;
-        self.followers = count;
+        self.followers = count as u8;
         self.total = total;
         Ok(())
     }

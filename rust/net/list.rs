@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lists of received datagrams.
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use crate::{
+    receive::RxSkb,
+    skb::{
+        next_in_list,
+        set_next, //
+    },
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::bindings as kernel_bindings;
+
+/// Received datagrams in a row, first in, first out. It takes no memory, and has no lock. Drop: any context.
+///
+/// # Invariants
+///
+/// `first` and `last` are both null, and `len` is 0; or they are the ends of a list of `len` packets, each from
+/// `RxSkb::into_raw` but for its link to the next one, which is null in the last.
+pub struct RxList {
+    first: *mut kernel_bindings::sk_buff,
+    last: *mut kernel_bindings::sk_buff,
+    len: u32,
+}
+
+// SAFETY: By the type invariant the packets are ours, and they are `Send`.
+unsafe impl Send for RxList {}
+
+impl Default for RxList {
+    fn default() -> Self {
+        // INVARIANT: There is no packet.
+        Self {
+            first: ptr::null_mut(),
+            last: ptr::null_mut(),
+            len: 0,
+        }
+    }
+}
+
+impl RxList {
+    /// Puts a packet at the end. Any context.
+    #[inline]
+    pub fn push(&mut self, packet: RxSkb) {
+        let skb = packet.into_raw().as_ptr();
+        // INVARIANT: A list of one packet, whose link is null.
+        self.append(Self {
+            first: skb,
+            last: skb,
+            len: 1,
+        });
+    }
+
+    /// Takes the first packet. Any context.
+    #[inline]
+    pub fn pop(&mut self) -> Option<RxSkb> {
+        let skb = NonNull::new(self.first)?;
+        // SAFETY: By the type invariant this is the first packet of the list.
+        unsafe {
+            self.first = next_in_list(skb.as_ptr());
+            set_next(skb.as_ptr(), ptr::null_mut());
+        }
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        // INVARIANT: The rest of the list, or nothing.
+        self.len = self.len.wrapping_sub(1);
+        // SAFETY: By the type invariant it is from `into_raw`; it is in no list any more.
+        Some(unsafe { RxSkb::from_raw(skb) })
+    }
+
+    /// Puts all packets of `other` behind these. Any context.
+    #[inline]
+    pub fn append(&mut self, other: Self) {
+        if other.first.is_null() {
+            return;
+        }
+        let other = ManuallyDrop::new(other);
+        if self.last.is_null() {
+            self.first = other.first;
+        } else {
+            // SAFETY: By the type invariant `last` is a packet that is ours.
+            unsafe { set_next(self.last, other.first) };
+        }
+        // INVARIANT: The end of `other` is that of both, now.
+        self.last = other.last;
+        self.len = self.len.wrapping_add(other.len);
+    }
+
+    /// Returns the number of packets.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Returns whether there is no packet.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+}
+
+impl Drop for RxList {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
