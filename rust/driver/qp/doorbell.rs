@@ -14,11 +14,14 @@ use rdma::qp::{
     Type, //
 };
 
-/// Doorbells in a row after which requests are held back: first, and at most.
+/// Doorbells in a row after which requests are held back: at the least, first, and at most.
+const ROW_LEAST: u32 = 2;
 const ROW_FIRST: u32 = 8;
 const ROW_LAST: u32 = 1 << 16;
+/// Rows of one length that follow one another, after which the next is taken to be like them.
+const ALIKE: u32 = 4;
 /// Doorbells after which what is held back leaves.
-const HELD_MAX: u32 = 16;
+const HELD_MAX: u32 = 32;
 /// What a doorbell takes whose request leaves at once, in nanoseconds: at the least, at first, and at the most.
 const EFFORT_LEAST_NS: u64 = 1_000;
 const EFFORT_FIRST_NS: u64 = 10_000;
@@ -34,6 +37,10 @@ pub(super) struct Doorbells {
     /// are enough to leave has to wait for the timer: that is not to happen often.
     row: u32,
     patience: u32,
+    /// How many the row before had, and how many before it had as many. At that length the row may be at its end:
+    /// what is held back leaves.
+    expected: u32,
+    alike: u32,
     /// When the last one began, and whether others leave with it.
     begin: u64,
     releases: bool,
@@ -57,6 +64,8 @@ impl Doorbells {
         Self {
             row: 0,
             patience: ROW_FIRST,
+            expected: 0,
+            alike: 0,
             begin: 0,
             releases: false,
             effort: EFFORT_FIRST_NS,
@@ -70,7 +79,7 @@ impl Doorbells {
     /// A doorbell has come. Returns whether its request may be held back.
     fn ring(&mut self, qp: &Qp, now: u64) -> bool {
         if now.saturating_sub(self.end) > self.effort.saturating_mul(BREAK) {
-            self.row = 0;
+            self.end_row();
         }
         self.begin = now;
         self.releases = false;
@@ -79,11 +88,33 @@ impl Doorbells {
             let polled = qp.polled();
             if polled != self.polled {
                 self.polled = polled;
-                self.row = 0;
+                self.end_row();
             }
         }
         self.row = self.row.saturating_add(1);
         self.row > self.patience
+    }
+
+    /// A row is at its end.
+    fn end_row(&mut self) {
+        let row = core::mem::take(&mut self.row);
+        if row == 0 {
+            return;
+        }
+        if row != self.expected {
+            self.expected = row;
+            self.alike = 0;
+            return;
+        }
+        self.alike = self.alike.saturating_add(1);
+        if self.alike >= ALIKE {
+            self.be_bolder();
+        }
+    }
+
+    /// Holding back has been worth it, or will be.
+    fn be_bolder(&mut self) {
+        self.patience = (self.patience / 2).max(ROW_LEAST);
     }
 
     /// The doorbell has ended, and was not held back.
@@ -123,8 +154,11 @@ impl Qp {
             return false;
         }
         let held = self.held.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-        if held >= HELD_MAX {
-            doorbells.patience = (doorbells.patience / 2).max(ROW_FIRST);
+        let is_full = held >= HELD_MAX;
+        if is_full {
+            doorbells.be_bolder();
+        }
+        if is_full || doorbells.row == doorbells.expected {
             doorbells.releases = true;
             return false;
         }
@@ -174,7 +208,7 @@ impl Qp {
                 self.hold.start_at(self.as_arc_borrow(), doorbells.due);
                 return;
             }
-            doorbells.row = 0;
+            doorbells.end_row();
             doorbells.patience = doorbells.patience.saturating_mul(2).min(ROW_LAST);
         }
         self.kick();
