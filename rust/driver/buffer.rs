@@ -7,7 +7,8 @@ use crate::{
         self,
         Access,
         Fault,
-        MrAccess, //
+        MrAccess,
+        Recent, //
     },
     pd::Pd,
     user_wqe::Sge, //
@@ -86,6 +87,16 @@ pub(crate) struct Place {
     base: u64,
     index: usize,
     open: Option<Open>,
+    recent: Recent,
+}
+
+impl Place {
+    /// Goes to the start, of any list.
+    pub(crate) fn rewind(&mut self) {
+        self.base = 0;
+        self.index = 0;
+        self.open = None;
+    }
 }
 
 /// A cursor over a scatter/gather list.
@@ -205,9 +216,7 @@ impl<'a> Cursor<'a> {
     /// how many bytes it has from there, at least 1.
     fn seek(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
         if offset < self.place.base {
-            self.place.base = 0;
-            self.place.index = 0;
-            self.place.open = None;
+            self.place.rewind();
         }
         loop {
             let buffer = self
@@ -220,7 +229,8 @@ impl<'a> Cursor<'a> {
                 if self.place.open.is_none() {
                     self.place.open = Some(match buffer {
                         Buffer::Keyed(sge) => {
-                            match mr::access(self.pd, sge.lkey, sge.addr, len, self.need) {
+                            let recent = &mut self.place.recent;
+                            match recent.access(self.pd, sge.lkey, sge.addr, len, self.need) {
                                 Ok(access) => Open::Keyed(access),
                                 Err(Fault::Protection) => Open::Partly(*sge),
                                 Err(fault) => return Err(fault),

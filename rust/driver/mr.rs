@@ -17,8 +17,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Arc, //
     },
@@ -150,7 +152,37 @@ pub(crate) struct Mr {
     backing: SpinLockBh<Backing>,
     /// Windows that are bound to it. Raised under the lock of `backing`.
     windows: Atomic<i64>,
+    /// Its key is no more, and may be another's.
+    is_withdrawn: Atomic<bool>,
     _live: Live,
+}
+
+/// What was found by its key last: the next is the same, more often than not. Not to be kept for longer than a lock is
+/// held, as the region or window is kept with it.
+#[derive(Default)]
+pub(crate) struct Recent(Option<Arc<Mr>>);
+
+impl Recent {
+    /// As [`access`]. Context: process or softirq.
+    pub(crate) fn access(
+        &mut self,
+        pd: &Arc<Pd>,
+        key: u32,
+        va: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<MrAccess, Fault> {
+        let is_it = |mr: &Arc<Mr>| {
+            mr.index == key >> VARIANT_BITS
+                && Arc::ptr_eq(&mr.pd, pd)
+                && !mr.is_withdrawn.load(Acquire)
+        };
+        let mr = match self.0.take().filter(is_it) {
+            Some(mr) => mr,
+            None => find(pd, key)?,
+        };
+        self.0.insert(mr).check(None, key, va, len, need)
+    }
 }
 
 /// Makes a region or window known under a new key. Context: process, may sleep.
@@ -186,6 +218,7 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
             index,
             backing <- new_spin_lock_bh!(backing),
             windows: Atomic::new(0),
+            is_withdrawn: Atomic::new(false),
             _live: Live::new(kind),
         }),
         GFP_KERNEL,
@@ -286,6 +319,7 @@ impl Mr {
 
     /// Nobody finds it by its key any more. Context: process.
     pub(crate) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Release);
         self.pd.device().memory_regions().remove(self.index);
     }
 

@@ -240,7 +240,7 @@ impl ReceiveSide {
                     return Ok(());
                 }
                 Step::TakeReceive { ticket } => {
-                    self.place = Place::default();
+                    self.place.rewind();
                     let receive = self.queue.take(qp);
                     self.responder.commit_receive(ticket, packet, receive)
                 }
@@ -434,7 +434,7 @@ impl ReceiveSide {
                 completion.vlan_id = netdev.and_then(|netdev| netdev.vlan_of(skb.ifindex()));
             }
         }
-        self.place = Place::default();
+        self.place.rewind();
         self.queue.finish();
         after.notify |= qp
             .recv_cq

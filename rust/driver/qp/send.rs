@@ -293,6 +293,7 @@ impl SendSide {
         }
         // Of a connected QP, the same for all that leaves together.
         let mut course = None;
+        let mut place = Place::default();
         for _ in 0..ACTIONS_PER_BATCH {
             let room = batch.room();
             if room < Batch::BURST {
@@ -304,7 +305,7 @@ impl SendSide {
             let (ticket, outcome) = match action {
                 SendAction::Transmit(burst) => {
                     let outcome = self
-                        .transmit(qp, &burst, &mut course, batch)
+                        .transmit(qp, &burst, &mut course, &mut place, batch)
                         .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
                     (burst.ticket, outcome)
                 }
@@ -334,6 +335,7 @@ impl SendSide {
         qp: &Qp,
         burst: &Burst,
         connected: &mut Option<Course>,
+        place: &mut Place,
         batch: &mut Batch,
     ) -> Result<Outcome, Fault> {
         let Some(head) = self.elements.head(burst.sequence) else {
@@ -363,8 +365,8 @@ impl SendSide {
 
         let inline = self.elements.inline(burst.sequence);
         let buffers = self.elements.buffers(burst.sequence);
-        let mut place = Place::default();
-        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
+        place.rewind();
+        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
         let built = batch.len();
         // An acknowledgement ends the use of the pages; until then the consumer leaves them alone. What is sent
         // once more is copied, in case that it did not.
@@ -576,10 +578,13 @@ impl SendSide {
 
     /// A cursor over the buffers of the request `sequence`, for its response.
     fn response_cursor<'a>(&'a mut self, qp: &'a Qp, sequence: u32) -> Cursor<'a> {
-        self.placing.take_if(|(placing, _)| *placing != sequence);
-        let (_, place) = self
+        let (placing, place) = self
             .placing
             .get_or_insert_with(|| (sequence, Place::default()));
+        if *placing != sequence {
+            *placing = sequence;
+            place.rewind();
+        }
         let buffers = self.elements.buffers(sequence);
         Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, place)
     }
