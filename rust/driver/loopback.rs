@@ -68,26 +68,47 @@ impl Loopback {
 
 /// Hands packets of `device` over to its QPs: at once, or, within a packet's handing over, when their turn comes.
 /// Returns how many were lost. Context: process or softirq, no lock held.
-pub(crate) fn deliver(device: &Arc<Device>, packets: RxList) -> u32 {
+///
+/// What is handed over at once may have pages of memory regions in it: its sender, who calls this, is not done with
+/// them before. What has to wait is copied.
+pub(crate) fn deliver(device: &Arc<Device>, mut packets: RxList) -> u32 {
     let bh = BhGuard::new();
     let Some(queue) = device.loopback().own(&bh) else {
         return packets.len();
     };
+    let sent = packets.len();
+    // If it is not, it will not be before this CPU does it; BH work may end it elsewhere.
+    let is_served = queue.lock().is_served;
+    if is_served {
+        packets = private(packets);
+    }
+    let lost = sent.saturating_sub(packets.len());
     {
         let mut queue = queue.lock();
         if queue.packets.len() > MAX_WAITING {
-            return packets.len();
+            return sent;
         }
         queue.packets.append(packets);
         if queue.is_served {
-            return 0;
+            return lost;
         }
         queue.is_served = true;
     }
     if !serve(device, queue) {
         device.loop_back_later();
     }
-    0
+    lost
+}
+
+/// Makes the bytes of all packets their own. Those for which there is no memory are missing.
+fn private(mut packets: RxList) -> RxList {
+    let mut all = RxList::default();
+    while let Some(skb) = packets.pop() {
+        if let Some(skb) = skb.into_private() {
+            all.push(skb);
+        }
+    }
+    all
 }
 
 /// Goes on with what was left. Context: BH work.

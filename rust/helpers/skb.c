@@ -88,6 +88,11 @@ __rust_helper void rust_helper_skb_gso_set_udp_fraglist(struct sk_buff *skb, uns
 	skb->ip_summed = CHECKSUM_UNNECESSARY;
 }
 
+__rust_helper bool rust_helper_skb_has_shared_frag(const struct sk_buff *skb)
+{
+	return skb_has_shared_frag(skb);
+}
+
 __rust_helper bool rust_helper_skb_cloned(const struct sk_buff *skb)
 {
 	return skb_cloned(skb);

@@ -79,7 +79,8 @@ impl Paging {
     }
 }
 
-/// The packets of one side of a QP that wait, in order. Their memory is charged to nobody, and a process has as many
+/// The packets of one side of a QP that wait, in order, for as long as it takes: so none has pages of its sender, who
+/// may be done with them before (in a network card, too, they were read when the packet was sent). Their memory is charged to nobody, and a process has as many
 /// QPs as it likes: the device bounds them all together.
 ///
 /// To be cleared before it is dropped, or the device goes on counting them.
@@ -103,15 +104,22 @@ impl Waiting {
     /// Keeps a packet for later, behind the others; or drops it if there are too many.
     pub(super) fn keep(&self, skb: RxSkb) {
         if self.queue.len() < MAX_WAITING && self.device.packet_may_wait() {
-            self.queue.push(skb);
-        } else {
-            self.device.counters().add(Counter::PagingDropped, 1);
+            if let Some(skb) = skb.into_private() {
+                self.queue.push(skb);
+                return;
+            }
+            self.device.packet_waits_no_more();
         }
+        self.device.counters().add(Counter::PagingDropped, 1);
     }
 
     /// Puts the packet back that found the pages absent, before the others. It is one for each side of a QP, and
     /// never too many.
     pub(super) fn push_front(&self, skb: RxSkb) {
+        let Some(skb) = skb.into_private() else {
+            self.device.counters().add(Counter::PagingDropped, 1);
+            return;
+        };
         self.device.packet_waits();
         self.queue.push_front(skb);
     }
