@@ -14,6 +14,7 @@ use kernel::{
     sync::Arc, //
 };
 use net::{
+    Fragment,
     RxList,
     RxSkb,
     Transmit,
@@ -33,6 +34,8 @@ const BTH_LEN: usize = 12;
 /// Bytes of the longest pad.
 const MAX_PAD: usize = 3;
 const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
+/// Bytes of payload that get memory of their own: together with headers and all they would need two pages.
+const FRAGMENT_MIN: u32 = 3 << 10;
 /// Bytes of a UDP header.
 const UDP_LEN: usize = 8;
 
@@ -67,6 +70,13 @@ pub(crate) fn build<F>(
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
+    if packet.payload_len >= FRAGMENT_MIN && path.takes_pages() {
+        if let Some(mut fragment) = Fragment::alloc(packet.payload_len as usize) {
+            fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
+            return build_lent(path, packet, id, |skb| Ok(skb.push_fragment(fragment)))?
+                .ok_or(BuildError::NoMemory);
+        }
+    }
     let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
     path.address(&mut skb, id);
     let body = skb.body_mut();

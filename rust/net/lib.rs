@@ -67,6 +67,7 @@ pub use queue::RxQueue;
 pub use receive::RxSkb;
 pub use sync::crc32_le;
 pub use transmit::{
+    Fragment,
     TxSkb,
     MAX_TAIL, //
 };

@@ -41,8 +41,10 @@ const IPV4_HEADERS_LEN: usize = IPV4_LEN + UDP_LEN;
 pub(crate) const MAX_DATAGRAMS: u16 = 64;
 const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 
-/// The longest datagram whose memory goes round within the CPU: longer ones would use up the pages for nothing.
-const MAX_LIGHT: usize = 1200;
+/// The longest datagram in one piece whose memory goes round within the CPU: with what goes with it, it is no longer
+/// than a page.
+const MAX_LIGHT: usize = 3 << 10;
+const _: () = assert!(MAX_LIGHT + HEADROOM as usize + 512 <= PAGE_SIZE);
 
 /// The most bytes behind the pages of a datagram: the pad and the ICRC.
 pub const MAX_TAIL: usize = 8;
@@ -132,8 +134,8 @@ impl TxSkb {
     }
 
     /// Makes a datagram whose first `body_len` bytes and last `tail_len`, at most [`MAX_TAIL`] and not 0, are its own,
-    /// and the `middle_len` between them those of pages, which are put there with [`Self::push`], before
-    /// [`Self::finish`] ends it.
+    /// and the `middle_len` between them those of pages, which are put there with [`Self::push`] or
+    /// [`Self::push_fragment`], before [`Self::finish`] ends it.
     ///
     /// `None` if there is no memory, or in process context with bottom halves on. What the bytes are at first is
     /// not specified: all of them are to be written.
@@ -146,8 +148,6 @@ impl TxSkb {
         }
         // CAST: Less than `MAX_DATAGRAM`, all.
         let (skb, tail) = Self::light(body_len as u32, MAX_TAIL as u32)?;
-        // SAFETY: The packet is ours.
-        unsafe { bindings::skb_set_shared_frag(skb.as_ptr()) };
         // INVARIANT: As just made.
         Some(Self::new(skb, len as u32, tail.as_ptr(), tail_len))
     }
@@ -205,6 +205,8 @@ impl TxSkb {
     pub unsafe fn push(&mut self, start: *const u8, len: usize) -> bool {
         let (mut start, mut left) = (start, len);
         let skb = self.skb.as_ptr();
+        // SAFETY: By the type invariant this is a packet, which is ours.
+        unsafe { bindings::skb_set_shared_frag(skb) };
         while left != 0 {
             let offset = start.addr() & PAGE_SIZE.wrapping_sub(1);
             let part = left.min(PAGE_SIZE.wrapping_sub(offset));
@@ -223,6 +225,27 @@ impl TxSkb {
             }
             start = start.wrapping_add(part);
             left = left.wrapping_sub(part);
+        }
+        true
+    }
+
+    /// Puts memory behind what there is, and, after [`Self::set_crc`], feeds it to [`crc32_le`](sync::crc32_le);
+    /// returns whether there was room.
+    pub fn push_fragment(&mut self, fragment: Fragment) -> bool {
+        let skb = self.skb.as_ptr();
+        let start = fragment.start.as_ptr();
+        // SAFETY: By the type invariant this is a packet.
+        if unsafe { skb::nr_frags(skb) } >= MAX_PAGES {
+            return false;
+        }
+        // SAFETY: By its invariant the fragment has `len` bytes, in one piece, of pages of which the packet gets a
+        // reference. The packet has room for more fragments than `MAX_PAGES`.
+        // CAST: At most a page.
+        unsafe {
+            if self.feeds {
+                self.crc = bindings::crc32_le(self.crc, start.cast(), fragment.len);
+            }
+            bindings::skb_add_page_of(skb, start.cast(), fragment.len as c_int);
         }
         true
     }
@@ -399,6 +422,52 @@ impl TxSkb {
             }
         }
         Some(this.skb)
+    }
+}
+
+/// Memory that a datagram may have for its middle part, to be filled before. Drop: any context.
+///
+/// # Invariants
+///
+/// `start` is a page fragment of `len` bytes, no more than a page has, which is ours.
+pub struct Fragment {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: By the type invariant the memory is ours.
+unsafe impl Send for Fragment {}
+
+impl Fragment {
+    /// Makes one of `len` bytes. [`None`] if there is no memory, if that is more than a page, or in process context
+    /// with bottom halves on. What the bytes are at first is not specified: all of them are to be written.
+    pub fn alloc(len: usize) -> Option<Self> {
+        if !(1..=PAGE_SIZE).contains(&len) || !sync::owns_softirq() {
+            return None;
+        }
+        // SAFETY: Bottom halves are off, as was just seen.
+        // CAST: At most a page.
+        let start = NonNull::new(unsafe { bindings::napi_alloc_frag(len as u32) })?;
+        // INVARIANT: As just made.
+        Some(Self {
+            start: start.cast(),
+            len,
+        })
+    }
+
+    /// Returns the bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: By the type invariant these bytes are ours. They come from the allocator, behind a C function, so
+        // each is some byte. Nobody else has a reference, as ours is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Fragment {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the fragment is ours; a packet that has it has a reference of its own.
+        unsafe { bindings::skb_free_frag(self.start.as_ptr().cast()) };
     }
 }
 
