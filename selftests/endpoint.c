@@ -237,9 +237,17 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-static void qp_ready_rc(struct device *from, struct ibv_qp *qp, const struct device *to,
-			uint32_t to_qpn, enum ibv_mtu mtu, struct patience patience, uint32_t psn,
-			uint32_t to_psn)
+int access_of(enum ibv_qp_type type)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+	if (type == IBV_QPT_RC)
+		access |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	return access;
+}
+
+void qp_ready_connected(struct device *from, struct ibv_qp *qp, const struct device *to, uint32_t to_qpn,
+			enum ibv_mtu mtu, struct patience patience, uint32_t psn, uint32_t to_psn)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
@@ -258,11 +266,11 @@ static void qp_ready_rc(struct device *from, struct ibv_qp *qp, const struct dev
 			},
 		},
 	};
-	int error;
+	int error, mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
-	error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			      IBV_QP_MIN_RNR_TIMER);
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	error = ibv_modify_qp(qp, &attr, mask);
 	if (error)
 		die("%s: INIT to RTR: %s", from->name, strerror(error));
 	attr.qp_state = IBV_QPS_RTS;
@@ -271,8 +279,10 @@ static void qp_ready_rc(struct device *from, struct ibv_qp *qp, const struct dev
 	attr.rnr_retry = patience.rnr_retries;
 	attr.sq_psn = psn;
 	attr.max_rd_atomic = least(16, least(from->attr.max_qp_init_rd_atom, to->attr.max_qp_rd_atom));
-	error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	error = ibv_modify_qp(qp, &attr, mask);
 	if (error)
 		die("%s: RTR to RTS: %s", from->name, strerror(error));
 }
@@ -280,8 +290,7 @@ static void qp_ready_rc(struct device *from, struct ibv_qp *qp, const struct dev
 void qp_connect(struct device *a, struct ibv_qp *qp_a, struct device *b, struct ibv_qp *qp_b,
 		enum ibv_mtu mtu, struct patience patience)
 {
-	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-		     IBV_ACCESS_REMOTE_ATOMIC;
+	int access = access_of(qp_a->qp_type);
 	/* Near the end of the circle: most runs pass it. */
 	uint32_t psn_a = 0xffffff - random_between(0, 64);
 	uint32_t psn_b = 0xffffff - random_between(0, 64);
@@ -292,8 +301,8 @@ void qp_connect(struct device *a, struct ibv_qp *qp_a, struct device *b, struct 
 		error = qp_init(qp_b, access, 0);
 	if (error)
 		die("RESET to INIT: %s", strerror(error));
-	qp_ready_rc(a, qp_a, b, qp_b->qp_num, mtu, patience, psn_a, psn_b);
-	qp_ready_rc(b, qp_b, a, qp_a->qp_num, mtu, patience, psn_b, psn_a);
+	qp_ready_connected(a, qp_a, b, qp_b->qp_num, mtu, patience, psn_a, psn_b);
+	qp_ready_connected(b, qp_b, a, qp_a->qp_num, mtu, patience, psn_b, psn_a);
 }
 
 enum ibv_qp_state qp_state(struct ibv_qp *qp)
