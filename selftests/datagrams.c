@@ -116,6 +116,17 @@ static bool received(struct end *end, struct end *from, uint64_t id, uint32_t le
 	return false;
 }
 
+/* Whether the ones' complement sum over an IPv4 header is what it must be (RFC 1071). */
+static bool checksum_is_right(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+	int i;
+
+	for (i = 0; i < 20; i += 2)
+		sum += ip[i] << 8 | ip[i + 1];
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
 /* The header before a datagram of so many bytes, as RoCE v2 fills it. */
 static bool header_check(const uint8_t *grh, struct end *from, struct end *to, uint32_t length)
 {
@@ -133,7 +144,7 @@ static bool header_check(const uint8_t *grh, struct end *from, struct end *to, u
 		/* The last 20 bytes are the IPv4 header. */
 		unsigned int total = ip[2] << 8 | ip[3];
 
-		if (ip[0] == 0x45 && ip[9] == 17 && total >= length + 20 + 32 &&
+		if (ip[0] == 0x45 && ip[9] == 17 && checksum_is_right(ip) && total >= length + 20 + 32 &&
 		    total <= length + 20 + 32 + 4 + 3 &&
 		    !memcmp(ip + 12, from->device.gid.raw + 12, 4) &&
 		    !memcmp(ip + 16, to->device.gid.raw + 12, 4))
