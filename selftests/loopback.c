@@ -1,0 +1,1339 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Packets between queue pairs of one device: their bytes, that no network sees them, and that no chain of
+ * answers, nor any flood, is too long for the kernel.
+ *
+ * loopback [-r REGEX] [-n] [-s SEED] NAMESPACE DEVICE NETDEV ADDRESS ADDRESS6 SECOND-ADDRESS OTHER-DEVICE
+ *	    OTHER-ADDRESS
+ *	-r	only the rows that match
+ *	-n	prints how many rows those are, and does nothing
+ *
+ * DEVICE is on NETDEV in the network namespace NAMESPACE, and the three addresses are NETDEV's, all but the
+ * second of IPv4. OTHER-DEVICE is on another netdev of the namespace, with OTHER-ADDRESS.
+ */
+#define _GNU_SOURCE
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <pthread.h>
+#include <regex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exchange.h"
+#include "kselftest.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Each answer that leads to the next would take some hundred bytes of the kernel's 16 KiB of stack. */
+#define LINKS 600
+#define SIDE_SIZE (1 << 18)
+#define QKEY 0x11223344
+#define ROCE_PORT 4791
+#define SECONDS 60
+#define WAIT_MS 20000
+#define QUIET_MS 200
+#define GRH 40
+/* Packets that a netdev may have for reasons of its own, as neighbour discovery. */
+#define NOISE 30
+
+static const struct patience forever = { .timeout = 0, .retries = 7, .rnr_retries = 7 };
+/* Gives up after some ten milliseconds. */
+static const struct patience brief = { .timeout = 9, .retries = 3, .rnr_retries = 3 };
+/* After half a second or more: not because somebody had the CPU meanwhile. And after four. */
+static const struct patience moderate = { .timeout = 15, .retries = 3, .rnr_retries = 3 };
+static const struct patience enduring = { .timeout = 17, .retries = 7, .rnr_retries = 7 };
+
+static struct device devices[2];
+static struct side sides[2];
+static const char *netdev, *address, *address6, *second, *other_name, *other_address;
+
+static const enum ibv_wr_opcode opcodes[] = {
+	IBV_WR_SEND,
+	IBV_WR_SEND_WITH_IMM,
+	IBV_WR_RDMA_WRITE,
+	IBV_WR_RDMA_WRITE_WITH_IMM,
+	IBV_WR_RDMA_READ,
+};
+
+/* UC has all but the last. */
+static unsigned int opcodes_of(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC ? COUNT(opcodes) : COUNT(opcodes) - 1;
+}
+
+/* Finds the GID of an address, which may not be there yet; the device as it is seen from there. */
+static struct device device_at(const struct device *device, const char *text)
+{
+	struct device at = *device;
+	uint64_t end = now_ms() + WAIT_MS;
+	struct ibv_gid_entry entries[64];
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
+	ssize_t count, i;
+
+	if (inet_pton(AF_INET, text, gid.raw + 12) != 1 && inet_pton(AF_INET6, text, gid.raw) != 1)
+		die("%s is no address", text);
+	do {
+		count = ibv_query_gid_table(device->context, entries, COUNT(entries), 0);
+		for (i = 0; i < count; i++) {
+			if (entries[i].gid_type != IBV_GID_TYPE_ROCE_V2 || memcmp(&entries[i].gid, &gid, 16))
+				continue;
+			at.gid = gid;
+			at.gid_index = entries[i].gid_index;
+			return at;
+		}
+		usleep(10000);
+	} while (now_ms() < end);
+	die("%s: no GID for %s", device->name, text);
+}
+
+static void qp_free(struct ibv_qp *qp)
+{
+	int error = ibv_destroy_qp(qp);
+
+	if (error)
+		die("ibv_destroy_qp: %s", strerror(error));
+}
+
+static void cq_drain(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(cq, 1, &wc) > 0)
+		;
+}
+
+/* Two queue pairs, connected with each other, that of either side at an address of its own. */
+struct pair {
+	struct ibv_qp *qps[2];
+};
+
+static void pair_make(struct pair *pair, enum ibv_qp_type type, const char *const at[2],
+		      enum ibv_mtu mtu, struct patience patience)
+{
+	struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
+	struct device ends[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		ends[i] = device_at(sides[i].device, at[i]);
+		pair->qps[i] = qp_make(sides[i].device, type, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+	}
+	qp_connect(&ends[0], pair->qps[0], &ends[1], pair->qps[1], mtu, patience);
+}
+
+static void pair_ways(const struct pair *pair, struct way *ways)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		ways[i].from = &sides[i];
+		ways[i].to = &sides[!i];
+		ways[i].qp = pair->qps[i];
+		ways[i].peer = pair->qps[!i];
+	}
+}
+
+static void pair_free(struct pair *pair)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		qp_free(pair->qps[i]);
+	/* A row that failed leaves completions: they are none of the next row's. */
+	for (i = 0; i < 2; i++) {
+		cq_drain(sides[i].send_cq);
+		cq_drain(sides[i].recv_cq);
+	}
+}
+
+/* Each length by itself, in both directions: around multiples of the path MTU, and of pages. */
+static bool each_length(enum ibv_mtu mtu, enum ibv_qp_type type, struct way *ways, unsigned int count)
+{
+	uint32_t bytes = mtu_bytes(mtu), page = sysconf(_SC_PAGESIZE);
+	const uint32_t lengths[] = {
+		0, 1, 3, bytes - 1, bytes, bytes + 1, 2 * bytes - 1, 2 * bytes, 2 * bytes + 1, 5 * bytes + 2,
+		page - 1, page, page + 1, 2 * page - 1, 2 * page, 2 * page + 1, 65535, 65536, 65537,
+	};
+	unsigned int i, which, way;
+
+	for (i = 0; i < COUNT(lengths); i++) {
+		for (which = 0; which < opcodes_of(type); which++) {
+			for (way = 0; way < count; way++) {
+				ways_start(ways, count);
+				if (!message_add(&ways[way], opcodes[which], lengths[i], 1 + i % 3))
+					die("no room for %u bytes", lengths[i]);
+				if (exchange(ways, count, SECONDS))
+					continue;
+				ksft_print_msg("%s of %u bytes\n", opcode_name(opcodes[which]), lengths[i]);
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+/* As many random messages as there is room for, on all ways at once; adds up how many there were. */
+static bool mixed(struct way *ways, unsigned int count, unsigned int rounds,
+		  unsigned long long *messages)
+{
+	unsigned int i, j;
+
+	while (rounds--) {
+		ways_start(ways, count);
+		for (j = 0; j < MAX_MESSAGES; j++) {
+			for (i = 0; i < count; i++)
+				message_add(&ways[i], opcodes[random_between(0, COUNT(opcodes) - 1)],
+					    random_between(0, 5000), random_between(1, MAX_SEGMENTS));
+		}
+		for (i = 0; messages && i < count; i++)
+			*messages += ways[i].count;
+		if (!exchange(ways, count, SECONDS))
+			return false;
+	}
+	return true;
+}
+
+static void post_fetch_add(struct ibv_qp *qp, uint64_t id, struct region *result, size_t at,
+			   struct region *words, size_t word, uint64_t add, unsigned int flags)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)result->memory + at,
+		.length = 8,
+		.lkey = result->mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = id,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.send_flags = IBV_SEND_SIGNALED | flags,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.atomic = {
+			.remote_addr = (uintptr_t)words->memory + word,
+			.rkey = words->mr->rkey,
+			.compare_add = add,
+		},
+	};
+	int error = ibv_post_send(qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+static void word_add(struct region *words, size_t at, uint64_t add)
+{
+	uint64_t word;
+
+	memcpy(&word, words->expected + at, sizeof(word));
+	word += add;
+	memcpy(words->expected + at, &word, sizeof(word));
+}
+
+/*
+ * Link i is a queue pair that answers to another one than asks it: asking[i] takes the answer of
+ * answering[i] for that to its first request, which answering[i + 1] has not got, as it was not ready. Only
+ * then may its second request leave, and that is the one that answering[i + 1] waits for. Requests and
+ * answers have the same PSN.
+ */
+struct chain {
+	struct ibv_cq *cq;
+	/* What the requests add to, and where the answers go. */
+	struct region words;
+	struct region results;
+	struct ibv_qp *answering[LINKS];
+	struct ibv_qp *asking[LINKS];
+	/* Asks the first link, and is never answered. */
+	struct ibv_qp *first;
+	/* Never ready: where requests go that nobody shall get. */
+	struct ibv_qp *hole;
+	uint32_t psn;
+};
+
+static struct ibv_qp *chain_qp(struct chain *chain)
+{
+	struct depth depth = { .send = 2, .receive = 1, .sges = 1 };
+	struct ibv_qp *qp = qp_make(&devices[0], IBV_QPT_RC, chain->cq, chain->cq, depth, NULL);
+
+	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
+		die("RESET to INIT");
+	return qp;
+}
+
+static void chain_ready(struct ibv_qp *qp, const struct ibv_qp *to, uint32_t psn)
+{
+	qp_ready_connected(&devices[0], qp, &devices[0], to->qp_num, IBV_MTU_256, forever, psn & 0xffffff,
+		 psn & 0xffffff);
+}
+
+static void chain_make(struct chain *chain)
+{
+	unsigned int i;
+
+	chain->cq = ibv_create_cq(devices[0].context, 4 * LINKS, NULL, NULL, 0);
+	if (!chain->cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	region_make(&chain->words, &devices[0], 8 * (LINKS + 1),
+		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	region_make(&chain->results, &devices[0], 8 * (2 * LINKS + 1), IBV_ACCESS_LOCAL_WRITE);
+	chain->psn = random_next();
+	chain->first = chain_qp(chain);
+	chain->hole = chain_qp(chain);
+	for (i = 0; i < LINKS; i++) {
+		chain->answering[i] = chain_qp(chain);
+		chain->asking[i] = chain_qp(chain);
+	}
+	for (i = 0; i < LINKS; i++) {
+		bool is_last = i + 1 == LINKS;
+
+		chain_ready(chain->asking[i], is_last ? chain->hole : chain->answering[i + 1],
+			    chain->psn + i);
+		post_fetch_add(chain->asking[i], i, &chain->results, 16 * i, &chain->words, 8 * LINKS, 1, 0);
+		if (!is_last)
+			post_fetch_add(chain->asking[i], LINKS + i, &chain->results, 16 * i + 8, &chain->words,
+				       8 * (i + 1), 3 + i, IBV_SEND_FENCE);
+	}
+	for (i = 0; i < LINKS; i++)
+		chain_ready(chain->answering[i], chain->asking[i], chain->psn + i);
+	chain_ready(chain->first, chain->answering[0], chain->psn);
+}
+
+static void chain_free(struct chain *chain)
+{
+	unsigned int i;
+
+	for (i = 0; i < LINKS; i++) {
+		qp_free(chain->answering[i]);
+		qp_free(chain->asking[i]);
+	}
+	qp_free(chain->first);
+	qp_free(chain->hole);
+	if (ibv_destroy_cq(chain->cq))
+		die("ibv_destroy_cq: %s", strerror(errno));
+	region_free(&chain->words);
+	region_free(&chain->results);
+}
+
+static bool run_chain(void)
+{
+	static struct chain chain;
+	uint64_t began, posted;
+	unsigned int i;
+	bool ok;
+
+	chain_make(&chain);
+	ok = cq_quiet(chain.cq, QUIET_MS);
+	began = now_ms();
+	post_fetch_add(chain.first, LINKS, &chain.results, 16 * LINKS, &chain.words, 0, 2, 0);
+	posted = now_ms();
+	for (i = 0; ok && i < LINKS; i++) {
+		struct ibv_wc wc;
+
+		ok = cq_poll(chain.cq, &wc, WAIT_MS);
+		if (!ok) {
+			ksft_print_msg("the chain ends at link %u\n", i);
+		} else if (wc.status || wc.wr_id != i || wc.qp_num != chain.asking[i]->qp_num ||
+			   wc.opcode != IBV_WC_FETCH_ADD || wc.byte_len != 8) {
+			ksft_print_msg("link %u: wr_id %llu, %s\n", i, (unsigned long long)wc.wr_id,
+				       ibv_wc_status_str(wc.status));
+			ok = false;
+		}
+		/* It gets what was there before the request of another one. */
+		memcpy(chain.results.expected + 16 * i, chain.words.expected + 8 * i, 8);
+		word_add(&chain.words, 8 * i, 2 + i);
+	}
+	ksft_print_msg("%u links: posted after %llu ms, all done after %llu ms\n", LINKS,
+		       (unsigned long long)(posted - began), (unsigned long long)(now_ms() - began));
+	ok = ok && cq_quiet(chain.cq, QUIET_MS) && region_check(&chain.words, "the words") &&
+	     region_check(&chain.results, "the results");
+	chain_free(&chain);
+	return ok;
+}
+
+/* Sends to itself; every length, and atomics. */
+static bool run_itself(enum ibv_qp_type type)
+{
+	struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
+	struct ibv_qp *qp = qp_make(&devices[0], type, sides[0].send_cq, sides[0].recv_cq, depth, NULL);
+	static struct way way;
+	struct region words;
+	unsigned int i;
+	bool ok;
+
+	if (qp_init(qp, access_of(type), 0))
+		die("RESET to INIT");
+	qp_ready_connected(&devices[0], qp, &devices[0], qp->qp_num, IBV_MTU_1024, PATIENT, 0xfffffe, 0xfffffe);
+	way = (struct way){ .from = &sides[0], .to = &sides[0], .qp = qp, .peer = qp };
+	ok = each_length(IBV_MTU_1024, type, &way, 1) && (type != IBV_QPT_RC || mixed(&way, 1, 4, NULL));
+	region_make(&words, &devices[0], 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	for (i = 0; ok && type == IBV_QPT_RC && i < 16; i++) {
+		struct ibv_wc wc;
+
+		memcpy(words.expected + 2048 + 8 * i, words.expected + 8, 8);
+		word_add(&words, 8, i + 5);
+		post_fetch_add(qp, i, &words, 2048 + 8 * i, &words, 8, i + 5, 0);
+		ok = cq_poll(sides[0].send_cq, &wc, WAIT_MS) && !wc.status && wc.wr_id == i &&
+		     region_check(&words, "the words");
+	}
+	ok = side_check(&sides[0]) && ok;
+	qp_free(qp);
+	region_free(&words);
+	cq_drain(sides[0].send_cq);
+	cq_drain(sides[0].recv_cq);
+	return ok;
+}
+
+static bool run_itself_rc(void)
+{
+	return run_itself(IBV_QPT_RC);
+}
+
+static bool run_itself_uc(void)
+{
+	return run_itself(IBV_QPT_UC);
+}
+
+static struct ibv_qp *ud_make(struct device *device, struct ibv_cq *cq, uint32_t depth)
+{
+	struct depth how = { .send = depth, .receive = depth, .sges = 1 };
+	struct ibv_qp *qp = qp_make(device, IBV_QPT_UD, cq, cq, how, NULL);
+	int error = qp_init(qp, 0, QKEY);
+
+	if (error)
+		die("UD: RESET to INIT: %s", strerror(error));
+	qp_ready_ud(qp);
+	return qp;
+}
+
+static int ud_send(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t qpn, const struct region *from,
+		   size_t at, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)from->memory + at,
+		.length = length,
+		.lkey = from->mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.ud = { .ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY },
+	};
+
+	return ibv_post_send(qp, &wr, &bad);
+}
+
+static int receive(struct ibv_qp *qp, const struct region *to, size_t at, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)to->memory + at,
+		.length = length,
+		.lkey = to->mr->lkey,
+	};
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	return ibv_post_recv(qp, &wr, &bad);
+}
+
+/* What the headers of datagrams are between two queue pairs, the test datagrams shows. */
+static bool run_itself_ud(void)
+{
+	struct side *side = &sides[0];
+	struct ibv_qp *qp = ud_make(&devices[0], side->send_cq, 16);
+	struct ibv_ah *ah = ah_make(&devices[0], &devices[0]);
+	uint32_t mtu = mtu_bytes(devices[0].active_mtu), length;
+	bool ok = true;
+
+	for (length = 1; ok && length <= mtu; length = length < mtu && length * 3 > mtu ? mtu : length * 3) {
+		size_t at = random_between(1, 200), from = random_between(0, 5000);
+		struct ibv_wc wc[2];
+		int i;
+
+		ok = !receive(qp, &side->sink, at, GRH + length) &&
+		     !ud_send(qp, ah, qp->qp_num, &side->source, from, length) &&
+		     cq_poll(side->send_cq, &wc[0], WAIT_MS) && cq_poll(side->send_cq, &wc[1], WAIT_MS);
+		for (i = 0; ok && i < 2; i++)
+			ok = !wc[i].status && (wc[i].opcode != IBV_WC_RECV ||
+					       (wc[i].src_qp == qp->qp_num && wc[i].byte_len == GRH + length));
+		ok = ok && wc[0].opcode + wc[1].opcode == IBV_WC_SEND + IBV_WC_RECV;
+		memcpy(side->sink.expected + at, side->sink.memory + at, GRH);
+		memcpy(side->sink.expected + at + GRH, side->source.expected + from, length);
+		ok = side_check(side) && ok;
+		if (!ok)
+			ksft_print_msg("%u bytes\n", length);
+	}
+	if (ibv_destroy_ah(ah))
+		die("ibv_destroy_ah: %s", strerror(errno));
+	qp_free(qp);
+	cq_drain(side->send_cq);
+	return ok;
+}
+
+static bool run_lengths(enum ibv_qp_type type, const char *at, enum ibv_mtu mtu)
+{
+	const char *const both[] = { at, at };
+	static struct way ways[2];
+	struct pair pair;
+	bool ok;
+
+	pair_make(&pair, type, both, mtu, PATIENT);
+	pair_ways(&pair, ways);
+	ok = each_length(mtu, type, ways, 2);
+	ok = side_check(&sides[0]) & side_check(&sides[1]) && ok;
+	pair_free(&pair);
+	return ok;
+}
+
+static bool run_rc_256(void)
+{
+	return run_lengths(IBV_QPT_RC, address, IBV_MTU_256);
+}
+
+static bool run_rc_4096(void)
+{
+	return run_lengths(IBV_QPT_RC, address, IBV_MTU_4096);
+}
+
+static bool run_rc_256_v6(void)
+{
+	return run_lengths(IBV_QPT_RC, address6, IBV_MTU_256);
+}
+
+static bool run_rc_4096_v6(void)
+{
+	return run_lengths(IBV_QPT_RC, address6, IBV_MTU_4096);
+}
+
+static bool run_uc_256(void)
+{
+	return run_lengths(IBV_QPT_UC, address, IBV_MTU_256);
+}
+
+static bool run_uc_4096(void)
+{
+	return run_lengths(IBV_QPT_UC, address, IBV_MTU_4096);
+}
+
+static bool run_uc_256_v6(void)
+{
+	return run_lengths(IBV_QPT_UC, address6, IBV_MTU_256);
+}
+
+static bool run_uc_4096_v6(void)
+{
+	return run_lengths(IBV_QPT_UC, address6, IBV_MTU_4096);
+}
+
+static bool run_addresses(void)
+{
+	const char *const at[][2] = {
+		{ address, address }, { address6, address6 }, { address, second }, { second, second },
+	};
+	struct pair pairs[COUNT(at)];
+	static struct way ways[2 * COUNT(at)];
+	unsigned int i;
+	bool ok;
+
+	for (i = 0; i < COUNT(at); i++) {
+		pair_make(&pairs[i], IBV_QPT_RC, at[i], i % 2 ? IBV_MTU_1024 : IBV_MTU_4096, PATIENT);
+		pair_ways(&pairs[i], &ways[2 * i]);
+	}
+	ok = mixed(ways, COUNT(ways), 8, NULL);
+	ok = side_check(&sides[0]) & side_check(&sides[1]) && ok;
+	for (i = 0; i < COUNT(at); i++)
+		pair_free(&pairs[i]);
+	return ok;
+}
+
+/* The device shows what it counts for some time. */
+static unsigned long long counter(const char *name)
+{
+	unsigned long long value = 0;
+	char path[256];
+	FILE *file;
+
+	usleep(30000);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", devices[0].name, name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%llu", &value) != 1)
+		die("%s: %s", path, strerror(errno));
+	fclose(file);
+	return value;
+}
+
+static int post_write(struct ibv_qp *qp, uint64_t id, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)sides[0].source.memory,
+		.length = length,
+		.lkey = sides[0].source.mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = id,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = {
+			.remote_addr = (uintptr_t)sides[1].sink.memory,
+			.rkey = sides[1].sink.mr->rkey,
+		},
+	};
+
+	return ibv_post_send(qp, &wr, &bad);
+}
+
+/* The peer of a queue pair at one address believes that it is at another, of the same device. */
+static bool run_stranger(const char *from, const char *to, const char *believed, const char *peer_at)
+{
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+	struct device sender = device_at(&devices[0], from), target = device_at(&devices[1], to);
+	struct device wrong = device_at(&devices[0], believed), home = device_at(&devices[1], peer_at);
+	struct ibv_qp *qps[2];
+	unsigned long long before;
+	struct ibv_wc wc;
+	bool ok;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+		if (qp_init(qps[i], access_of(IBV_QPT_RC), 0))
+			die("RESET to INIT");
+	}
+	qp_ready_connected(&sender, qps[0], &target, qps[1]->qp_num, IBV_MTU_1024, brief, 5, 5);
+	qp_ready_connected(&home, qps[1], &wrong, qps[0]->qp_num, IBV_MTU_1024, brief, 5, 5);
+	before = counter("unknown_qp");
+	ok = !post_write(qps[0], 77, 100) && cq_poll(sides[0].send_cq, &wc, WAIT_MS);
+	if (ok && (wc.status != IBV_WC_RETRY_EXC_ERR || wc.wr_id != 77)) {
+		ksft_print_msg("from %s to %s: %s\n", from, to, ibv_wc_status_str(wc.status));
+		ok = false;
+	}
+	before = counter("unknown_qp") - before;
+	/* The first time, and each repetition. */
+	if (before != 1ull + brief.retries) {
+		ksft_print_msg("from %s to %s: %llu unknown\n", from, to, before);
+		ok = false;
+	}
+	ok = ok && side_check(&sides[1]) && qp_state(qps[1]) == IBV_QPS_RTS;
+	for (i = 0; i < 2; i++) {
+		qp_free(qps[i]);
+		cq_drain(sides[i].send_cq);
+	}
+	return ok;
+}
+
+static bool run_strangers(void)
+{
+	return run_stranger(address, address, address6, address6) &&
+	       run_stranger(address, address, second, address) &&
+	       run_stranger(address, address, address, second) &&
+	       run_stranger(address6, address6, address, address);
+}
+
+static bool command(const char *action, const char *text)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "ip address %s %s/24 dev %s", action, text, netdev);
+	fflush(stdout);
+	if (!system(line))
+		return true;
+	ksft_print_msg("it fails: %s\n", line);
+	return false;
+}
+
+/*
+ * WRITEs go on while the address of both ends goes and, after so many milliseconds, if there are any, comes
+ * back. Returns what was wrong in the end; *after is the number of those that were complete after that.
+ */
+static enum ibv_wc_status write_on(struct ibv_qp *qp, int back_ms, unsigned int *after)
+{
+	uint64_t posted = 0, done = 0, gone = 0, end = now_ms() + 3 * WAIT_MS;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	bool is_gone = false, is_back = false;
+	struct ibv_wc wc;
+
+	*after = 0;
+	while (status == IBV_WC_SUCCESS && now_ms() < end && *after < 300) {
+		while (posted - done < MAX_MESSAGES && !post_write(qp, posted, 3000))
+			posted++;
+		if (!is_gone && done > 500) {
+			if (!command("del", second))
+				return IBV_WC_GENERAL_ERR;
+			is_gone = true;
+			gone = now_ms();
+		}
+		if (is_gone && !is_back && back_ms >= 0 && now_ms() - gone >= (uint64_t)back_ms) {
+			if (!command("add", second))
+				return IBV_WC_GENERAL_ERR;
+			is_back = true;
+		}
+		while (ibv_poll_cq(sides[0].send_cq, 1, &wc) > 0) {
+			if (wc.wr_id != done++)
+				ksft_print_msg("completion %llu is of %llu\n", (unsigned long long)done - 1,
+					       (unsigned long long)wc.wr_id);
+			/* The first error is what was wrong; the rest is flushed. */
+			if (!status)
+				status = wc.status;
+			*after += is_back && !wc.status;
+		}
+		sched_yield();
+	}
+	while (done < posted && cq_poll(sides[0].send_cq, &wc, WAIT_MS))
+		done++;
+	if (done != posted) {
+		ksft_print_msg("%llu of %llu requests are complete\n", (unsigned long long)done,
+			       (unsigned long long)posted);
+		return IBV_WC_GENERAL_ERR;
+	}
+	ksft_print_msg("%llu requests, %s\n", (unsigned long long)done, ibv_wc_status_str(status));
+	return status;
+}
+
+static void second_pair_make(struct pair *pair, struct patience patience)
+{
+	const char *const at[] = { second, second };
+
+	pair_make(pair, IBV_QPT_RC, at, IBV_MTU_1024, patience);
+}
+
+/* As the sink has it after write_on(): how often is all the same. */
+static void expect_written(void)
+{
+	memcpy(sides[1].sink.expected, sides[0].source.expected, 3000);
+}
+
+static bool run_address_goes(void)
+{
+	enum ibv_wc_status status;
+	static struct way ways[2];
+	unsigned int after;
+	struct pair pair;
+	bool ok;
+
+	second_pair_make(&pair, moderate);
+	status = write_on(pair.qps[0], -1, &after);
+	expect_written();
+	ok = status == IBV_WC_RETRY_EXC_ERR && qp_state(pair.qps[0]) == IBV_QPS_ERR;
+	pair_free(&pair);
+	ok = command("add", second) && ok;
+	second_pair_make(&pair, PATIENT);
+	pair_ways(&pair, ways);
+	ok = mixed(ways, 2, 2, NULL) && ok;
+	pair_free(&pair);
+	return ok;
+}
+
+/* Soon enough for who is patient. */
+static bool run_address_comes_back(void)
+{
+	static struct way ways[2];
+	unsigned int after;
+	struct pair pair;
+	bool ok;
+
+	second_pair_make(&pair, enduring);
+	ok = write_on(pair.qps[0], 60, &after) == IBV_WC_SUCCESS && after >= 300;
+	expect_written();
+	pair_ways(&pair, ways);
+	ok = ok && mixed(ways, 2, 2, NULL);
+	pair_free(&pair);
+	return ok;
+}
+
+/* What the network has seen so far, and what the device has. */
+struct tally {
+	/* Packets of all netdevs of the namespace, in and out. */
+	unsigned long long netdevs;
+	/* Packets of this machine that IP has sent. */
+	unsigned long long ip;
+	/* Packets for the RoCE port that a packet socket saw. */
+	unsigned long long captured;
+	unsigned long long sent;
+	unsigned long long received;
+	unsigned long long sent_bytes;
+	unsigned long long received_bytes;
+};
+
+static int packets;
+
+static void packets_open(void)
+{
+	int room = 8 << 20;
+
+	packets = socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK, htons(ETH_P_ALL));
+	if (packets < 0 || setsockopt(packets, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
+		die("no packet socket: %s", strerror(errno));
+}
+
+static unsigned long long captured(void)
+{
+	unsigned long long count = 0;
+	uint8_t packet[128];
+	ssize_t length;
+
+	while ((length = recv(packets, packet, sizeof(packet), MSG_TRUNC)) >= 0) {
+		/* Of IPv6, no extension headers are expected. */
+		size_t udp = packet[0] >> 4 == 6 ? 40 : (packet[0] & 15) * 4;
+
+		if (length >= 48 && (packet[udp + 2] << 8 | packet[udp + 3]) == ROCE_PORT)
+			count++;
+	}
+	return count;
+}
+
+/* Adds up the two numbers of packets in each line of the namespace's netdevs. */
+static unsigned long long netdev_packets(void)
+{
+	unsigned long long sum = 0, in, out;
+	char line[512];
+	FILE *file = fopen("/proc/thread-self/net/dev", "r");
+
+	if (!file)
+		die("/proc/net/dev: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file)) {
+		char *colon = strchr(line, ':');
+
+		if (colon && sscanf(colon + 1, "%*u %llu %*u %*u %*u %*u %*u %*u %*u %llu", &in, &out) == 2)
+			sum += in + out;
+	}
+	fclose(file);
+	return sum;
+}
+
+static unsigned long long ip_packets(void)
+{
+	unsigned long long sum = 0, out;
+	char line[512];
+	FILE *file = fopen("/proc/thread-self/net/snmp", "r");
+
+	/* The tenth number behind "Ip:" is that of requests out; the line before has their names. */
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Ip: %*u %*u %*u %*u %*u %*u %*u %*u %*u %llu", &out) == 1)
+			sum += out;
+	}
+	if (file)
+		fclose(file);
+	file = fopen("/proc/thread-self/net/snmp6", "r");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Ip6OutRequests %llu", &out) == 1)
+			sum += out;
+	}
+	if (file)
+		fclose(file);
+	return sum;
+}
+
+static struct tally tally_since(const struct tally *before)
+{
+	struct tally now = {
+		.netdevs = netdev_packets(),
+		.ip = ip_packets(),
+		.captured = captured(),
+		.sent = counter("sent_pkts"),
+		.received = counter("rcvd_pkts"),
+		.sent_bytes = counter("sent_bytes"),
+		.received_bytes = counter("rcvd_bytes"),
+	};
+
+	if (!before)
+		return now;
+	now.netdevs -= before->netdevs;
+	now.ip -= before->ip;
+	now.sent -= before->sent;
+	now.received -= before->received;
+	now.sent_bytes -= before->sent_bytes;
+	now.received_bytes -= before->received_bytes;
+	return now;
+}
+
+static void tally_show(const struct tally *tally, unsigned long long messages)
+{
+	ksft_print_msg("%llu messages: sent %llu, received %llu, netdevs %llu, IP %llu, captured %llu\n",
+		       messages, tally->sent, tally->received, tally->netdevs, tally->ip, tally->captured);
+}
+
+static bool run_unseen(const char *at)
+{
+	const char *const both[] = { at, at };
+	unsigned long long messages = 0;
+	struct tally before, seen;
+	static struct way ways[2];
+	struct pair pair;
+	bool ok;
+
+	pair_make(&pair, IBV_QPT_RC, both, IBV_MTU_1024, PATIENT);
+	pair_ways(&pair, ways);
+	before = tally_since(NULL);
+	ok = mixed(ways, 2, 16, &messages);
+	seen = tally_since(&before);
+	tally_show(&seen, messages);
+	pair_free(&pair);
+	return ok && messages > 500 && seen.netdevs <= NOISE && seen.ip <= NOISE && !seen.captured &&
+	       seen.sent >= messages && seen.sent == seen.received && seen.sent_bytes == seen.received_bytes;
+}
+
+static bool run_unseen_v4(void)
+{
+	return run_unseen(address);
+}
+
+static bool run_unseen_v6(void)
+{
+	return run_unseen(address6);
+}
+
+/*
+ * Two devices have a network between them, even where that is one machine's own. It shows that the rows
+ * above could have seen something.
+ */
+static bool run_seen(void)
+{
+	struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
+	struct device other;
+	struct side *const ours = &sides[0];
+	static struct way ways[2];
+	static struct side theirs;
+	unsigned long long messages = 0;
+	struct tally before, seen;
+	struct ibv_qp *qps[2];
+	int i;
+	bool ok;
+
+	device_open(&other, other_name, 4);
+	other = device_at(&other, other_address);
+	side_make(&theirs, &other, SIDE_SIZE, 2 * MAX_MESSAGES);
+	qps[0] = qp_make(&devices[0], IBV_QPT_RC, ours->send_cq, ours->recv_cq, depth, NULL);
+	qps[1] = qp_make(&other, IBV_QPT_RC, theirs.send_cq, theirs.recv_cq, depth, NULL);
+	qp_connect(&devices[0], qps[0], &other, qps[1], IBV_MTU_1024, PATIENT);
+	for (i = 0; i < 2; i++) {
+		ways[i].from = i ? &theirs : ours;
+		ways[i].to = i ? ours : &theirs;
+		ways[i].qp = qps[i];
+		ways[i].peer = qps[!i];
+	}
+	before = tally_since(NULL);
+	ok = mixed(ways, 2, 16, &messages);
+	seen = tally_since(&before);
+	tally_show(&seen, messages);
+	ok = ok && side_check(&theirs);
+	for (i = 0; i < 2; i++)
+		qp_free(qps[i]);
+	side_free(&theirs);
+	device_close(&other);
+	/* Several may have left as one. */
+	return ok && seen.netdevs >= messages / 4 && seen.ip >= messages / 4 && seen.captured >= messages / 4;
+}
+
+/* Processes that flood a device from one CPU until they are killed. */
+#define FLOOD_CPU 0
+#define FLOOD_MS 3000
+#define FLOODERS 2
+#define SOURCES 8
+#define TARGETS 8
+#define FLOOD_DEPTH 64
+#define FLOOD_SIZE 32768
+
+struct flood {
+	struct device device;
+	struct region region;
+	struct ibv_ah *ah;
+	/* Where datagrams go, some of them in vain. */
+	volatile uint32_t targets[TARGETS];
+};
+
+/* What a flooder tells; shared with it. */
+struct news {
+	volatile uint64_t posted;
+	volatile uint64_t received;
+};
+
+static void stay_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		die("sched_setaffinity: %s", strerror(errno));
+}
+
+static void flood_receive(struct flood *flood, struct ibv_qp *qp)
+{
+	if (receive(qp, &flood->region, 0, GRH + 4096))
+		die("ibv_post_recv");
+}
+
+struct destroyer {
+	pthread_t thread;
+	struct flood *flood;
+	struct news *news;
+};
+
+/* Destroys queue pairs and makes others while datagrams come to them. */
+static void *destroy_on(void *argument)
+{
+	struct destroyer *destroyer = argument;
+	struct flood *flood = destroyer->flood;
+	struct ibv_qp *qps[TARGETS] = {};
+	struct ibv_cq *cq = ibv_create_cq(flood->device.context, 4 * TARGETS * FLOOD_DEPTH, NULL, NULL, 0);
+	struct ibv_wc wc;
+	unsigned int i, j;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	for (i = 0;; i = (i + 1) % TARGETS) {
+		if (qps[i])
+			qp_free(qps[i]);
+		qps[i] = ud_make(&flood->device, cq, FLOOD_DEPTH);
+		flood->targets[i] = qps[i]->qp_num;
+		for (j = 0; j < FLOOD_DEPTH; j++)
+			flood_receive(flood, qps[i]);
+		usleep(1000);
+		while (ibv_poll_cq(cq, 1, &wc) > 0)
+			destroyer->news->received += !wc.status;
+	}
+	return NULL;
+}
+
+static void flood_datagrams(struct flood *flood, struct news *news)
+{
+	struct destroyer destroyer = { .flood = flood, .news = news };
+	struct ibv_cq *cq = ibv_create_cq(flood->device.context, 2 * SOURCES * FLOOD_DEPTH, NULL, NULL, 0);
+	struct ibv_qp *qps[SOURCES];
+	unsigned int room[SOURCES], i;
+	struct ibv_wc wc;
+
+	if (!cq || pthread_create(&destroyer.thread, NULL, destroy_on, &destroyer))
+		die("a flooder does not start");
+	for (i = 0; i < SOURCES; i++) {
+		qps[i] = ud_make(&flood->device, cq, FLOOD_DEPTH);
+		room[i] = FLOOD_DEPTH;
+	}
+	for (i = 0;; i = (i + 1) % SOURCES) {
+		while (room[i]) {
+			if (ud_send(qps[i], flood->ah, flood->targets[news->posted % TARGETS], &flood->region,
+				    8192, 1000))
+				die("ibv_post_send: %s", strerror(errno));
+			room[i]--;
+			news->posted++;
+		}
+		while (ibv_poll_cq(cq, 1, &wc) > 0) {
+			unsigned int which;
+
+			for (which = 0; which < SOURCES && qps[which]->qp_num != wc.qp_num; which++)
+				;
+			if (which == SOURCES || wc.status)
+				die("a datagram: %s", ibv_wc_status_str(wc.status));
+			room[which]++;
+		}
+	}
+}
+
+/*
+ * Messages on many connections: UC WRITEs, whose peers never say anything, or long RC READs, which go on by
+ * themselves.
+ */
+static void flood_messages(struct flood *flood, struct news *news, enum ibv_qp_type type,
+			   uint32_t length)
+{
+	struct depth depth = { .send = FLOOD_DEPTH, .receive = 1, .sges = 1 };
+	struct ibv_cq *cq = ibv_create_cq(flood->device.context, 4 * SOURCES * FLOOD_DEPTH, NULL, NULL, 0);
+	struct ibv_qp *qps[2 * SOURCES];
+	unsigned int room[2 * SOURCES], i;
+	struct ibv_wc wc;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	for (i = 0; i < 2 * SOURCES; i++) {
+		qps[i] = qp_make(&flood->device, type, cq, cq, depth, NULL);
+		room[i] = FLOOD_DEPTH;
+	}
+	for (i = 0; i < 2 * SOURCES; i += 2)
+		qp_connect(&flood->device, qps[i], &flood->device, qps[i + 1], IBV_MTU_1024, PATIENT);
+	for (i = 0;; i = (i + 1) % (2 * SOURCES)) {
+		struct ibv_sge sge = {
+			.addr = (uintptr_t)flood->region.memory,
+			.length = length,
+			.lkey = flood->region.mr->lkey,
+		};
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = i,
+			.opcode = type == IBV_QPT_RC ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.wr.rdma = {
+				.remote_addr = (uintptr_t)flood->region.memory,
+				.rkey = flood->region.mr->rkey,
+			},
+		};
+
+		while (room[i]) {
+			if (ibv_post_send(qps[i], &wr, &bad))
+				die("ibv_post_send: %s", strerror(errno));
+			room[i]--;
+			news->posted++;
+		}
+		while (ibv_poll_cq(cq, 1, &wc) > 0) {
+			if (wc.status)
+				die("a message: %s", ibv_wc_status_str(wc.status));
+			room[wc.wr_id]++;
+			news->received++;
+		}
+	}
+}
+
+enum flood_kind {
+	DATAGRAMS,
+	WRITES,
+	READS,
+};
+
+static pid_t flooder_start(enum flood_kind kind, struct news *news)
+{
+	struct flood *flood;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	stay_on(FLOOD_CPU);
+	flood = calloc(1, sizeof(*flood));
+	if (!flood)
+		die("no memory for a flooder");
+	device_open(&flood->device, devices[0].name, 4);
+	region_make(&flood->region, &flood->device, FLOOD_SIZE,
+		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	flood->ah = ah_make(&flood->device, &flood->device);
+	if (kind == DATAGRAMS)
+		flood_datagrams(flood, news);
+	else if (kind == WRITES)
+		flood_messages(flood, news, IBV_QPT_UC, 4 * 1024);
+	else
+		flood_messages(flood, news, IBV_QPT_RC, FLOOD_SIZE);
+	_exit(1);
+}
+
+/* Who only looks at the clock, on the same CPU, sees how long others keep it, and how much is left. */
+static bool watch_clock(uint64_t ms, uint64_t *longest_us)
+{
+	struct timespec now, used;
+	uint64_t end = now_ms() + ms, last = 0, share;
+
+	*longest_us = 0;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	share = used.tv_sec * 1000 + used.tv_nsec / 1000000;
+	while (now_ms() < end) {
+		uint64_t us;
+
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		us = (uint64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+		if (last && us - last > *longest_us)
+			*longest_us = us - last;
+		last = us;
+	}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	share = used.tv_sec * 1000 + used.tv_nsec / 1000000 - share;
+	ksft_print_msg("%llu of %llu ms are left to others, the longest wait is %llu us\n",
+		       (unsigned long long)share, (unsigned long long)ms, (unsigned long long)*longest_us);
+	return share > ms / 20;
+}
+
+static bool run_flood(enum flood_kind kind)
+{
+	struct news *news = mmap(NULL, FLOODERS * sizeof(*news), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const char *const both[] = { address, address };
+	pid_t flooders[FLOODERS];
+	uint64_t longest, began, end = now_ms() + WAIT_MS;
+	static struct way ways[2];
+	cpu_set_t before;
+	struct pair pair;
+	bool ok = true;
+	int i, status;
+
+	if (news == MAP_FAILED || sched_getaffinity(0, sizeof(before), &before))
+		die("a flood does not start: %s", strerror(errno));
+	for (i = 0; i < FLOODERS; i++)
+		flooders[i] = flooder_start(kind, &news[i]);
+	for (i = 0; i < FLOODERS; i++) {
+		while (news[i].posted < 1000 && now_ms() < end)
+			usleep(10000);
+	}
+	stay_on(FLOOD_CPU);
+	ok = watch_clock(FLOOD_MS, &longest);
+	sched_setaffinity(0, sizeof(before), &before);
+	began = now_ms();
+	for (i = 0; i < FLOODERS; i++) {
+		if (waitpid(flooders[i], &status, WNOHANG)) {
+			ksft_print_msg("a flooder has ended by itself, with status %#x\n", status);
+			ok = false;
+			continue;
+		}
+		kill(flooders[i], SIGKILL);
+		if (waitpid(flooders[i], &status, 0) != flooders[i])
+			die("waitpid: %s", strerror(errno));
+		ksft_print_msg("%llu requests, %llu received\n", (unsigned long long)news[i].posted,
+			       (unsigned long long)news[i].received);
+		ok = ok && news[i].posted >= 1000 && (kind == WRITES || news[i].received);
+	}
+	if (now_ms() - began > WAIT_MS / 2) {
+		ksft_print_msg("ending them takes %llu ms\n", (unsigned long long)(now_ms() - began));
+		ok = false;
+	}
+	munmap(news, FLOODERS * sizeof(*news));
+	/* Whatever of it was still waiting, others have the device now. */
+	pair_make(&pair, IBV_QPT_RC, both, IBV_MTU_1024, PATIENT);
+	pair_ways(&pair, ways);
+	ok = mixed(ways, 2, 2, NULL) && ok;
+	pair_free(&pair);
+	return ok;
+}
+
+static bool run_flood_datagrams(void)
+{
+	return run_flood(DATAGRAMS);
+}
+
+static bool run_flood_writes(void)
+{
+	return run_flood(WRITES);
+}
+
+static bool run_flood_reads(void)
+{
+	return run_flood(READS);
+}
+
+static const struct {
+	const char *name;
+	bool (*run)(void);
+} rows[] = {
+	{ "a chain of answers", run_chain },
+	{ "to itself, RC", run_itself_rc },
+	{ "to itself, UC", run_itself_uc },
+	{ "to itself, UD", run_itself_ud },
+	{ "every length, RC, IPv4, MTU 256", run_rc_256 },
+	{ "every length, RC, IPv4, MTU 4096", run_rc_4096 },
+	{ "every length, RC, IPv6, MTU 256", run_rc_256_v6 },
+	{ "every length, RC, IPv6, MTU 4096", run_rc_4096_v6 },
+	{ "every length, UC, IPv4, MTU 256", run_uc_256 },
+	{ "every length, UC, IPv4, MTU 4096", run_uc_4096 },
+	{ "every length, UC, IPv6, MTU 256", run_uc_256_v6 },
+	{ "every length, UC, IPv6, MTU 4096", run_uc_4096_v6 },
+	{ "several addresses at once", run_addresses },
+	{ "to a queue pair whose peer is at another address", run_strangers },
+	{ "an address that goes", run_address_goes },
+	{ "an address that comes back", run_address_comes_back },
+	{ "the network does not see it, IPv4", run_unseen_v4 },
+	{ "the network does not see it, IPv6", run_unseen_v6 },
+	{ "the network sees it between two devices", run_seen },
+	{ "a flood of datagrams", run_flood_datagrams },
+	{ "a flood of WRITEs", run_flood_writes },
+	{ "a flood of READs", run_flood_reads },
+};
+
+static regex_t *wanted;
+
+static bool is_wanted(unsigned int row)
+{
+	return !wanted || !regexec(wanted, rows[row].name, 0, NULL, 0);
+}
+
+static void namespace_enter(const char *name)
+{
+	char path[64];
+	int there;
+
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	there = open(path, O_RDONLY);
+	if (there < 0 || setns(there, CLONE_NEWNET))
+		die("%s cannot be entered: %s", path, strerror(errno));
+	close(there);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = time(NULL);
+	unsigned int i, count = 0;
+	bool only_count = false;
+	regex_t pattern;
+	int option, j;
+
+	while ((option = getopt(argc, argv, "nr:s:")) != -1) {
+		switch (option) {
+		case 'n':
+			only_count = true;
+			break;
+		case 'r':
+			if (regcomp(&pattern, optarg, REG_EXTENDED | REG_NOSUB))
+				die("%s: no regular expression", optarg);
+			wanted = &pattern;
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		default:
+			return KSFT_FAIL;
+		}
+	}
+	for (i = 0; i < COUNT(rows); i++)
+		count += is_wanted(i);
+	if (only_count) {
+		printf("%u\n", count);
+		return 0;
+	}
+	if (argc - optind != 8)
+		die("a namespace, a device, its netdev and addresses, and another device and its address are needed");
+	argv += optind;
+	namespace_enter(argv[0]);
+	netdev = argv[2];
+	address = argv[3];
+	address6 = argv[4];
+	second = argv[5];
+	other_name = argv[6];
+	other_address = argv[7];
+	ksft_print_header();
+	ksft_set_plan(count);
+	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
+	random_seed(seed);
+	for (j = 0; j < 2; j++) {
+		device_open(&devices[j], argv[1], 4);
+		devices[j] = device_at(&devices[j], address);
+		side_make(&sides[j], &devices[j], SIDE_SIZE, 8 * MAX_MESSAGES);
+	}
+	packets_open();
+	for (i = 0; i < COUNT(rows); i++) {
+		uint64_t began = now_ms();
+		bool ok;
+
+		if (!is_wanted(i))
+			continue;
+		ok = rows[i].run();
+		if (now_ms() - began > 5000)
+			ksft_print_msg("%llu ms\n", (unsigned long long)(now_ms() - began));
+		ksft_test_result(ok, "%s\n", rows[i].name);
+	}
+	for (j = 0; j < 2; j++) {
+		side_free(&sides[j]);
+		device_close(&devices[j]);
+	}
+	ksft_finished();
+}
