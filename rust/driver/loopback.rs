@@ -24,8 +24,9 @@ use sync::{
     SpinLockBh, //
 };
 
-/// How often a CPU looks into its queue before it leaves the rest to BH work.
-const TURNS_PER_CALL: u32 = 64;
+/// Packets after which a CPU leaves the rest to BH work, but for those that waited together with the last of them:
+/// some milliseconds without bottom halves, at the most.
+const PACKETS_PER_CALL: u32 = 512;
 
 /// Packets that may wait: the rest is lost, as in a network. So many may wait on a CPU's way into the stack
 /// (`net.core.netdev_max_backlog`).
@@ -126,7 +127,8 @@ pub(crate) fn resume(device: &Arc<Device>) {
 
 /// Hands over what waits, and what comes to wait meanwhile. Returns whether that was all.
 fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>) -> bool {
-    for _ in 0..TURNS_PER_CALL {
+    let mut left = PACKETS_PER_CALL;
+    while left > 0 {
         let packets = {
             let mut queue = queue.lock();
             let packets = core::mem::take(&mut queue.packets);
@@ -136,6 +138,7 @@ fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>) -> bool {
         if packets.is_empty() {
             return true;
         }
+        left = left.saturating_sub(packets.len());
         demux::receive_own(device, packets);
     }
     queue.lock().is_left = true;
