@@ -8,7 +8,14 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    }, //
 };
 use rdma::gid::{
     Entry,
@@ -31,6 +38,8 @@ pub(crate) struct Known {
 pub(crate) struct Addresses {
     #[pin]
     table: RcuTable<Known>,
+    /// How often they have changed. The number wraps around.
+    changes: Atomic<u32>,
 }
 
 /// Where `gid` in the namespace `home` may be. The same address counts once for each netdev that has it.
@@ -43,7 +52,18 @@ impl Addresses {
     pub(crate) fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
         pin_init!(Self {
             table <- RcuTable::new(queue),
+            changes: Atomic::new(0),
         })
+    }
+
+    /// A number that is another one after each change: what was found before may not hold any more. Context: any.
+    pub(crate) fn changes(&self) -> u32 {
+        // What is looked up after this is as new as the number, at least.
+        self.changes.load(Acquire)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Release);
     }
 
     /// The device in the namespace `home` that has the address `gid`. Context: any.
@@ -74,10 +94,14 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
         },
         GFP_KERNEL,
     )?;
+    let addresses = device.known_addresses();
     for key in keys(device.home(), &gid) {
-        match device.known_addresses().table.insert(key, known.clone()) {
+        match addresses.table.insert(key, known.clone()) {
             Err(error) if error == EBUSY => {}
-            other => return other,
+            other => {
+                addresses.changed();
+                return other;
+            }
         }
     }
     Err(ENOSPC)
@@ -85,13 +109,14 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
 
 /// An address leaves the device's GID table. Context: process, may sleep.
 pub(crate) fn remove(device: &Arc<Device>, entry: &Entry<'_>) {
-    let table = &device.known_addresses().table;
+    let addresses = device.known_addresses();
     for key in keys(device.home(), &entry.gid()) {
-        let Some(known) = table.get(key) else {
+        let Some(known) = addresses.table.get(key) else {
             continue;
         };
         if known.index == entry.index() && Arc::ptr_eq(&known.device, device) {
-            table.remove_if(key, &known);
+            addresses.table.remove_if(key, &known);
         }
     }
+    addresses.changed();
 }

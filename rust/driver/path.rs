@@ -33,6 +33,9 @@ pub(crate) struct Path {
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
+    /// [`Addresses::changes`](crate::gid::Addresses::changes) when that was found out: the device hears of an address
+    /// later than the routing does.
+    addresses: u32,
 }
 
 impl Path {
@@ -75,20 +78,22 @@ impl Path {
 
     fn lookup(device: &Device, query: Query) -> Result<Arc<Self>> {
         let sender = device.sender().ok_or(ENODEV)?;
+        let addresses = device.known_addresses().changes();
         let route = net::Path::lookup(&sender, &query)?;
         let is_loopback = route.is_local() && device.has_address(&query.destination.to_gid());
         let path = Self {
             query,
             route,
             is_loopback,
+            addresses,
         };
         // Paths are renewed in softirq too.
         Ok(Arc::new(path, GFP_ATOMIC)?)
     }
 
-    /// Whether the route still holds. Context: any.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.route.is_valid()
+    /// Whether the route still holds, for this device, that it was looked up for. Context: any.
+    pub(crate) fn is_valid(&self, device: &Device) -> bool {
+        self.route.is_valid() && self.addresses == device.known_addresses().changes()
     }
 
     /// Whether a packet from `source` to `destination` comes from the other end of this path.

@@ -94,7 +94,7 @@ impl Paths {
     /// The way of packets to the peer, over the route that is valid now.
     pub(super) fn course(&mut self, qp: &Qp) -> Option<Course> {
         let mut path = self.primary.clone()?;
-        if !path.is_valid() {
+        if !path.is_valid(qp.device()) {
             path = path.renew(qp.device()).ok()?;
             self.primary = Some(path.clone());
         }

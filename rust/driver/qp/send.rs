@@ -649,7 +649,7 @@ fn datagram_course(
     ah: &Arc<Ah>,
 ) -> Option<Course> {
     let path = match cached {
-        Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid() => path.clone(),
+        Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid(qp.device()) => path.clone(),
         _ => {
             let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
             *cached = Some((ah.clone(), path.clone()));
