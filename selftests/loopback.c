@@ -37,7 +37,10 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Each answer that leads to the next would take some hundred bytes of the kernel's 16 KiB of stack. */
+/*
+ * Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack. More than are handed over
+ * without a pause, too.
+ */
 #define LINKS 600
 #define SIDE_SIZE (1 << 18)
 #define QKEY 0x11223344
@@ -1222,6 +1225,66 @@ static bool run_flood_reads(void)
 	return run_flood(READS);
 }
 
+/*
+ * Datagrams go on while their address goes and comes back. The route is there before the device knows of the
+ * address again; in the end they must have found the short way, nevertheless.
+ */
+static bool run_datagrams_come_back(void)
+{
+	struct side *side = &sides[0];
+	struct device at = device_at(&devices[0], second);
+	struct ibv_qp *qp = ud_make(&devices[0], side->send_cq, MAX_MESSAGES);
+	struct ibv_ah *ah = ah_make(&at, &at);
+	unsigned int room = MAX_MESSAGES, posted, arrived = 0;
+	struct tally before, seen;
+	struct ibv_wc wc;
+	int status;
+	pid_t child;
+	bool ok;
+
+	fflush(stdout);
+	child = fork();
+	if (child < 0)
+		die("fork: %s", strerror(errno));
+	if (!child) {
+		usleep(50000);
+		ok = command("del", second);
+		usleep(50000);
+		_exit(!(command("add", second) && ok));
+	}
+	while (!waitpid(child, &status, WNOHANG)) {
+		for (; room; room--) {
+			if (ud_send(qp, ah, qp->qp_num, &side->source, 0, 64))
+				die("ibv_post_send: %s", strerror(errno));
+		}
+		while (ibv_poll_cq(side->send_cq, 1, &wc) > 0)
+			room++;
+	}
+	ok = !status;
+	for (; room < MAX_MESSAGES; room++)
+		ok = cq_poll(side->send_cq, &wc, WAIT_MS) && ok;
+	device_at(&devices[0], second);
+	usleep(200000);
+	for (posted = 0; posted < MAX_MESSAGES; posted++)
+		ok = !receive(qp, &side->sink, 0, GRH + 64) && ok;
+	before = tally_since(NULL);
+	for (posted = 0; ok && posted < MAX_MESSAGES; posted++)
+		ok = !ud_send(qp, ah, qp->qp_num, &side->source, 0, 64);
+	for (posted = 0; ok && posted < 2 * MAX_MESSAGES; posted++) {
+		ok = cq_poll(side->send_cq, &wc, WAIT_MS) && !wc.status;
+		arrived += ok && wc.opcode == IBV_WC_RECV;
+	}
+	seen = tally_since(&before);
+	tally_show(&seen, MAX_MESSAGES);
+	memcpy(side->sink.expected, side->sink.memory, GRH);
+	memcpy(side->sink.expected + GRH, side->source.expected, 64);
+	if (ibv_destroy_ah(ah))
+		die("ibv_destroy_ah: %s", strerror(errno));
+	qp_free(qp);
+	cq_drain(side->send_cq);
+	return ok && arrived == MAX_MESSAGES && side_check(side) && !seen.captured && seen.netdevs <= NOISE;
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(void);
@@ -1242,6 +1305,7 @@ static const struct {
 	{ "to a queue pair whose peer is at another address", run_strangers },
 	{ "an address that goes", run_address_goes },
 	{ "an address that comes back", run_address_comes_back },
+	{ "an address that comes back, datagrams", run_datagrams_come_back },
 	{ "the network does not see it, IPv4", run_unseen_v4 },
 	{ "the network does not see it, IPv6", run_unseen_v6 },
 	{ "the network sees it between two devices", run_seen },
