@@ -243,6 +243,16 @@ impl Batch {
         self.datagrams.is_empty() && frames.is_none_or(|frames| frames.is_empty())
     }
 
+    /// Whether there is no room for another burst, or frame.
+    pub(crate) fn is_full(&self) -> bool {
+        let least = if self.frames.is_some() {
+            1
+        } else {
+            Self::BURST
+        };
+        self.room() < least
+    }
+
     /// How many more datagrams fit, or frames.
     pub(crate) fn room(&self) -> usize {
         match &self.frames {
@@ -271,10 +281,12 @@ impl Batch {
         };
         let mut burst: Option<(TxSkb, usize, &Path)> = None;
         let mut own = RxList::default();
+        let mut looped = 0;
         for (skb, index) in self.datagrams.drain_all() {
             packets = u64::wrapping_add(packets, 1);
             bytes = u64::wrapping_add(bytes, skb.len() as u64);
             if self.paths.get(index).is_some_and(|path| path.is_loopback()) {
+                looped = u32::wrapping_add(looped, 1);
                 if let Some(skb) = RxSkb::of_sent(skb) {
                     own.push(skb);
                 }
@@ -294,9 +306,10 @@ impl Batch {
             transmit(last, path);
         }
         self.paths.clear();
-        if !own.is_empty() {
+        if looped > 0 {
+            let unfit = looped.saturating_sub(own.len());
             let lost = loopback::deliver(device, own);
-            dropped = u64::wrapping_add(dropped, u64::from(lost));
+            dropped = u64::wrapping_add(dropped, u64::from(unfit.wrapping_add(lost)));
         }
         if let Some(frames) = &mut self.frames {
             let sent = frames.send();

@@ -66,7 +66,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Most frames of a batch.
-    const CAPACITY: usize = 96;
+    const CAPACITY: usize = 64;
     /// Bytes after which a batch is full: with the longest frame, it has half as many again.
     const MAX_BYTES: usize = 128 << 10;
 

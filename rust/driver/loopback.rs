@@ -28,8 +28,8 @@ use sync::{
 /// some milliseconds without bottom halves, at the most.
 const PACKETS_PER_CALL: u32 = 512;
 
-/// Packets that may wait: the rest is lost, as in a network. So many may wait on a CPU's way into the stack
-/// (`net.core.netdev_max_backlog`).
+/// Packets that may wait: the rest is lost, as in a network, and with half of them QPs wait. So many may wait on a CPU's
+/// way into the stack (`net.core.netdev_max_backlog`).
 const MAX_WAITING: u32 = 1000;
 
 /// The packets that wait for one CPU.
@@ -60,6 +60,13 @@ impl Loopback {
         Ok(Self { queues })
     }
 
+    /// Whether so many packets wait on this CPU that more would soon be lost. Context: any.
+    pub(crate) fn is_congested(&self) -> bool {
+        let bh = BhGuard::new();
+        let own = self.own(&bh);
+        own.is_some_and(|queue| queue.lock().packets.len() > MAX_WAITING / 2)
+    }
+
     /// The queue of this CPU.
     fn own(&self, _bh: &BhGuard) -> Option<&SpinLockBh<Queue>> {
         let index = usize::try_from(CpuId::current().as_u32()).ok()?;
@@ -74,28 +81,32 @@ impl Loopback {
 /// them before. What has to wait is copied.
 pub(crate) fn deliver(device: &Arc<Device>, mut packets: RxList) -> u32 {
     let bh = BhGuard::new();
-    let Some(queue) = device.loopback().own(&bh) else {
-        return packets.len();
-    };
     let sent = packets.len();
-    // If it is not, it will not be before this CPU does it; BH work may end it elsewhere.
-    let is_served = queue.lock().is_served;
-    if is_served {
-        packets = private(packets);
-    }
-    let lost = sent.saturating_sub(packets.len());
-    {
+    let Some(queue) = device.loopback().own(&bh) else {
+        return sent;
+    };
+    let mut lost = 0;
+    let mut is_private = false;
+    loop {
         let mut queue = queue.lock();
         if queue.packets.len() > MAX_WAITING {
             return sent;
         }
-        queue.packets.append(packets);
-        if queue.is_served {
-            return lost;
+        let is_served = core::mem::replace(&mut queue.is_served, true);
+        if !is_served || is_private {
+            queue.packets.append(packets);
+            if is_served {
+                return lost;
+            }
+            break;
         }
-        queue.is_served = true;
+        drop(queue);
+        packets = private(packets);
+        is_private = true;
+        lost = sent.saturating_sub(packets.len());
     }
-    if !serve(device, queue) {
+    let mut budget = PACKETS_PER_CALL;
+    if !serve(device, queue, &mut budget) {
         device.loop_back_later();
     }
     lost
@@ -114,33 +125,50 @@ fn private(mut packets: RxList) -> RxList {
 
 /// Goes on with what was left. Context: BH work.
 pub(crate) fn resume(device: &Arc<Device>) {
+    let bh = BhGuard::new();
+    let queues = &device.loopback().queues;
+    let Some(own) = device.loopback().own(&bh) else {
+        return;
+    };
+    // What the packets of other queues are answered with waits its turn here.
+    let serves_own = {
+        let mut own = own.lock();
+        let was_left = core::mem::take(&mut own.is_left);
+        was_left || !core::mem::replace(&mut own.is_served, true)
+    };
+    let mut budget = PACKETS_PER_CALL;
     let mut is_done = true;
-    for queue in &device.loopback().queues {
-        if core::mem::take(&mut queue.lock().is_left) {
-            is_done &= serve(device, queue);
+    for queue in queues {
+        if core::ptr::eq(&**queue, own) || !core::mem::take(&mut queue.lock().is_left) {
+            continue;
         }
+        is_done &= serve(device, queue, &mut budget);
+    }
+    if serves_own {
+        is_done &= serve(device, own, &mut budget);
     }
     if !is_done {
         device.loop_back_later();
     }
 }
 
-/// Hands over what waits, and what comes to wait meanwhile. Returns whether that was all.
-fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>) -> bool {
-    let mut left = PACKETS_PER_CALL;
-    while left > 0 {
+/// Hands over what waits, and what comes to wait meanwhile: so many packets as `budget` says, and those that waited
+/// together with the last of them. Returns whether that was all.
+fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> bool {
+    loop {
         let packets = {
             let mut queue = queue.lock();
-            let packets = core::mem::take(&mut queue.packets);
-            queue.is_served = !packets.is_empty();
-            packets
+            if queue.packets.is_empty() {
+                queue.is_served = false;
+                return true;
+            }
+            if *budget == 0 {
+                queue.is_left = true;
+                return false;
+            }
+            core::mem::take(&mut queue.packets)
         };
-        if packets.is_empty() {
-            return true;
-        }
-        left = left.saturating_sub(packets.len());
+        *budget = budget.saturating_sub(packets.len());
         demux::receive_own(device, packets);
     }
-    queue.lock().is_left = true;
-    false
 }

@@ -108,10 +108,14 @@ impl Path {
         self.is_loopback
     }
 
-    /// Whether so much waits in this machine's queues that more would only be dropped there.
-    /// Context: any.
-    pub(crate) fn is_congested(&self) -> bool {
-        !self.is_loopback && self.route.queued_bytes() > QUEUE_LIMIT
+    /// Whether so much waits in this machine's queues, or in those of `device`, that more would only be dropped there.
+    /// Context: process or softirq.
+    pub(crate) fn is_congested(&self, device: &Device) -> bool {
+        if self.is_loopback {
+            device.loopback().is_congested()
+        } else {
+            self.route.queued_bytes() > QUEUE_LIMIT
+        }
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.

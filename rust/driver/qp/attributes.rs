@@ -258,6 +258,7 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     qp.set_state(State::Reset);
     qp.timer.stop();
     qp.send.lock().reset(qp);
+    qp.wait_until_sent();
     qp.receive.lock().reset(qp);
     qp.with_paths(Paths::reset);
     qp.send_cq.forget(&qp.handle);

@@ -92,7 +92,14 @@ impl Doorbells {
             }
         }
         self.row = self.row.saturating_add(1);
-        self.row > self.patience
+        // Longer than the one before: it may end any time.
+        let is_over = self.row > self.expected
+            && self.row
+                <= self
+                    .expected
+                    .saturating_add(self.expected / 4)
+                    .max(ROW_FIRST);
+        self.row > self.patience && !is_over
     }
 
     /// A row is at its end.
@@ -107,7 +114,8 @@ impl Doorbells {
             return;
         }
         self.alike = self.alike.saturating_add(1);
-        if self.alike >= ALIKE {
+        // Of short rows nothing would be held back.
+        if self.alike >= ALIKE && row > self.patience / 2 {
             self.be_bolder();
         }
     }

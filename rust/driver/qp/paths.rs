@@ -6,7 +6,10 @@ use super::{
     send::SendSide,
     Qp, //
 };
-use crate::path::Path;
+use crate::{
+    device::Device,
+    path::Path, //
+};
 use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
@@ -87,8 +90,9 @@ impl Paths {
 
     /// Whether so much waits in this machine's queues that more would only be dropped there; [`None`] without
     /// a path.
-    pub(super) fn is_congested(&self) -> Option<bool> {
-        self.primary.as_ref().map(|path| path.is_congested())
+    pub(super) fn is_congested(&self, device: &Device) -> Option<bool> {
+        let primary = self.primary.as_ref();
+        primary.map(|path| path.is_congested(device))
     }
 
     /// The way of packets to the peer, over the route that is valid now.

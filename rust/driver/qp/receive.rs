@@ -502,7 +502,7 @@ impl ReceiveSide {
             return;
         };
         let path = &course.path;
-        if self.pacing.waits(path.is_congested()) {
+        if self.pacing.waits(path.is_congested(qp.device())) {
             qp.wait_for_queues();
             return;
         }

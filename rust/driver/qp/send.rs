@@ -54,7 +54,11 @@ use crate::{
 use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use net::{
     RxSkb,
@@ -92,6 +96,10 @@ const BATCHES_PER_CALL: u32 = 16;
 
 /// What is done of requests under one hold of the lock, at the most.
 const ACTIONS_PER_BATCH: u32 = 128;
+
+/// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
+const SENT_ATTEMPTS: u32 = 200;
+const SENT_PAUSE_US: i64 = 50;
 
 /// Bytes of payload from which on a packet has the pages themselves instead of a copy.
 const LEND_MIN: u32 = 1024;
@@ -272,9 +280,9 @@ impl SendSide {
     /// Whether the route that is in use, if any, leads to queues that are full.
     fn is_congested(&self, qp: &Qp) -> bool {
         match &self.datagram_path {
-            Some((_, path)) => path.is_congested(),
+            Some((_, path)) => path.is_congested(qp.device()),
             None => {
-                let is_congested = qp.paths.lock().is_congested();
+                let is_congested = qp.paths.lock().is_congested(qp.device());
                 is_congested
                     .unwrap_or_else(|| qp.ty == Type::RawPacket && qp.device().is_congested())
             }
@@ -296,7 +304,7 @@ impl SendSide {
         let mut place = Place::default();
         for _ in 0..ACTIONS_PER_BATCH {
             let room = batch.room();
-            if room < Batch::BURST {
+            if batch.is_full() {
                 return;
             }
             let Some(action) = self.requester.poll_action() else {
@@ -447,15 +455,16 @@ impl SendSide {
         }
     }
 
-    /// Completes what has ended, and arms the timer.
-    fn settle(&mut self, qp: &Arc<Qp>) -> Aftermath {
+    /// Completes what has ended, and arms the timer. `is_sent`: no packets are on their way out of a batch. What is
+    /// flushed is not completed before: they have its memory.
+    fn settle(&mut self, qp: &Arc<Qp>, is_sent: bool) -> Aftermath {
         let failed = self.requester.take_error().is_some();
         if failed {
             // It leaves SQD for good, and has not drained.
             self.tell_drained = false;
             qp.fail_sends(self);
         }
-        let notify = self.complete(qp);
+        let notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
         let drained = self.tell_drained && self.requester.drained();
         self.tell_drained &= !drained;
         self.arm(qp);
@@ -697,6 +706,17 @@ impl Qp {
         });
     }
 
+    /// Waits until the packets that were built before are out of its hands: then so is their memory.
+    /// Context: process, may sleep, no lock held.
+    pub(super) fn wait_until_sent(&self) {
+        for _ in 0..SENT_ATTEMPTS {
+            if !self.send.lock().busy {
+                return;
+            }
+            fsleep(Delta::from_micros(SENT_PAUSE_US));
+        }
+    }
+
     /// Goes on after waiting for pages; `hopeless` could not be brought in.
     /// Context: process, no lock held.
     pub(super) fn resume_send(self: &Arc<Self>, hopeless: Option<Absent>) {
@@ -745,7 +765,7 @@ impl Qp {
                 }
                 if send.busy && !owner {
                     send.again = true;
-                    let after = send.settle(self);
+                    let after = send.settle(self, false);
                     drop(send);
                     self.after_send(after);
                     return;
@@ -761,7 +781,7 @@ impl Qp {
                     send.fetch(self);
                 }
                 send.act(self, now, &mut batch);
-                let after = send.settle(self);
+                let after = send.settle(self, batch.is_empty());
                 if batch.is_empty() && !send.again {
                     send.batch = batch;
                     send.busy = false;
