@@ -21,7 +21,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets that went into the network.
+    /// Packets that went into the network, or to QPs of the same device.
     SentPackets = c"sent_pkts",
     /// Packets that came for an address of the device.
     ReceivedPackets = c"rcvd_pkts",
@@ -73,7 +73,7 @@ counters! {
     NoReceive = c"no_receive",
     /// Congestion notification packets received.
     CongestionNotifications = c"rcvd_cnp",
-    /// Packets that did not get into the network: no memory, no route, a full queue.
+    /// Packets that did not get there: no memory, no route, a full queue.
     SendDropped = c"send_err",
     /// Completions lost because the CQ was full.
     CompletionOverflow = c"cq_overflow",
