@@ -66,6 +66,8 @@ example_srq()
 example_multicast()
 {
 	local group=239.77.4.1 receivers=() receiver failed=0
+	# What the last one said goes now, not when the background job comes to run.
+	truncate -s 0 "$ktap_dir/first" "$ktap_dir/second"
 	ip netns exec n1 timeout $((30 * slowness)) "$here/example_multicast" -b "$address1" -m "$group" \
 		>"$ktap_dir/first" 2>&1 &
 	receivers+=($!)

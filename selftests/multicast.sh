@@ -40,6 +40,8 @@ same_groups()
 # holder_start DEVICE FAMILY
 holder_start()
 {
+	# What the last one said goes now, not when the background job comes to run.
+	: >"$ktap_dir/holder"
 	"$here/multicast" -h "-$2" "$1" >"$ktap_dir/holder" 2>&1 &
 	holder=$!
 	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/holder" && return 0

@@ -111,6 +111,8 @@ traffic_start()
 hold_start()
 {
 	local tries
+	# What the last one said goes now, not when the background job comes to run.
+	truncate -s 0 "$ktap_dir/holder" "$ktap_dir/stayer"
 	"$hold" "$dev1" >"$ktap_dir/holder" 2>&1 &
 	holder=$!
 	"$hold" -i "$dev1" >"$ktap_dir/stayer" 2>&1 &
@@ -129,6 +131,8 @@ hold_start()
 stuck_start()
 {
 	local tries
+	# What the last one said goes now, not when the background job comes to run.
+	: >"$ktap_dir/stuck"
 	"$hold" -s "$dev1" >"$ktap_dir/stuck" 2>&1 &
 	stuck=$!
 	users=("$stuck")
