@@ -22,16 +22,6 @@
 #define FEWEST_ROUNDS 10
 #define READY_MS 60000
 
-static const enum ibv_wr_opcode opcodes[] = {
-	IBV_WR_SEND,
-	IBV_WR_SEND_WITH_IMM,
-	IBV_WR_RDMA_WRITE,
-	IBV_WR_RDMA_WRITE_WITH_IMM,
-	IBV_WR_RDMA_READ,
-};
-
-#define OPCODES (sizeof(opcodes) / sizeof(opcodes[0]))
-
 /* Who is flooded answers late: that is no error, so the timer is two seconds. */
 static const struct patience patience = { .timeout = 19, .retries = 7, .rnr_retries = 7 };
 

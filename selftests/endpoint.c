@@ -376,7 +376,29 @@ bool cq_quiet(struct ibv_cq *cq, unsigned int ms)
 	return false;
 }
 
+void cq_drain(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(cq, 1, &wc) > 0)
+		;
+}
+
 unsigned int mtu_bytes(enum ibv_mtu mtu)
 {
 	return 128u << mtu;
+}
+
+unsigned long long device_counter(const struct device *device, const char *name)
+{
+	unsigned long long value = 0;
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/hw_counters/%s", device->name, PORT, name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%llu", &value) != 1)
+		die("%s: %s", path, strerror(errno));
+	fclose(file);
+	return value;
 }

@@ -90,7 +90,12 @@ struct ibv_ah *ah_make(struct device *from, const struct device *to);
 bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms);
 /* That there is none at all within so many milliseconds. */
 bool cq_quiet(struct ibv_cq *cq, unsigned int ms);
+/* Takes all completions that are there, whatever they are. */
+void cq_drain(struct ibv_cq *cq);
 
 unsigned int mtu_bytes(enum ibv_mtu mtu);
+
+/* One of a device's hw_counters. The core answers from its memory for as long as the file lifespan says: 12 ms. */
+unsigned long long device_counter(const struct device *device, const char *name);
 
 #endif

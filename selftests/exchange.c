@@ -17,6 +17,14 @@ static uint64_t id_make(unsigned int way, unsigned int message, bool receive)
 	return (uint64_t)ID_MARK << 48 | (uint64_t)receive << 32 | way << 16 | message;
 }
 
+const enum ibv_wr_opcode opcodes[OPCODES] = {
+	IBV_WR_SEND,
+	IBV_WR_SEND_WITH_IMM,
+	IBV_WR_RDMA_WRITE,
+	IBV_WR_RDMA_WRITE_WITH_IMM,
+	IBV_WR_RDMA_READ,
+};
+
 const char *opcode_name(enum ibv_wr_opcode opcode)
 {
 	switch (opcode) {

@@ -72,6 +72,9 @@ struct message *message_add(struct way *way, enum ibv_wr_opcode opcode, uint32_t
 /* Posts everything, waits for the completions, checks them and both sinks. */
 bool exchange(struct way *ways, unsigned int count, unsigned int seconds);
 
+/* What messages can be; UC has all but the last. */
+#define OPCODES 5
+extern const enum ibv_wr_opcode opcodes[OPCODES];
 const char *opcode_name(enum ibv_wr_opcode opcode);
 
 #endif

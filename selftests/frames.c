@@ -17,7 +17,6 @@
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +31,7 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "namespace.h"
 #include "packet.h"
 
 /* A type for experiments, and that of a VLAN tag. */
@@ -72,28 +72,6 @@ static bool command(const char *format, ...)
 		return true;
 	printf("# it fails: %s\n", line);
 	return false;
-}
-
-/* Goes to a network namespace; returns the one that we come from. */
-static int namespace_enter(const char *namespace)
-{
-	char path[64];
-	int home, there;
-
-	snprintf(path, sizeof(path), "/run/netns/%s", namespace);
-	home = open("/proc/self/ns/net", O_RDONLY);
-	there = open(path, O_RDONLY);
-	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
-		die("%s cannot be entered: %s", path, strerror(errno));
-	close(there);
-	return home;
-}
-
-static void namespace_leave(int home)
-{
-	if (setns(home, CLONE_NEWNET))
-		die("there is no way back from a namespace: %s", strerror(errno));
-	close(home);
 }
 
 /* Sees all frames that come to the other end of the cable. */

@@ -15,11 +15,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <pthread.h>
-#include <regex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,6 +32,8 @@
 
 #include "exchange.h"
 #include "kselftest.h"
+#include "namespace.h"
+#include "rows.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -63,18 +63,9 @@ static struct device devices[2];
 static struct side sides[2];
 static const char *netdev, *address, *address6, *second, *other_name, *other_address;
 
-static const enum ibv_wr_opcode opcodes[] = {
-	IBV_WR_SEND,
-	IBV_WR_SEND_WITH_IMM,
-	IBV_WR_RDMA_WRITE,
-	IBV_WR_RDMA_WRITE_WITH_IMM,
-	IBV_WR_RDMA_READ,
-};
-
-/* UC has all but the last. */
 static unsigned int opcodes_of(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC ? COUNT(opcodes) : COUNT(opcodes) - 1;
+	return type == IBV_QPT_RC ? OPCODES : OPCODES - 1;
 }
 
 /* Finds the GID of an address, which may not be there yet; the device as it is seen from there. */
@@ -108,14 +99,6 @@ static void qp_free(struct ibv_qp *qp)
 
 	if (error)
 		die("ibv_destroy_qp: %s", strerror(error));
-}
-
-static void cq_drain(struct ibv_cq *cq)
-{
-	struct ibv_wc wc;
-
-	while (ibv_poll_cq(cq, 1, &wc) > 0)
-		;
 }
 
 /* Two queue pairs, connected with each other, that of either side at an address of its own. */
@@ -198,7 +181,7 @@ static bool mixed(struct way *ways, unsigned int count, unsigned int rounds,
 		ways_start(ways, count);
 		for (j = 0; j < MAX_MESSAGES; j++) {
 			for (i = 0; i < count; i++)
-				message_add(&ways[i], opcodes[random_between(0, COUNT(opcodes) - 1)],
+				message_add(&ways[i], opcodes[random_between(0, OPCODES - 1)],
 					    random_between(0, 5000), random_between(1, MAX_SEGMENTS));
 		}
 		for (i = 0; messages && i < count; i++)
@@ -563,17 +546,8 @@ static bool run_addresses(void)
 /* The device shows what it counts for some time. */
 static unsigned long long counter(const char *name)
 {
-	unsigned long long value = 0;
-	char path[256];
-	FILE *file;
-
 	usleep(30000);
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", devices[0].name, name);
-	file = fopen(path, "r");
-	if (!file || fscanf(file, "%llu", &value) != 1)
-		die("%s: %s", path, strerror(errno));
-	fclose(file);
-	return value;
+	return device_counter(&devices[0], name);
 }
 
 static int post_write(struct ibv_qp *qp, uint64_t id, uint32_t length)
@@ -1316,31 +1290,11 @@ static const struct {
 	{ "a flood of READs", run_flood_reads },
 };
 
-static regex_t *wanted;
-
-static bool is_wanted(unsigned int row)
-{
-	return !wanted || !regexec(wanted, rows[row].name, 0, NULL, 0);
-}
-
-static void namespace_enter(const char *name)
-{
-	char path[64];
-	int there;
-
-	snprintf(path, sizeof(path), "/run/netns/%s", name);
-	there = open(path, O_RDONLY);
-	if (there < 0 || setns(there, CLONE_NEWNET))
-		die("%s cannot be entered: %s", path, strerror(errno));
-	close(there);
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t seed = time(NULL);
 	unsigned int i, count = 0;
 	bool only_count = false;
-	regex_t pattern;
 	int option, j;
 
 	while ((option = getopt(argc, argv, "nr:s:")) != -1) {
@@ -1349,9 +1303,7 @@ int main(int argc, char **argv)
 			only_count = true;
 			break;
 		case 'r':
-			if (regcomp(&pattern, optarg, REG_EXTENDED | REG_NOSUB))
-				die("%s: no regular expression", optarg);
-			wanted = &pattern;
+			rows_want(optarg);
 			break;
 		case 's':
 			seed = strtoull(optarg, NULL, 0);
@@ -1361,7 +1313,7 @@ int main(int argc, char **argv)
 		}
 	}
 	for (i = 0; i < COUNT(rows); i++)
-		count += is_wanted(i);
+		count += row_is_wanted(rows[i].name);
 	if (only_count) {
 		printf("%u\n", count);
 		return 0;
@@ -1390,7 +1342,7 @@ int main(int argc, char **argv)
 		uint64_t began = now_ms();
 		bool ok;
 
-		if (!is_wanted(i))
+		if (!row_is_wanted(rows[i].name))
 			continue;
 		ok = rows[i].run();
 		if (now_ms() - began > 5000)

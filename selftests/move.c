@@ -28,16 +28,6 @@ static struct side sides[2];
 static bool quick;
 static uint64_t seed;
 
-static const enum ibv_wr_opcode opcodes[] = {
-	IBV_WR_SEND,
-	IBV_WR_SEND_WITH_IMM,
-	IBV_WR_RDMA_WRITE,
-	IBV_WR_RDMA_WRITE_WITH_IMM,
-	IBV_WR_RDMA_READ,
-};
-
-#define OPCODES (sizeof(opcodes) / sizeof(opcodes[0]))
-
 /* Connected pairs of queue pairs; each is two ways. */
 struct links {
 	struct ibv_qp *qps[LINKS][2];
@@ -83,7 +73,6 @@ static void links_make(unsigned int count, enum ibv_mtu mtu, uint32_t inline_siz
 static bool links_end(void)
 {
 	unsigned int i, j;
-	struct ibv_wc wc;
 
 	for (i = 0; i < links.count; i++) {
 		for (j = 0; j < 2; j++) {
@@ -93,10 +82,8 @@ static bool links_end(void)
 	}
 	/* A row that failed leaves completions: they are none of the next row's. */
 	for (j = 0; j < 2; j++) {
-		while (ibv_poll_cq(sides[j].send_cq, 1, &wc) > 0)
-			;
-		while (ibv_poll_cq(sides[j].recv_cq, 1, &wc) > 0)
-			;
+		cq_drain(sides[j].send_cq);
+		cq_drain(sides[j].recv_cq);
 	}
 	return side_check(&sides[0]) & side_check(&sides[1]);
 }

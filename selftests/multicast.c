@@ -12,9 +12,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +22,7 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "namespace.h"
 
 #define GRH 40
 #define SLOT (4096 + GRH)
@@ -471,35 +470,17 @@ static bool row_forms(void)
 	return !ibv_destroy_ah(by_form) && !ibv_destroy_ah(by_plain) && good;
 }
 
-static unsigned long long counter(struct end *end, const char *name)
-{
-	char path[256];
-	unsigned long long value = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
-		 end->device.name, name);
-	file = fopen(path, "r");
-	if (!file || fscanf(file, "%llu", &value) != 1)
-		die("%s: %s", path, strerror(errno));
-	fclose(file);
-	return value;
-}
-
 /* What comes for a group that only others of the host are in is counted. */
 static bool row_nobody(void)
 {
 	unsigned long long before = 0;
 	struct ipv6_mreq mreq6 = { .ipv6mr_multiaddr = *(struct in6_addr *)&group };
 	struct ip_mreqn mreq = { .imr_address.s_addr = *(uint32_t *)(ends[1].device.gid.raw + 12) };
-	int home, there, sock, error;
+	int home, sock, error;
 	bool good = false;
 	unsigned int i;
 
-	home = open("/proc/self/ns/net", O_RDONLY);
-	there = open(network, O_RDONLY);
-	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
-		die("%s: %s", network, strerror(errno));
+	home = namespace_enter(network);
 	sock = socket(family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
 	mreq.imr_multiaddr.s_addr = *(uint32_t *)(group.raw + 12);
 	if (family == 4) {
@@ -513,18 +494,17 @@ static bool row_nobody(void)
 		}
 		error = setsockopt(sock, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &mreq6, sizeof(mreq6));
 	}
-	if (error || setns(home, CLONE_NEWNET))
+	if (error)
 		die("joining: %s", strerror(errno));
-	before = counter(&ends[1], "unknown_group");
+	namespace_leave(home);
+	before = device_counter(&ends[1].device, "unknown_group");
 	if (!run(0, 100, 0))
 		return false;
 	for (i = 0; !good && i < 50; i++) {
 		usleep(20000);
-		good = counter(&ends[1], "unknown_group") == before + 1;
+		good = device_counter(&ends[1].device, "unknown_group") == before + 1;
 	}
 	close(sock);
-	close(home);
-	close(there);
 	return good;
 }
 

@@ -28,7 +28,6 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/ether.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +41,7 @@
 #include "coverage.h"
 #include "endpoint.h"
 #include "kselftest.h"
+#include "namespace.h"
 #include "packet.h"
 
 #define ROCE_PORT 4791
@@ -625,17 +625,7 @@ static void victims_end(void)
 
 static uint64_t counter(const char *name)
 {
-	char path[256];
-	uint64_t value;
-	FILE *from;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", target.name,
-		 name);
-	from = fopen(path, "r");
-	if (!from || fscanf(from, "%" SCNu64, &value) != 1)
-		die("%s: %s", path, strerror(errno));
-	fclose(from);
-	return value;
+	return device_counter(&target, name);
 }
 
 /* KiB that are in use, without what could be given back at once. */
@@ -1153,18 +1143,6 @@ static bool memory_back(long before, long most, bool checkers)
 }
 
 /* --- Start ----------------------------------------------------------------------------------- */
-
-static void namespace_enter(const char *name)
-{
-	char path[128];
-	int file;
-
-	snprintf(path, sizeof(path), "/run/netns/%s", name);
-	file = open(path, O_RDONLY);
-	if (file < 0 || setns(file, CLONE_NEWNET))
-		die("%s: %s", path, strerror(errno));
-	close(file);
-}
 
 static void line_open(const char *netdev, const char *space)
 {

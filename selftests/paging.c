@@ -18,7 +18,6 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
-#include <regex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +31,7 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "rows.h"
 
 #define PAGES 48
 #define DEPTH 16
@@ -723,19 +723,8 @@ static int advise(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct ibv
 
 static unsigned long long page_faults(const struct end *end)
 {
-	unsigned long long value;
-	char path[256];
-	FILE *file;
-
-	/* The core answers from its memory for as long as the file lifespan says: 12 ms. */
 	usleep(30000);
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/page_faults",
-		 end->device.name);
-	file = fopen(path, "r");
-	if (!file || fscanf(file, "%llu", &value) != 1)
-		die("%s: %s", path, strerror(errno));
-	fclose(file);
-	return value;
+	return device_counter(&end->device, "page_faults");
 }
 
 /* Pages of an end's memory that are there. */
@@ -1150,19 +1139,11 @@ static const struct {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static regex_t *wanted;
-
-static bool asked_for(unsigned int row)
-{
-	return !wanted || !regexec(wanted, rows[row].name, 0, NULL, 0);
-}
-
 int main(int argc, char **argv)
 {
 	int option, i;
 	bool only_count = false;
 	unsigned int count = 0;
-	regex_t pattern;
 	uint64_t seed = time(NULL);
 	unsigned int row;
 
@@ -1172,9 +1153,7 @@ int main(int argc, char **argv)
 			only_count = true;
 			break;
 		case 'r':
-			if (regcomp(&pattern, optarg, REG_EXTENDED | REG_NOSUB))
-				die("not a regular expression: %s", optarg);
-			wanted = &pattern;
+			rows_want(optarg);
 			break;
 		case '4':
 		case '6':
@@ -1188,7 +1167,7 @@ int main(int argc, char **argv)
 		}
 	}
 	for (row = 0; row < ROWS; row++)
-		count += asked_for(row);
+		count += row_is_wanted(rows[row].name);
 	if (only_count) {
 		printf("%u\n", count);
 		return KSFT_PASS;
@@ -1220,7 +1199,7 @@ int main(int argc, char **argv)
 		bool stuck_row = rows[row].run == run_stuck || rows[row].run == run_stuck_advice ||
 				 rows[row].run == run_stuck_flush || rows[row].run == run_late;
 
-		if (!asked_for(row))
+		if (!row_is_wanted(rows[row].name))
 			continue;
 		if (stuck_row && !has_userfaultfd()) {
 			ksft_test_result_skip("%s: this kernel has no userfaultfd\n",

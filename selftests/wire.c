@@ -4,16 +4,15 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "namespace.h"
 #include "wire.h"
 
 #define ROCE_PORT 4791
@@ -36,20 +35,15 @@ void wire_open(struct wire *wire, const char *namespace, const char *netdev, con
 	       const union ibv_gid *peer)
 {
 	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
-	int home = open("/proc/self/ns/net", O_RDONLY), there = open(namespace, O_RDONLY);
+	int home = namespace_enter(namespace);
 
-	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
-		die("%s cannot be entered: %s", namespace, strerror(errno));
 	wire->to = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
 	wire->from = socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_IP));
 	at.sll_ifindex = if_nametoindex(netdev);
 	if (wire->to < 0 || wire->from < 0 || !at.sll_ifindex ||
 	    bind(wire->from, (struct sockaddr *)&at, sizeof(at)))
 		die("%s: no socket: %s", netdev, strerror(errno));
-	if (setns(home, CLONE_NEWNET))
-		die("there is no way back from %s: %s", namespace, strerror(errno));
-	close(home);
-	close(there);
+	namespace_leave(home);
 	memcpy(&wire->own, own->raw + 12, 4);
 	memcpy(&wire->peer, peer->raw + 12, 4);
 }
