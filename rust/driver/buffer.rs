@@ -4,7 +4,6 @@
 
 use crate::{
     mr::{
-        self,
         Access,
         Fault,
         MrAccess,
@@ -190,17 +189,16 @@ impl<'a> Cursor<'a> {
             let (within, available) = self.seek(offset.wrapping_add(done as u64))?;
             let left = len.wrapping_sub(done);
             let n = left.min(usize::try_from(available).unwrap_or(usize::MAX));
-            match &self.place.open {
+            let Place { open, recent, .. } = &mut *self.place;
+            match open {
                 Some(Open::Keyed(access)) => {
                     access.with(within, n, |memory, at| f(memory, at, done, n))?
                 }
                 Some(Open::Partly(sge)) => {
                     let va = sge.addr.checked_add(within).ok_or(Fault::Protection)?;
-                    mr::access(self.pd, sge.lkey, va, n as u64, self.need)?.with(
-                        0,
-                        n,
-                        |memory, at| f(memory, at, done, n),
-                    )?
+                    recent
+                        .access(self.pd, sge.lkey, va, n as u64, self.need)?
+                        .with(0, n, |memory, at| f(memory, at, done, n))?
                 }
                 Some(Open::Kernel(buffer)) => {
                     f(buffer, within, done, n).or(Err(Fault::Protection))?

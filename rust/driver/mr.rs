@@ -163,7 +163,7 @@ pub(crate) struct Mr {
 pub(crate) struct Recent(Option<Arc<Mr>>);
 
 impl Recent {
-    /// As [`access`]. Context: process or softirq.
+    /// Checks a local key. `need` are the rights; [`Access::NONE`] is a read. Context: process or softirq.
     pub(crate) fn access(
         &mut self,
         pd: &Arc<Pd>,
@@ -451,18 +451,6 @@ pub(crate) struct MrAccess {
     len: u64,
     /// The window that it was reached through, and which bind of it.
     window: Option<(Arc<Mr>, u64)>,
-}
-
-/// Checks a local key. `need` are the rights; [`Access::NONE`] is a read.
-/// Context: process or softirq.
-pub(crate) fn access(
-    pd: &Arc<Pd>,
-    key: u32,
-    va: u64,
-    len: u64,
-    need: Access,
-) -> Result<MrAccess, Fault> {
-    find(pd, key)?.check(None, key, va, len, need)
 }
 
 /// Checks a key that the peer of the QP with the number `qp` has sent. `need` are remote rights.
