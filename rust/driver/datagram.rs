@@ -19,6 +19,7 @@ use net::{
     RxSkb,
     Transmit,
     TxSkb,
+    MAX_LIGHT,
     MAX_TAIL, //
 };
 use roce::{
@@ -34,8 +35,6 @@ const BTH_LEN: usize = 12;
 /// Bytes of the longest pad.
 const MAX_PAD: usize = 3;
 const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
-/// Bytes of payload that get memory of their own: together with headers and all they would need two pages.
-const FRAGMENT_MIN: u32 = 3 << 10;
 /// Bytes of a UDP header.
 const UDP_LEN: usize = 8;
 
@@ -70,7 +69,8 @@ pub(crate) fn build<F>(
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
-    if packet.payload_len >= FRAGMENT_MIN && path.takes_pages() {
+    // The payload gets memory of its own: together with headers and all it would need two pages.
+    if len > MAX_LIGHT && path.takes_pages() {
         if let Some(mut fragment) = Fragment::alloc(packet.payload_len as usize) {
             fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
             return build_lent(path, packet, id, |skb| Ok(skb.push_fragment(fragment)))?
@@ -180,6 +180,15 @@ pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
     Some(icrc::header_crc_v6(&KernelCrc, ip, udp, bth))
 }
 
+/// Sends a datagram, or several that leave together. Returns how many were dropped.
+fn transmit(skb: TxSkb, path: &Path) -> u64 {
+    let datagrams = u64::from(skb.datagrams());
+    match path.transmit(skb) {
+        Transmit::Sent => 0,
+        Transmit::Dropped => datagrams,
+    }
+}
+
 /// Datagrams that were built under a QP's lock and leave once it is released.
 ///
 /// The vectors' memory is kept from one batch to the next, so a batch allocates nothing.
@@ -273,22 +282,15 @@ impl Batch {
         let mut packets = 0;
         let mut bytes = 0;
         let mut dropped = 0;
-        let mut transmit = |skb: TxSkb, path: &Path| {
-            let datagrams = u64::from(skb.datagrams());
-            if let Transmit::Dropped = path.transmit(skb) {
-                dropped = u64::wrapping_add(dropped, datagrams);
-            }
-        };
         let mut burst: Option<(TxSkb, usize, &Path)> = None;
         let mut own = RxList::default();
-        let mut looped = 0;
         for (skb, index) in self.datagrams.drain_all() {
             packets = u64::wrapping_add(packets, 1);
             bytes = u64::wrapping_add(bytes, skb.len() as u64);
             if self.paths.get(index).is_some_and(|path| path.is_loopback()) {
-                looped = u32::wrapping_add(looped, 1);
-                if let Some(skb) = RxSkb::of_sent(skb) {
-                    own.push(skb);
+                match RxSkb::of_sent(skb) {
+                    Some(skb) => own.push(skb),
+                    None => dropped = u64::wrapping_add(dropped, 1),
                 }
                 continue;
             }
@@ -298,18 +300,17 @@ impl Batch {
             };
             if let (Err(skb), Some(path)) = (rest, self.paths.get(index)) {
                 if let Some((full, _, path)) = burst.replace((skb, index, path)) {
-                    transmit(full, path);
+                    dropped = u64::wrapping_add(dropped, transmit(full, path));
                 }
             }
         }
         if let Some((last, _, path)) = burst {
-            transmit(last, path);
+            dropped = u64::wrapping_add(dropped, transmit(last, path));
         }
         self.paths.clear();
-        if looped > 0 {
-            let unfit = looped.saturating_sub(own.len());
+        if !own.is_empty() {
             let lost = loopback::deliver(device, own);
-            dropped = u64::wrapping_add(dropped, u64::from(unfit.wrapping_add(lost)));
+            dropped = u64::wrapping_add(dropped, u64::from(lost));
         }
         if let Some(frames) = &mut self.frames {
             let sent = frames.send();

@@ -69,5 +69,6 @@ pub use sync::crc32_le;
 pub use transmit::{
     Fragment,
     TxSkb,
+    MAX_LIGHT,
     MAX_TAIL, //
 };

@@ -43,7 +43,7 @@ const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 
 /// The longest datagram in one piece whose memory goes round within the CPU: with what goes with it, it is no longer
 /// than a page.
-const MAX_LIGHT: usize = 3 << 10;
+pub const MAX_LIGHT: usize = 3 << 10;
 const _: () = assert!(MAX_LIGHT + HEADROOM as usize + 512 <= PAGE_SIZE);
 
 /// The most bytes behind the pages of a datagram: the pad and the ICRC.
