@@ -172,20 +172,20 @@ pub(crate) struct Device {
     leave_groups: Work<Device, LEAVE_GROUPS>,
     loopback: Loopback,
     #[pin]
-    loop_back: Work<Device, LOOP_BACK>,
+    loopback_work: Work<Device, LOOPBACK>,
     _live: Live,
 }
 
 const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
 const LEAVE_GROUPS: u64 = 2;
-const LOOP_BACK: u64 = 3;
+const LOOPBACK: u64 = 3;
 
 impl_has_work! {
     impl HasWork<Self, UNREGISTER> for Device { self.unregister }
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
     impl HasWork<Self, LEAVE_GROUPS> for Device { self.leave_groups }
-    impl HasWork<Self, LOOP_BACK> for Device { self.loop_back }
+    impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
 }
 
 impl WorkItem<UNREGISTER> for Device {
@@ -217,7 +217,7 @@ impl WorkItem<LEAVE_GROUPS> for Device {
     }
 }
 
-impl WorkItem<LOOP_BACK> for Device {
+impl WorkItem<LOOPBACK> for Device {
     type Pointer = Arc<Device>;
 
     fn run(device: Arc<Device>) {
@@ -256,7 +256,7 @@ impl Device {
                 port_state <- new_work!("Device::port_state"),
                 leave_groups <- new_work!("Device::leave_groups"),
                 loopback,
-                loop_back <- new_work!("Device::loop_back"),
+                loopback_work <- new_work!("Device::loopback_work"),
                 _live: Live::new(Kind::Device),
             }),
             GFP_KERNEL,
@@ -294,11 +294,8 @@ impl Device {
     }
 
     /// Has BH work go on with its own packets. Context: any.
-    pub(crate) fn loop_back_later(self: &Arc<Self>) {
-        let _ = self
-            .bh_queue()
-            .queue()
-            .enqueue::<_, LOOP_BACK>(self.clone());
+    pub(crate) fn loopback_later(self: &Arc<Self>) {
+        let _ = self.bh_queue().queue().enqueue::<_, LOOPBACK>(self.clone());
     }
 
     /// Whether `gid` is one of its addresses. Context: any.

@@ -60,7 +60,8 @@ impl Loopback {
         Ok(Self { queues })
     }
 
-    /// Whether so many packets wait on this CPU that more would soon be lost. Context: any.
+    /// Whether so many packets wait on this CPU that more would soon be lost. Context: process or
+    /// softirq.
     pub(crate) fn is_congested(&self) -> bool {
         let bh = BhGuard::new();
         let own = self.own(&bh);
@@ -107,7 +108,7 @@ pub(crate) fn deliver(device: &Arc<Device>, mut packets: RxList) -> u32 {
     }
     let mut budget = PACKETS_PER_CALL;
     if !serve(device, queue, &mut budget) {
-        device.loop_back_later();
+        device.loopback_later();
     }
     lost
 }
@@ -148,7 +149,7 @@ pub(crate) fn resume(device: &Arc<Device>) {
         is_done &= serve(device, own, &mut budget);
     }
     if !is_done {
-        device.loop_back_later();
+        device.loopback_later();
     }
 }
 

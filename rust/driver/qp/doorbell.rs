@@ -92,14 +92,10 @@ impl Doorbells {
             }
         }
         self.row = self.row.saturating_add(1);
-        // Longer than the one before: it may end any time.
-        let is_over = self.row > self.expected
-            && self.row
-                <= self
-                    .expected
-                    .saturating_add(self.expected / 4)
-                    .max(ROW_FIRST);
-        self.row > self.patience && !is_over
+        // One that is a little longer than the one before may end any time.
+        let longer = self.expected.saturating_add(self.expected / 4);
+        let may_end = self.row > self.expected && self.row <= longer.max(ROW_FIRST);
+        self.row > self.patience && !may_end
     }
 
     /// A row is at its end.

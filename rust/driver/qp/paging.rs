@@ -80,8 +80,8 @@ impl Paging {
 }
 
 /// The packets of one side of a QP that wait, in order, for as long as it takes: so none has pages of its sender, who
-/// may be done with them before (in a network card, too, they were read when the packet was sent). Their memory is charged to nobody, and a process has as many
-/// QPs as it likes: the device bounds them all together.
+/// may be done with them before (in a network card, too, they were read when the packet was sent). Their memory is
+/// charged to nobody, and a process has as many QPs as it likes: the device bounds them all together.
 ///
 /// To be cleared before it is dropped, or the device goes on counting them.
 #[pin_data]
