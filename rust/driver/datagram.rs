@@ -23,7 +23,10 @@ use net::{
     MAX_TAIL, //
 };
 use roce::{
-    icrc,
+    icrc::{
+        self,
+        HeaderCrc, //
+    },
     packet::Packet,
     requester::MAX_BURST_PACKETS, //
 };
@@ -58,14 +61,14 @@ pub(crate) enum BuildError<F> {
     Payload(F),
 }
 
-/// Builds the datagram of `packet` towards `path`. `fill` writes exactly the payload. `id` is
-/// [`Batch::next_id`]. The ICRC of what goes to a QP of the same device is 0.
+/// Builds the datagram of `packet` towards `path`, to be the next of `batch`. `fill` writes exactly the payload. The
+/// ICRC of what goes to a QP of the same device is 0.
 ///
 /// Context: process or softirq.
 pub(crate) fn build<F>(
     path: &Path,
     packet: &Packet,
-    id: u16,
+    batch: &mut Batch,
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
@@ -73,12 +76,12 @@ pub(crate) fn build<F>(
     if len > MAX_LIGHT && path.takes_pages() {
         if let Some(mut fragment) = Fragment::alloc(packet.payload_len as usize) {
             fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
-            return build_lent(path, packet, id, |skb| Ok(skb.push_fragment(fragment)))?
+            return build_lent(path, packet, batch, |skb| Ok(skb.push_fragment(fragment)))?
                 .ok_or(BuildError::NoMemory);
         }
     }
     let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
-    path.address(&mut skb, id);
+    path.address(&mut skb, batch.next_id());
     let body = skb.body_mut();
 
     let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
@@ -102,8 +105,8 @@ pub(crate) fn build<F>(
         let (bth, rest) = covered
             .split_first_chunk::<BTH_LEN>()
             .ok_or(BuildError::NoMemory)?;
-        let state = prefix(skb.headers(), bth).ok_or(BuildError::NoMemory)?;
-        net::crc32_le(state, rest)
+        let state = prefix(&mut batch.header_crc, skb.headers(), bth);
+        net::crc32_le(state.ok_or(BuildError::NoMemory)?, rest)
     };
     if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
         *trailer = icrc::finish(state);
@@ -120,7 +123,7 @@ pub(crate) fn build<F>(
 pub(crate) fn build_lent<F>(
     path: &Path,
     packet: &Packet,
-    id: u16,
+    batch: &mut Batch,
     lend: impl FnOnce(&mut TxSkb) -> Result<bool, F>,
 ) -> Result<Option<TxSkb>, BuildError<F>> {
     let pad = packet.pad();
@@ -130,7 +133,7 @@ pub(crate) fn build_lent<F>(
     let Some(mut skb) = TxSkb::with_pages(header_len, payload_len, tail_len) else {
         return Ok(None);
     };
-    path.address(&mut skb, id);
+    path.address(&mut skb, batch.next_id());
     if packet.emit(skb.body_mut()).is_none() {
         return Ok(None);
     }
@@ -141,7 +144,7 @@ pub(crate) fn build_lent<F>(
     let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
         return Ok(None);
     };
-    let state = prefix(skb.headers(), bth).ok_or(BuildError::NoMemory)?;
+    let state = prefix(&mut batch.header_crc, skb.headers(), bth).ok_or(BuildError::NoMemory)?;
     let state = crc(state, rest);
     skb.set_crc(state);
     if !lend(&mut skb).map_err(BuildError::Payload)? {
@@ -169,15 +172,19 @@ fn crc(state: u32, data: &[u8]) -> u32 {
     }
 }
 
-/// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not
-/// use (IPv4 options).
-pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
+/// The ICRC's state behind the pseudo-header and the BTH of the next of packets that follow one another; [`None`] for
+/// headers that RoCE does not use (IPv4 options).
+pub(crate) fn prefix(
+    header_crc: &mut HeaderCrc,
+    headers: &[u8],
+    bth: &[u8; BTH_LEN],
+) -> Option<u32> {
     let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
     if let Ok(ip) = <&[u8; 20]>::try_from(ip) {
-        return Some(icrc::header_crc_v4(&KernelCrc, ip, udp, bth));
+        return Some(header_crc.v4(&KernelCrc, ip, udp, bth));
     }
     let ip = <&[u8; 40]>::try_from(ip).ok()?;
-    Some(icrc::header_crc_v6(&KernelCrc, ip, udp, bth))
+    Some(header_crc.v6(&KernelCrc, ip, udp, bth))
 }
 
 /// Sends a datagram, or several that leave together. Returns how many were dropped.
@@ -198,6 +205,7 @@ pub(crate) struct Batch {
     datagrams: KVec<(TxSkb, usize)>,
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
+    header_crc: HeaderCrc,
     /// What a raw packet QP has instead.
     pub(crate) frames: Option<KBox<Frames>>,
 }
@@ -238,7 +246,7 @@ impl Batch {
     }
 
     /// The identification of the next datagram: consecutive ones may leave as one super-packet.
-    pub(crate) fn next_id(&self) -> u16 {
+    fn next_id(&self) -> u16 {
         self.datagrams.len() as u16
     }
 

@@ -21,7 +21,10 @@ use rdma::{
     qp::Type, //
 };
 use roce::{
-    icrc,
+    icrc::{
+        self,
+        HeaderCrc, //
+    },
     opcode::Transport,
     packet::{
         Packet,
@@ -52,7 +55,7 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     };
     count(&device, &skb);
     let parsed = parse(&skb);
-    let Some(packet) = check(&device, &skb, &parsed) else {
+    let Some(packet) = check(&device, &skb, &parsed, &mut HeaderCrc::default()) else {
         return;
     };
     if to_group {
@@ -77,6 +80,7 @@ pub(crate) fn receive_burst(home: &net::Net, burst: RxBurst) {
         packets: burst.packets,
         ahead: None,
         is_own: false,
+        header_crc: HeaderCrc::default(),
     });
 }
 
@@ -88,6 +92,7 @@ pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
         packets,
         ahead: None,
         is_own: true,
+        header_crc: HeaderCrc::default(),
     });
 }
 
@@ -129,6 +134,7 @@ struct Burst<'a> {
     ahead: Option<RxSkb>,
     /// They are the device's own: of many QPs and addresses, and without ICRC.
     is_own: bool,
+    header_crc: HeaderCrc,
 }
 
 impl Burst<'_> {
@@ -144,11 +150,15 @@ impl Burst<'_> {
 
     /// As the function of that name.
     #[inline(always)]
-    fn check<'p>(&self, skb: &RxSkb, parsed: &'p Result<Packet, ParseError>) -> Option<&'p Packet> {
+    fn check<'p>(
+        &mut self,
+        skb: &RxSkb,
+        parsed: &'p Result<Packet, ParseError>,
+    ) -> Option<&'p Packet> {
         if self.is_own {
             return parsed.as_ref().ok();
         }
-        check(self.device, skb, parsed)
+        check(self.device, skb, parsed, &mut self.header_crc)
     }
 }
 
@@ -219,13 +229,14 @@ fn check<'a>(
     device: &Device,
     skb: &RxSkb,
     parsed: &'a Result<Packet, ParseError>,
+    header_crc: &mut HeaderCrc,
 ) -> Option<&'a Packet> {
     let counters = device.counters();
     let Ok(packet) = parsed else {
         counters.add(Counter::Malformed, 1);
         return None;
     };
-    if !icrc_is_right(skb) {
+    if !icrc_is_right(skb, header_crc) {
         counters.add(Counter::BadIcrc, 1);
         return None;
     }
@@ -325,7 +336,7 @@ fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
 }
 
 /// Checks the ICRC over the whole datagram: behind the right one, the state is always the same.
-fn icrc_is_right(skb: &RxSkb) -> bool {
+fn icrc_is_right(skb: &RxSkb, header_crc: &mut HeaderCrc) -> bool {
     let mut copy = [0u8; BTH_LEN];
     let bth = match skb.linear().first_chunk::<BTH_LEN>() {
         Some(bth) => bth,
@@ -335,7 +346,7 @@ fn icrc_is_right(skb: &RxSkb) -> bool {
     let Some(rest) = skb.datagram_len().checked_sub(BTH_LEN) else {
         return false;
     };
-    let Some(state) = datagram::prefix(skb.headers(), bth) else {
+    let Some(state) = datagram::prefix(header_crc, skb.headers(), bth) else {
         return false;
     };
     skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)

@@ -512,8 +512,7 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = course.migrated;
-                    if let Ok(skb) =
-                        datagram::build(path, &packet, batch.next_id(), |_| Ok::<(), Fault>(()))
+                    if let Ok(skb) = datagram::build(path, &packet, batch, |_| Ok::<(), Fault>(()))
                     {
                         batch.push(skb, path);
                     }
@@ -572,7 +571,7 @@ impl ReceiveSide {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(&course.path, &packet, batch.next_id(), fill) {
+            match datagram::build(&course.path, &packet, batch, fill) {
                 Ok(skb) => batch.push(skb, &course.path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);

@@ -388,11 +388,11 @@ impl SendSide {
             let mut lent = None;
             if lends && len >= LEND_MIN {
                 let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
-                lent = datagram::build_lent(path, &packet, batch.next_id(), lend).transpose();
+                lent = datagram::build_lent(path, &packet, batch, lend).transpose();
                 lends = lent.is_some();
             }
             let skb = lent.unwrap_or_else(|| {
-                datagram::build(path, &packet, batch.next_id(), |out| {
+                datagram::build(path, &packet, batch, |out| {
                     fill(inline, &mut cursor, offset, out)
                 })
             });
