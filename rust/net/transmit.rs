@@ -26,6 +26,7 @@ use core::{
 };
 use kernel::{
     bindings as kernel_bindings,
+    ffi::c_char,
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -53,14 +54,33 @@ pub const MAX_TAIL: usize = 8;
 /// this.
 const MAX_PAGES: u32 = 6;
 
+/// What is known of a packet until it leaves: in its control block, so that only a pointer is moved around.
+struct Control {
+    last: *mut kernel_bindings::sk_buff,
+    tail: *mut u8,
+    len: u32,
+    total: u32,
+    /// What [`TxSkb::push`] feeds bytes to, if it `feeds` any.
+    crc: u32,
+    feeds: bool,
+    followers: u8,
+    headers_len: u8,
+    tail_len: u8,
+}
+
+/// Bytes of a packet's control block.
+const CONTROL_BLOCK_LEN: usize = 48;
+const _: () = assert!(size_of::<Control>() <= CONTROL_BLOCK_LEN);
+
 /// A datagram to be sent, or several that leave together. Drop: any context.
 ///
 /// It is in one piece of memory, or it has a middle part in pages of others, which stay theirs.
 ///
 /// # Invariants
 ///
-/// - The packet is ours alone. The first part of the datagram is in its linear part; the rest of the `len` bytes, or
-///   those of them that were put there so far, is in fragments.
+/// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
+/// - The first part of the datagram is in its linear part; the rest of the `len` bytes, or those of them that were put
+///   there so far, is in fragments.
 /// - If `tail_len` is not 0, `tail` is valid for writes of [`MAX_TAIL`] bytes, which belong to the page that the
 ///   packet's head is in, and to nobody else, until the first `tail_len` of them become the last fragment. `tail_len`
 ///   is no more than that.
@@ -71,22 +91,8 @@ const MAX_PAGES: u32 = 6;
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets like it, with headers
 ///   of their own, but with data from the datagram on; its length and size are theirs, too. The datagrams together
 ///   have `total` bytes.
-pub struct TxSkb {
-    skb: NonNull<kernel_bindings::sk_buff>,
-    last: *mut kernel_bindings::sk_buff,
-    tail: *mut u8,
-    len: u32,
-    total: u32,
-    /// What [`Self::push`] feeds bytes to, if it `feeds` any.
-    crc: u32,
-    feeds: bool,
-    followers: u8,
-    headers_len: u8,
-    tail_len: u8,
-}
-
-// It is moved around a lot.
-const _: () = assert!(size_of::<TxSkb>() <= 40);
+#[repr(transparent)]
+pub struct TxSkb(NonNull<kernel_bindings::sk_buff>);
 
 // SAFETY: By the type invariant the packet is ours alone.
 unsafe impl Send for TxSkb {}
@@ -112,15 +118,24 @@ impl TxSkb {
             Some((skb, _)) => skb,
             None => skb::alloc(HEADROOM, len32)?,
         };
-        // INVARIANT: As just made.
-        Some(Self::new(skb, len32, ptr::null_mut(), 0))
+        // SAFETY: The packet was just made, with `HEADROOM`, and all of `len32` bytes in its linear part.
+        Some(unsafe { Self::new(skb, len32, ptr::null_mut(), 0) })
     }
 
     /// Makes a datagram of `len` bytes of a packet without headers.
+    ///
+    /// # Safety
+    ///
+    /// The packet is the caller's alone, and is, with `len`, `tail` and `tail_len`, as the type invariants ask of one
+    /// that has neither headers nor followers.
     #[inline]
-    fn new(skb: NonNull<kernel_bindings::sk_buff>, len: u32, tail: *mut u8, tail_len: u8) -> Self {
-        Self {
-            skb,
+    unsafe fn new(
+        skb: NonNull<kernel_bindings::sk_buff>,
+        len: u32,
+        tail: *mut u8,
+        tail_len: u8,
+    ) -> Self {
+        let control = Control {
             last: ptr::null_mut(),
             tail,
             len,
@@ -130,7 +145,50 @@ impl TxSkb {
             followers: 0,
             headers_len: 0,
             tail_len,
+        };
+        // SAFETY: The control block of a packet that is the caller's is free for use; it is as aligned as a pointer,
+        // and no smaller than a `Control`.
+        unsafe { Self::control_of(skb).write(control) };
+        // INVARIANT: The caller promises the rest.
+        Self(skb)
+    }
+
+    /// Returns where a packet's control block is.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet.
+    #[inline]
+    unsafe fn control_of(skb: NonNull<kernel_bindings::sk_buff>) -> *mut Control {
+        // SAFETY: The caller promises a packet.
+        let control_block: *mut [c_char; CONTROL_BLOCK_LEN] =
+            unsafe { &raw mut (*skb.as_ptr()).cb };
+        control_block.cast()
+    }
+
+    #[inline]
+    fn control(&self) -> &Control {
+        // SAFETY: By the type invariant that is what the control block is; a shared reference only reads.
+        unsafe { &*Self::control_of(self.0) }
+    }
+
+    #[inline]
+    fn control_mut(&mut self) -> &mut Control {
+        // SAFETY: As in `control`; nobody else has a reference, as ours is exclusive.
+        unsafe { &mut *Self::control_of(self.0) }
+    }
+
+    /// Returns the C packet, with nothing of ours in its control block: the stack takes what it finds there for its
+    /// own.
+    fn release(self) -> NonNull<kernel_bindings::sk_buff> {
+        let skb = ManuallyDrop::new(self).0;
+        // SAFETY: The packet is ours; a `Control` takes no more than its control block, which is all zero beside.
+        unsafe {
+            Self::control_of(skb)
+                .cast::<[u8; size_of::<Control>()]>()
+                .write([0; size_of::<Control>()]);
         }
+        skb
     }
 
     /// Makes a datagram whose first `body_len` bytes and last `tail_len`, at most [`MAX_TAIL`] and not 0, are its own,
@@ -148,8 +206,8 @@ impl TxSkb {
         }
         // CAST: Less than `MAX_DATAGRAM`, all.
         let (skb, tail) = Self::light(body_len as u32, MAX_TAIL as u32)?;
-        // INVARIANT: As just made.
-        Some(Self::new(skb, len as u32, tail.as_ptr(), tail_len))
+        // SAFETY: The packet was just made, with `HEADROOM`, and with `MAX_TAIL` bytes in the page of its head.
+        Some(unsafe { Self::new(skb, len as u32, tail.as_ptr(), tail_len) })
     }
 
     /// Makes a packet of `len` bytes in one piece, from memory that goes round within this CPU, with `HEADROOM` in
@@ -185,14 +243,15 @@ impl TxSkb {
     /// Has [`Self::push`] compute a CRC, from this state on.
     #[inline]
     pub fn set_crc(&mut self, state: u32) {
-        self.crc = state;
-        self.feeds = true;
+        let control = self.control_mut();
+        control.crc = state;
+        control.feeds = true;
     }
 
     /// Returns the state of the CRC.
     #[inline]
     pub fn crc(&self) -> u32 {
-        self.crc
+        self.control().crc
     }
 
     /// Puts bytes of pages behind what there is, and, after [`Self::set_crc`], feeds them, as they are now, to
@@ -204,7 +263,8 @@ impl TxSkb {
     /// that somebody holds a reference to.
     pub unsafe fn push(&mut self, start: *const u8, len: usize) -> bool {
         let (mut start, mut left) = (start, len);
-        let skb = self.skb.as_ptr();
+        let skb = self.0.as_ptr();
+        let control = self.control_mut();
         // SAFETY: By the type invariant this is a packet, which is ours.
         unsafe { bindings::skb_set_shared_frag(skb) };
         while left != 0 {
@@ -218,8 +278,8 @@ impl TxSkb {
             // for more fragments than `MAX_PAGES`.
             // CAST: At most a page.
             unsafe {
-                if self.feeds {
-                    self.crc = bindings::crc32_le(self.crc, start.cast(), part);
+                if control.feeds {
+                    control.crc = bindings::crc32_le(control.crc, start.cast(), part);
                 }
                 bindings::skb_add_page_of(skb, start.cast(), part as c_int);
             }
@@ -232,7 +292,8 @@ impl TxSkb {
     /// Puts memory behind what there is, and, after [`Self::set_crc`], feeds it to [`crc32_le`](sync::crc32_le);
     /// returns whether there was room.
     pub fn push_fragment(&mut self, fragment: Fragment) -> bool {
-        let skb = self.skb.as_ptr();
+        let skb = self.0.as_ptr();
+        let control = self.control_mut();
         let start = fragment.start.as_ptr();
         // SAFETY: By the type invariant this is a packet.
         if unsafe { skb::nr_frags(skb) } >= MAX_PAGES {
@@ -242,8 +303,8 @@ impl TxSkb {
         // reference. The packet has room for more fragments than `MAX_PAGES`.
         // CAST: At most a page.
         unsafe {
-            if self.feeds {
-                self.crc = bindings::crc32_le(self.crc, start.cast(), fragment.len);
+            if control.feeds {
+                control.crc = bindings::crc32_le(control.crc, start.cast(), fragment.len);
             }
             bindings::skb_add_page_of(skb, start.cast(), fragment.len as c_int);
         }
@@ -253,15 +314,17 @@ impl TxSkb {
     /// Writes the end of a datagram with pages: of `tail`, the first bytes, as many as it was said to have. Returns
     /// whether the datagram is complete.
     pub fn finish(&mut self, tail: [u8; MAX_TAIL]) -> bool {
-        let len = core::mem::take(&mut self.tail_len);
+        let skb = self.0.as_ptr();
+        let control = self.control_mut();
+        let len = core::mem::take(&mut control.tail_len);
         if len == 0 {
             return false;
         }
         // SAFETY: By the type invariant there are so many bytes; they are in the page of the packet's head, which
         // gets another reference. The packet has room for more fragments than `MAX_PAGES`.
         unsafe {
-            self.tail.cast::<[u8; MAX_TAIL]>().write(tail);
-            bindings::skb_add_page_of(self.skb.as_ptr(), self.tail.cast(), c_int::from(len));
+            control.tail.cast::<[u8; MAX_TAIL]>().write(tail);
+            bindings::skb_add_page_of(skb, control.tail.cast(), c_int::from(len));
         }
         self.is_complete()
     }
@@ -269,17 +332,18 @@ impl TxSkb {
     /// Returns whether all bytes are there.
     fn is_complete(&self) -> bool {
         // SAFETY: By the type invariant this is a packet.
-        let len = unsafe { (*self.skb.as_ptr()).len };
-        self.followers != 0 || len == u32::from(self.headers_len).wrapping_add(self.len)
+        let len = unsafe { (*self.0.as_ptr()).len };
+        let control = self.control();
+        control.followers != 0 || len == u32::from(control.headers_len).wrapping_add(control.len)
     }
 
     /// Returns where the linear part of the datagram is, and its length.
     #[inline]
     fn place(&self) -> (*mut u8, usize) {
-        let headers_len = usize::from(self.headers_len);
+        let headers_len = usize::from(self.control().headers_len);
         // SAFETY: By the type invariant this is a packet, whose linear part starts with so many bytes of headers.
         unsafe {
-            let (start, len) = skb::linear(self.skb.as_ptr());
+            let (start, len) = skb::linear(self.0.as_ptr());
             (start.add(headers_len), len.wrapping_sub(headers_len))
         }
     }
@@ -288,13 +352,13 @@ impl TxSkb {
     #[inline]
     pub fn len(&self) -> usize {
         // CAST: `usize` is not narrower than 32 bits.
-        self.len as usize
+        self.control().len as usize
     }
 
     /// Returns whether the datagram has no byte.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Returns the datagram, or what is in front of the pages.
@@ -320,11 +384,11 @@ impl TxSkb {
     /// The IPv4 header says not to fragment, and has the identification `id`. The UDP header has no checksum.
     #[inline]
     pub(crate) fn address(&mut self, template: &Template, id: u16) {
-        if self.headers_len != 0 {
+        if self.control().headers_len != 0 {
             return;
         }
         let len = template.len();
-        let skb = self.skb.as_ptr();
+        let skb = self.0.as_ptr();
         // SAFETY: By the type invariant there is `HEADROOM` in front of the data, which is enough for both
         // headers; what `skb_push` returns is valid for writes of as much as was pushed.
         // CAST: 28 or 48.
@@ -335,7 +399,7 @@ impl TxSkb {
             template.write(start, id, self.len());
         }
         // INVARIANT: That is what was just done.
-        self.headers_len = len as u8;
+        self.control_mut().headers_len = len as u8;
     }
 
     /// Returns the headers of IP and UDP, none if it was not addressed.
@@ -343,15 +407,15 @@ impl TxSkb {
     pub fn headers(&self) -> &[u8] {
         // SAFETY: By the type invariant the linear part, which is ours, starts with so many bytes of headers.
         unsafe {
-            let start = (*self.skb.as_ptr()).data.cast_const();
-            slice::from_raw_parts(start, usize::from(self.headers_len))
+            let start = (*self.0.as_ptr()).data.cast_const();
+            slice::from_raw_parts(start, usize::from(self.control().headers_len))
         }
     }
 
     /// Returns the number of datagrams.
     #[inline]
     pub fn datagrams(&self) -> u16 {
-        u16::from(self.followers).wrapping_add(1)
+        u16::from(self.control().followers).wrapping_add(1)
     }
 
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
@@ -361,32 +425,34 @@ impl TxSkb {
     /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way.
     pub(crate) fn append(&mut self, other: Self) -> Result<(), Self> {
         let count = self.datagrams();
-        let total = self.total.wrapping_add(other.len);
-        if self.headers_len == 0
+        let (control, added) = (self.control(), other.control());
+        let total = control.total.wrapping_add(added.len);
+        if control.headers_len == 0
             || !header::follows(other.headers(), self.headers(), count)
             || !self.is_complete()
             || !other.is_complete()
-            || other.followers != 0
-            || other.len > self.len
-            || other.len == 0
+            || added.followers != 0
+            || added.len > control.len
+            || added.len == 0
             || total as usize > header::MAX_DATAGRAM
             || count >= MAX_DATAGRAMS
         {
             return Err(other);
         }
-        let other = ManuallyDrop::new(other);
-        let (head, member) = (self.skb.as_ptr(), other.skb.as_ptr());
+        let headers_len = added.headers_len;
+        let (head, member) = (self.0.as_ptr(), other.release().as_ptr());
+        let control = self.control_mut();
         // SAFETY: Both packets are ours. By the type invariant the data of `member` starts with its headers,
         // and `last` is the last of the fragment list of `head`.
         unsafe {
-            if usize::from(other.headers_len) == IPV4_HEADERS_LEN {
+            if usize::from(headers_len) == IPV4_HEADERS_LEN {
                 bindings::ip_send_check((*member).data.cast());
             }
-            bindings::skb_pull(member, u32::from(other.headers_len));
-            if self.last.is_null() {
+            bindings::skb_pull(member, u32::from(headers_len));
+            if control.last.is_null() {
                 bindings::skb_set_frag_list(head, member);
             } else {
-                set_next(self.last, member);
+                set_next(control.last, member);
             }
             (*head).len = (*head).len.wrapping_add((*member).len);
             (*head).data_len = (*head).data_len.wrapping_add((*member).len);
@@ -394,34 +460,34 @@ impl TxSkb {
         }
         // INVARIANT: That is what was just done.
         // CAST: Less than `MAX_DATAGRAMS`.
-        self.last = member;
-        self.followers = count as u8;
-        self.total = total;
+        control.last = member;
+        control.followers = count as u8;
+        control.total = total;
         Ok(())
     }
 
     /// Returns the C packet, which is the caller's now, if it was addressed.
     pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
-        if self.headers_len == 0 || !self.is_complete() {
+        let control = self.control();
+        if control.headers_len == 0 || !self.is_complete() {
             return None;
         }
-        let this = ManuallyDrop::new(self);
-        if this.followers != 0 {
+        if control.followers != 0 {
             // CAST: At most `MAX_DATAGRAM`.
-            let udp_len = (this.total as u16).wrapping_add(UDP_LEN as u16);
-            let at = usize::from(this.headers_len)
+            let udp_len = (control.total as u16).wrapping_add(UDP_LEN as u16);
+            let at = usize::from(control.headers_len)
                 .wrapping_sub(UDP_LEN)
                 .wrapping_add(4);
-            let raw = this.skb.as_ptr();
+            let raw = self.0.as_ptr();
             // SAFETY: By the type invariant the packet's data starts with its headers, the UDP header last.
             // Its length is that of all datagrams, until the super-packet is taken apart.
             unsafe {
                 let place = (*raw).data.add(at).cast::<[u8; 2]>();
                 place.write(udp_len.to_be_bytes());
-                bindings::skb_gso_set_udp_fraglist(raw, this.len, u32::from(this.datagrams()));
+                bindings::skb_gso_set_udp_fraglist(raw, control.len, u32::from(self.datagrams()));
             }
         }
-        Some(this.skb)
+        Some(self.release())
     }
 }
 
@@ -474,6 +540,6 @@ impl Drop for Fragment {
 impl Drop for TxSkb {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the packet is ours.
-        unsafe { bindings::kfree_skb(self.skb.as_ptr()) };
+        unsafe { bindings::kfree_skb(self.0.as_ptr()) };
     }
 }
