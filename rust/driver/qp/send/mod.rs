@@ -2,12 +2,11 @@
 
 //! The send side of a QP: from work requests to datagrams, and from responses to completions.
 
+mod request;
+mod response;
+
 use super::{
-    paging::{
-        Paging,
-        REPLAY_BUDGET, //
-    },
-    paths::Course,
+    paging::Paging,
     send_queue::SendSource,
     Pacing,
     Qp, //
@@ -17,37 +16,13 @@ use crate::{
         self,
         Ah, //
     },
-    buffer::{
-        total_len,
-        Cursor,
-        Place, //
-    },
+    buffer::Place,
     counters::Counter,
     cq::Cq,
-    datagram::{
-        self,
-        Batch,
-        BuildError, //
-    },
-    demux::{
-        self,
-        Run, //
-    },
-    element::{
-        Local,
-        SendElements, //
-    },
-    frame::{
-        FrameError,
-        Frames, //
-    },
-    mr::{
-        self,
-        Absent,
-        Access,
-        Fault, //
-    },
-    mw,
+    datagram::Batch,
+    demux::Run,
+    element::SendElements,
+    mr::Absent,
     path::Path,
     storage::filled, //
 };
@@ -60,10 +35,7 @@ use kernel::{
         Delta, //
     }, //
 };
-use net::{
-    RxSkb,
-    TxSkb, //
-};
+use net::RxSkb;
 use rdma::{
     qp::{
         Event,
@@ -78,15 +50,11 @@ use rdma::{
 use roce::{
     packet::Packet,
     requester::{
-        Burst,
-        Received,
         Requester,
         RequesterCounters,
-        SendAction,
         SendSlot,
         SendWr, //
     },
-    ticket::Outcome,
     time::Instant, //
 };
 use sync::BhGuard;
@@ -94,15 +62,9 @@ use sync::BhGuard;
 /// Batches that one caller sends before it leaves the rest to BH work.
 const BATCHES_PER_CALL: u32 = 16;
 
-/// What is done of requests under one hold of the lock, at the most.
-const ACTIONS_PER_BATCH: u32 = 128;
-
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
 const SENT_ATTEMPTS: u32 = 200;
 const SENT_PAUSE_US: i64 = 50;
-
-/// Bytes of payload from which on a packet has the pages themselves instead of a copy.
-const LEND_MIN: u32 = 1024;
 
 /// Everything under a QP's send lock.
 pub(crate) struct SendSide {
@@ -131,9 +93,6 @@ pub(crate) struct SendSide {
     /// What the device's counters have been told of.
     reported: RequesterCounters,
 }
-
-/// A response cannot be placed before pages are brought in.
-struct WaitsForPages;
 
 /// What is left to be done once the send lock is released.
 #[derive(Default)]
@@ -277,184 +236,6 @@ impl SendSide {
         }
     }
 
-    /// Whether the route that is in use, if any, leads to queues that are full.
-    fn is_congested(&self, qp: &Qp) -> bool {
-        match &self.datagram_path {
-            Some((_, path)) => path.is_congested(qp.device()),
-            None => {
-                let is_congested = qp.paths.lock().is_congested(qp.device());
-                is_congested
-                    .unwrap_or_else(|| qp.ty == Type::RawPacket && qp.device().is_congested())
-            }
-        }
-    }
-
-    /// Carries out what the requester asks for, until the batch is full.
-    fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
-        if self.requester.is_empty() {
-            return;
-        }
-        let are_full = self.is_congested(qp);
-        if self.pacing.waits(are_full) {
-            qp.wait_for_queues();
-            return;
-        }
-        // Of a connected QP, the same for all that leaves together.
-        let mut course = None;
-        let mut place = Place::default();
-        for _ in 0..ACTIONS_PER_BATCH {
-            let room = batch.room();
-            if batch.is_full() {
-                return;
-            }
-            let Some(action) = self.requester.poll_action() else {
-                return;
-            };
-            let (ticket, outcome) = match action {
-                SendAction::Transmit(burst) => {
-                    let outcome = self
-                        .transmit(qp, &burst, &mut course, &mut place, batch)
-                        .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
-                    (burst.ticket, outcome)
-                }
-                SendAction::Local { ticket, sequence } => {
-                    let Some(frames) = &mut batch.frames else {
-                        let outcome = self.perform(qp, sequence);
-                        self.requester.commit(now, ticket, outcome);
-                        continue;
-                    };
-                    (ticket, self.build_frame(qp, sequence, frames))
-                }
-            };
-            self.requester.commit(now, ticket, outcome);
-            if matches!(outcome, Outcome::Done) && batch.room() == room {
-                // No route, or no memory: without a pause all that is queued would be lost in one long go, of
-                // services that no window stops.
-                qp.wait_for_queues();
-                return;
-            }
-        }
-        self.again = true;
-    }
-
-    /// Builds the datagrams of `burst`, all or none.
-    fn transmit(
-        &mut self,
-        qp: &Qp,
-        burst: &Burst,
-        connected: &mut Option<Course>,
-        place: &mut Place,
-        batch: &mut Batch,
-    ) -> Result<Outcome, Fault> {
-        let Some(head) = self.elements.head(burst.sequence) else {
-            return Ok(Outcome::Operational);
-        };
-        if head.refused {
-            return Ok(Outcome::Operational);
-        }
-        let datagram;
-        let course = match &head.ah {
-            Some(ah) => {
-                datagram = datagram_course(&mut self.datagram_path, qp, ah);
-                datagram.as_ref()
-            }
-            None => {
-                if connected.is_none() {
-                    *connected = qp.course();
-                }
-                connected.as_ref()
-            }
-        };
-        let Some(Course { path, migrated }) = course else {
-            // No route is a loss in the network, as far as the protocol is concerned.
-            qp.device().counters().add(Counter::SendDropped, 1);
-            return Ok(Outcome::Done);
-        };
-
-        let inline = self.elements.inline(burst.sequence);
-        let buffers = self.elements.buffers(burst.sequence);
-        place.rewind();
-        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
-        let built = batch.len();
-        // An acknowledgement ends the use of the pages; until then the consumer leaves them alone. What is sent
-        // once more is copied, in case that it did not.
-        let mut lends =
-            qp.ty == Type::Rc && inline.is_none() && !burst.is_repeated() && path.takes_pages();
-        for index in 0..burst.packets {
-            let Some((mut packet, offset, len)) = self.requester.packet(burst, index) else {
-                break;
-            };
-            packet.migrated = *migrated;
-            let mut lent = None;
-            if lends && len >= LEND_MIN {
-                let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
-                lent = datagram::build_lent(path, &packet, batch, lend).transpose();
-                lends = lent.is_some();
-            }
-            let skb = lent.unwrap_or_else(|| {
-                datagram::build(path, &packet, batch, |out| {
-                    fill(inline, &mut cursor, offset, out)
-                })
-            });
-            match skb {
-                Ok(skb) => batch.push(skb, path),
-                Err(BuildError::NoMemory) => {
-                    qp.device().counters().add(Counter::SendDropped, 1);
-                }
-                Err(BuildError::Payload(fault)) => {
-                    batch.truncate(built);
-                    return Err(fault);
-                }
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    /// Carries out a request that stays on this side.
-    fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
-        let Some(head) = self.elements.head(sequence) else {
-            return Outcome::Operational;
-        };
-        let result = match &head.local {
-            Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, qp.number, *key),
-            Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
-            Some(Local::Register { mr, key, access }) => {
-                mr::fast_register(&qp.pd, mr, *key, *access)
-            }
-            Some(Local::Frame) | None => return Outcome::Operational,
-        };
-        match result {
-            Ok(()) => Outcome::Done,
-            // That is the status of all operations that manage memory (IBTA 11.6.2).
-            Err(_) => Outcome::MemoryWindowBind,
-        }
-    }
-
-    /// Puts the frame of a raw packet QP's request behind `frames`.
-    fn build_frame(&mut self, qp: &Arc<Qp>, sequence: u32, frames: &mut Frames) -> Outcome {
-        if self.elements.head(sequence).is_none_or(|head| head.refused) {
-            return Outcome::Operational;
-        }
-        let buffers = self.elements.buffers(sequence);
-        let inline = self.elements.inline(sequence);
-        let len = match inline {
-            Some(data) => data.len(),
-            None => usize::try_from(total_len(buffers)).unwrap_or(usize::MAX),
-        };
-        let mut place = Place::default();
-        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
-        let built = frames.push(qp.device(), len, |out| fill(inline, &mut cursor, 0, out));
-        match built {
-            Ok(()) => Outcome::Done,
-            Err(FrameError::Lost) => {
-                qp.count(Counter::SendDropped);
-                Outcome::Done
-            }
-            Err(FrameError::Length) => Outcome::Length,
-            Err(FrameError::Payload(fault)) => self.paging.outcome(qp, fault),
-        }
-    }
-
     /// Completes what has ended, and arms the timer. `is_sent`: no packets are on their way out of a batch. What is
     /// flushed is not completed before: they have its memory.
     fn settle(&mut self, qp: &Arc<Qp>, is_sent: bool) -> Aftermath {
@@ -513,91 +294,6 @@ impl SendSide {
         notify
     }
 
-    /// Takes in a response, unless it has to wait for others.
-    fn respond(&mut self, qp: &Arc<Qp>, now: Instant, packet: &Packet, skb: RxSkb) {
-        if !qp.waiting_responses.is_empty() {
-            qp.waiting_responses.keep(skb);
-        } else if self.place(qp, now, packet, &skb).is_err() {
-            qp.waiting_responses.push_front(skb);
-        }
-    }
-
-    /// Takes in some of the responses that waited. Returns whether there are more.
-    fn replay(&mut self, qp: &Arc<Qp>, now: Instant) -> bool {
-        for _ in 0..REPLAY_BUDGET {
-            if self.paging.is_waiting() {
-                return false;
-            }
-            let Some(skb) = qp.waiting_responses.pop() else {
-                return false;
-            };
-            let Some(packet) = demux::reparse(&skb) else {
-                continue;
-            };
-            if self.place(qp, now, &packet, &skb).is_err() {
-                qp.waiting_responses.push_front(skb);
-            }
-        }
-        true
-    }
-
-    /// Takes in a response. Its payload goes straight to where the request wants it; `Err` if that has
-    /// to wait for pages.
-    fn place(
-        &mut self,
-        qp: &Arc<Qp>,
-        now: Instant,
-        packet: &Packet,
-        skb: &RxSkb,
-    ) -> Result<(), WaitsForPages> {
-        let (ticket, placed) = match self.requester.receive(now, packet) {
-            Received::Nothing => return Ok(()),
-            Received::Dropped(reason) => {
-                qp.count_drop(reason);
-                return Ok(());
-            }
-            Received::Place {
-                ticket,
-                sequence,
-                offset,
-                length,
-            } => {
-                let mut cursor = self.response_cursor(qp, sequence);
-                let (offset, length) = (u64::from(offset), length as usize);
-                let placed = cursor.write_datagram(offset, skb, packet.header_len(), length);
-                (ticket, placed)
-            }
-            Received::PlaceAtomic {
-                ticket,
-                sequence,
-                value,
-            } => {
-                let mut cursor = self.response_cursor(qp, sequence);
-                (ticket, cursor.write(0, &value.to_ne_bytes()))
-            }
-        };
-        let outcome =
-            placed.map_or_else(|fault| self.paging.outcome(qp, fault), |()| Outcome::Done);
-        self.requester.commit_place(now, ticket, outcome);
-        match outcome {
-            Outcome::Again => Err(WaitsForPages),
-            _ => Ok(()),
-        }
-    }
-
-    /// A cursor over the buffers of the request `sequence`, for its response.
-    fn response_cursor<'a>(&'a mut self, qp: &'a Qp, sequence: u32) -> Cursor<'a> {
-        let (placing, place) = self
-            .placing
-            .get_or_insert_with(|| (sequence, Place::default()));
-        if *placing != sequence {
-            *placing = sequence;
-            place.rewind();
-        }
-        let buffers = self.elements.buffers(sequence);
-        Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, place)
-    }
-
     /// Adds what has happened since the last time to the device's counters.
     fn report(&mut self, qp: &Qp) {
         let now = *self.requester.counters();
@@ -649,43 +345,6 @@ fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
     if wr.qkey >> 31 != 0 {
         wr.qkey = qkey;
     }
-}
-
-/// The way of datagrams to `ah`.
-fn datagram_course(
-    cached: &mut Option<(Arc<Ah>, Arc<Path>)>,
-    qp: &Qp,
-    ah: &Arc<Ah>,
-) -> Option<Course> {
-    let path = match cached {
-        Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid(qp.device()) => path.clone(),
-        _ => {
-            let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
-            *cached = Some((ah.clone(), path.clone()));
-            path
-        }
-    };
-    // What never migrates says that it has (IBTA 17.2.8).
-    Some(Course {
-        path,
-        migrated: true,
-    })
-}
-
-/// Fills `out` with what is to be sent from `offset` bytes into a request's memory on.
-fn fill(
-    inline: Option<&[u8]>,
-    cursor: &mut Cursor<'_>,
-    offset: u32,
-    out: &mut [u8],
-) -> Result<(), Fault> {
-    let Some(data) = inline else {
-        return cursor.read(u64::from(offset), out);
-    };
-    let rest = data.get(offset as usize..).unwrap_or_default();
-    let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
-    out.copy_from_slice(part);
-    Ok(())
 }
 
 impl Qp {

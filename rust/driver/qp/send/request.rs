@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that leave: from what the requester asks for to datagrams, and what is done of a request on this side.
+
+use super::{
+    super::{
+        paths::Course,
+        Qp, //
+    },
+    SendSide, //
+};
+use crate::{
+    ah::Ah,
+    buffer::{
+        total_len,
+        Cursor,
+        Place, //
+    },
+    counters::Counter,
+    datagram::{
+        self,
+        Batch,
+        BuildError, //
+    },
+    element::Local,
+    frame::{
+        FrameError,
+        Frames, //
+    },
+    mr::{
+        self,
+        Access,
+        Fault, //
+    },
+    mw,
+    path::Path, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::TxSkb;
+use rdma::qp::Type;
+use roce::{
+    requester::{
+        Burst,
+        SendAction, //
+    },
+    ticket::Outcome,
+    time::Instant, //
+};
+
+/// What is done of requests under one hold of the lock, at the most.
+const ACTIONS_PER_BATCH: u32 = 128;
+
+/// Bytes of payload from which on a packet has the pages themselves instead of a copy.
+const LEND_MIN: u32 = 1024;
+
+impl SendSide {
+    /// Whether the route that is in use, if any, leads to queues that are full.
+    fn is_congested(&self, qp: &Qp) -> bool {
+        match &self.datagram_path {
+            Some((_, path)) => path.is_congested(qp.device()),
+            None => {
+                let is_congested = qp.paths.lock().is_congested(qp.device());
+                is_congested
+                    .unwrap_or_else(|| qp.ty == Type::RawPacket && qp.device().is_congested())
+            }
+        }
+    }
+
+    /// Carries out what the requester asks for, until the batch is full.
+    pub(super) fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
+        if self.requester.is_empty() {
+            return;
+        }
+        let are_full = self.is_congested(qp);
+        if self.pacing.waits(are_full) {
+            qp.wait_for_queues();
+            return;
+        }
+        // Of a connected QP, the same for all that leaves together.
+        let mut course = None;
+        let mut place = Place::default();
+        for _ in 0..ACTIONS_PER_BATCH {
+            let room = batch.room();
+            if batch.is_full() {
+                return;
+            }
+            let Some(action) = self.requester.poll_action() else {
+                return;
+            };
+            let (ticket, outcome) = match action {
+                SendAction::Transmit(burst) => {
+                    let outcome = self
+                        .transmit(qp, &burst, &mut course, &mut place, batch)
+                        .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
+                    (burst.ticket, outcome)
+                }
+                SendAction::Local { ticket, sequence } => {
+                    let Some(frames) = &mut batch.frames else {
+                        let outcome = self.perform(qp, sequence);
+                        self.requester.commit(now, ticket, outcome);
+                        continue;
+                    };
+                    (ticket, self.build_frame(qp, sequence, frames))
+                }
+            };
+            self.requester.commit(now, ticket, outcome);
+            if matches!(outcome, Outcome::Done) && batch.room() == room {
+                // No route, or no memory: without a pause all that is queued would be lost in one long go, of
+                // services that no window stops.
+                qp.wait_for_queues();
+                return;
+            }
+        }
+        self.again = true;
+    }
+
+    /// Builds the datagrams of `burst`, all or none.
+    fn transmit(
+        &mut self,
+        qp: &Qp,
+        burst: &Burst,
+        connected: &mut Option<Course>,
+        place: &mut Place,
+        batch: &mut Batch,
+    ) -> Result<Outcome, Fault> {
+        let Some(head) = self.elements.head(burst.sequence) else {
+            return Ok(Outcome::Operational);
+        };
+        if head.refused {
+            return Ok(Outcome::Operational);
+        }
+        let datagram;
+        let course = match &head.ah {
+            Some(ah) => {
+                datagram = datagram_course(&mut self.datagram_path, qp, ah);
+                datagram.as_ref()
+            }
+            None => {
+                if connected.is_none() {
+                    *connected = qp.course();
+                }
+                connected.as_ref()
+            }
+        };
+        let Some(Course { path, migrated }) = course else {
+            // No route is a loss in the network, as far as the protocol is concerned.
+            qp.device().counters().add(Counter::SendDropped, 1);
+            return Ok(Outcome::Done);
+        };
+
+        let inline = self.elements.inline(burst.sequence);
+        let buffers = self.elements.buffers(burst.sequence);
+        place.rewind();
+        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
+        let built = batch.len();
+        // An acknowledgement ends the use of the pages; until then the consumer leaves them alone. What is sent
+        // once more is copied, in case that it did not.
+        let mut lends =
+            qp.ty == Type::Rc && inline.is_none() && !burst.is_repeated() && path.takes_pages();
+        for index in 0..burst.packets {
+            let Some((mut packet, offset, len)) = self.requester.packet(burst, index) else {
+                break;
+            };
+            packet.migrated = *migrated;
+            let mut lent = None;
+            if lends && len >= LEND_MIN {
+                let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
+                lent = datagram::build_lent(path, &packet, batch, lend).transpose();
+                lends = lent.is_some();
+            }
+            let skb = lent.unwrap_or_else(|| {
+                datagram::build(path, &packet, batch, |out| {
+                    fill(inline, &mut cursor, offset, out)
+                })
+            });
+            match skb {
+                Ok(skb) => batch.push(skb, path),
+                Err(BuildError::NoMemory) => {
+                    qp.device().counters().add(Counter::SendDropped, 1);
+                }
+                Err(BuildError::Payload(fault)) => {
+                    batch.truncate(built);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Carries out a request that stays on this side.
+    fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
+        let Some(head) = self.elements.head(sequence) else {
+            return Outcome::Operational;
+        };
+        let result = match &head.local {
+            Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, qp.number, *key),
+            Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
+            Some(Local::Register { mr, key, access }) => {
+                mr::fast_register(&qp.pd, mr, *key, *access)
+            }
+            Some(Local::Frame) | None => return Outcome::Operational,
+        };
+        match result {
+            Ok(()) => Outcome::Done,
+            // That is the status of all operations that manage memory (IBTA 11.6.2).
+            Err(_) => Outcome::MemoryWindowBind,
+        }
+    }
+
+    /// Puts the frame of a raw packet QP's request behind `frames`.
+    fn build_frame(&mut self, qp: &Arc<Qp>, sequence: u32, frames: &mut Frames) -> Outcome {
+        if self.elements.head(sequence).is_none_or(|head| head.refused) {
+            return Outcome::Operational;
+        }
+        let buffers = self.elements.buffers(sequence);
+        let inline = self.elements.inline(sequence);
+        let len = match inline {
+            Some(data) => data.len(),
+            None => usize::try_from(total_len(buffers)).unwrap_or(usize::MAX),
+        };
+        let mut place = Place::default();
+        let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
+        let built = frames.push(qp.device(), len, |out| fill(inline, &mut cursor, 0, out));
+        match built {
+            Ok(()) => Outcome::Done,
+            Err(FrameError::Lost) => {
+                qp.count(Counter::SendDropped);
+                Outcome::Done
+            }
+            Err(FrameError::Length) => Outcome::Length,
+            Err(FrameError::Payload(fault)) => self.paging.outcome(qp, fault),
+        }
+    }
+}
+
+/// The way of datagrams to `ah`.
+fn datagram_course(
+    cached: &mut Option<(Arc<Ah>, Arc<Path>)>,
+    qp: &Qp,
+    ah: &Arc<Ah>,
+) -> Option<Course> {
+    let path = match cached {
+        Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid(qp.device()) => path.clone(),
+        _ => {
+            let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
+            *cached = Some((ah.clone(), path.clone()));
+            path
+        }
+    };
+    // What never migrates says that it has (IBTA 17.2.8).
+    Some(Course {
+        path,
+        migrated: true,
+    })
+}
+
+/// Fills `out` with what is to be sent from `offset` bytes into a request's memory on.
+fn fill(
+    inline: Option<&[u8]>,
+    cursor: &mut Cursor<'_>,
+    offset: u32,
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    let Some(data) = inline else {
+        return cursor.read(u64::from(offset), out);
+    };
+    let rest = data.get(offset as usize..).unwrap_or_default();
+    let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
+    out.copy_from_slice(part);
+    Ok(())
+}

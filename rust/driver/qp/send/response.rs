@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Responses that come in: from packets to the memory that the requests named.
+
+use super::{
+    super::{
+        paging::REPLAY_BUDGET,
+        Qp, //
+    },
+    SendSide, //
+};
+use crate::{
+    buffer::{
+        Cursor,
+        Place, //
+    },
+    demux,
+    mr::Access, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::RxSkb;
+use roce::{
+    packet::Packet,
+    requester::Received,
+    ticket::Outcome,
+    time::Instant, //
+};
+
+/// A response cannot be placed before pages are brought in.
+struct WaitsForPages;
+
+impl SendSide {
+    /// Takes in a response, unless it has to wait for others.
+    pub(super) fn respond(&mut self, qp: &Arc<Qp>, now: Instant, packet: &Packet, skb: RxSkb) {
+        if !qp.waiting_responses.is_empty() {
+            qp.waiting_responses.keep(skb);
+        } else if self.place(qp, now, packet, &skb).is_err() {
+            qp.waiting_responses.push_front(skb);
+        }
+    }
+
+    /// Takes in some of the responses that waited. Returns whether there are more.
+    pub(super) fn replay(&mut self, qp: &Arc<Qp>, now: Instant) -> bool {
+        for _ in 0..REPLAY_BUDGET {
+            if self.paging.is_waiting() {
+                return false;
+            }
+            let Some(skb) = qp.waiting_responses.pop() else {
+                return false;
+            };
+            let Some(packet) = demux::reparse(&skb) else {
+                continue;
+            };
+            if self.place(qp, now, &packet, &skb).is_err() {
+                qp.waiting_responses.push_front(skb);
+            }
+        }
+        true
+    }
+
+    /// Takes in a response. Its payload goes straight to where the request wants it; `Err` if that has
+    /// to wait for pages.
+    fn place(
+        &mut self,
+        qp: &Arc<Qp>,
+        now: Instant,
+        packet: &Packet,
+        skb: &RxSkb,
+    ) -> Result<(), WaitsForPages> {
+        let (ticket, placed) = match self.requester.receive(now, packet) {
+            Received::Nothing => return Ok(()),
+            Received::Dropped(reason) => {
+                qp.count_drop(reason);
+                return Ok(());
+            }
+            Received::Place {
+                ticket,
+                sequence,
+                offset,
+                length,
+            } => {
+                let mut cursor = self.response_cursor(qp, sequence);
+                let (offset, length) = (u64::from(offset), length as usize);
+                let placed = cursor.write_datagram(offset, skb, packet.header_len(), length);
+                (ticket, placed)
+            }
+            Received::PlaceAtomic {
+                ticket,
+                sequence,
+                value,
+            } => {
+                let mut cursor = self.response_cursor(qp, sequence);
+                (ticket, cursor.write(0, &value.to_ne_bytes()))
+            }
+        };
+        let outcome =
+            placed.map_or_else(|fault| self.paging.outcome(qp, fault), |()| Outcome::Done);
+        self.requester.commit_place(now, ticket, outcome);
+        match outcome {
+            Outcome::Again => Err(WaitsForPages),
+            _ => Ok(()),
+        }
+    }
+
+    /// A cursor over the buffers of the request `sequence`, for its response.
+    fn response_cursor<'a>(&'a mut self, qp: &'a Qp, sequence: u32) -> Cursor<'a> {
+        let (placing, place) = self
+            .placing
+            .get_or_insert_with(|| (sequence, Place::default()));
+        if *placing != sequence {
+            *placing = sequence;
+            place.rewind();
+        }
+        let buffers = self.elements.buffers(sequence);
+        Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, place)
+    }
+}
