@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that come in: from packets to memory, receive requests and their completions.
+
+use super::{
+    super::{
+        paging::REPLAY_BUDGET,
+        status,
+        Qp, //
+    },
+    access,
+    Aftermath,
+    ReceiveSide,
+    Target, //
+};
+use crate::{
+    buffer::Cursor,
+    demux,
+    mr::{
+        self,
+        Access,
+        Fault, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::RxSkb;
+use rdma::{
+    qp::Type,
+    wc::{
+        self,
+        Completion,
+        Extra,
+        Network, //
+    },
+};
+use roce::{
+    packet::Packet,
+    requester::MAX_BURST_LEN,
+    responder::{
+        Arrival,
+        Atomic,
+        AtomicOperation,
+        ReceiveCompletion,
+        ReceiveOperation,
+        Step, //
+    },
+    ticket::{
+        Outcome,
+        Ticket, //
+    }, //
+};
+
+/// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
+const GRH_LEN: usize = 40;
+
+/// A request cannot be executed before pages are brought in.
+struct WaitsForPages;
+
+impl Target {
+    /// Whether it is reached by the key `rkey` and has all of `len` bytes at `va`.
+    fn covers(&self, rkey: u32, va: u64, len: u64) -> bool {
+        let offset = va.checked_sub(self.va);
+        self.rkey == rkey && offset.is_some_and(|offset| self.access.has(offset, len))
+    }
+}
+
+impl ReceiveSide {
+    /// Takes in a request, unless it has to wait for others.
+    pub(super) fn request(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: RxSkb,
+        after: &mut Aftermath,
+    ) {
+        if !qp.waiting_requests.is_empty() {
+            match self.responder.arrive(packet) {
+                Arrival::Receive => {}
+                Arrival::Keep => {
+                    qp.waiting_requests.keep(skb);
+                    return;
+                }
+                Arrival::Duplicate => return,
+            }
+        }
+        if self.execute(qp, packet, &skb, after).is_err() {
+            qp.waiting_requests.push_front(skb);
+        }
+    }
+
+    /// Takes in some of the requests that waited. Returns whether there are more.
+    pub(super) fn replay(&mut self, qp: &Arc<Qp>, after: &mut Aftermath) -> bool {
+        for _ in 0..REPLAY_BUDGET {
+            if self.paging.is_waiting() {
+                return false;
+            }
+            let Some(skb) = qp.waiting_requests.pop() else {
+                return false;
+            };
+            let Some(packet) = demux::reparse(&skb) else {
+                continue;
+            };
+            if self.execute(qp, &packet, &skb, after).is_err() {
+                qp.waiting_requests.push_front(skb);
+            }
+        }
+        true
+    }
+
+    /// Takes in a request: walks the responder's steps to the end. `Err` if that has to wait for pages.
+    fn execute(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: &RxSkb,
+        after: &mut Aftermath,
+    ) -> Result<(), WaitsForPages> {
+        let payload = packet.header_len();
+        let mut step = self.responder.receive(packet);
+        loop {
+            step = match step {
+                Step::Done => return Ok(()),
+                Step::Park => return Err(WaitsForPages),
+                Step::Complete(completion) => {
+                    self.complete(qp, packet, skb, &completion, after);
+                    return Ok(());
+                }
+                Step::Dropped(reason) => {
+                    qp.count_drop(reason);
+                    return Ok(());
+                }
+                Step::TakeReceive { ticket } => {
+                    self.place.rewind();
+                    let receive = self.queue.take(qp);
+                    self.responder.commit_receive(ticket, packet, receive)
+                }
+                Step::PlaceReceive {
+                    ticket,
+                    offset,
+                    length,
+                } => {
+                    let placed =
+                        self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
+                    self.commit(qp, packet, ticket, placed)
+                }
+                Step::PlaceRemote {
+                    ticket,
+                    rkey,
+                    va,
+                    length,
+                    check_va,
+                    check_length,
+                } => {
+                    let check = (check_va, u64::from(check_length));
+                    let length = length as usize;
+                    let placed = self.place_remote(qp, rkey, check, va, skb, payload, length);
+                    self.commit(qp, packet, ticket, placed)
+                }
+                Step::CheckRead {
+                    ticket,
+                    rkey,
+                    va,
+                    length,
+                } => {
+                    let checked = access(qp, rkey, va, u64::from(length), Access::REMOTE_READ);
+                    // The peer is told of pages that are not there as long as this is not executed.
+                    let checked = checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)));
+                    self.commit(qp, packet, ticket, checked)
+                }
+                Step::Atomic {
+                    ticket,
+                    rkey,
+                    va,
+                    operation,
+                } => {
+                    let answer = match atomic(qp, rkey, va, operation) {
+                        Ok(original) => Atomic::Done { original },
+                        Err(fault) => match self.paging.outcome(qp, fault) {
+                            Outcome::Again => Atomic::Again,
+                            _ => Atomic::Protection,
+                        },
+                    };
+                    self.responder.commit_atomic(ticket, packet, answer)
+                }
+                Step::AtomicWrite { ticket, rkey, va } => {
+                    let written = atomic_write(qp, rkey, va, skb, payload);
+                    self.commit(qp, packet, ticket, written)
+                }
+                Step::Flush {
+                    ticket,
+                    rkey,
+                    flush,
+                    va,
+                    length,
+                } => {
+                    let range = (!flush.is_region()).then_some((va, u64::from(length)));
+                    let mut need = Access::NONE;
+                    if flush.is_global() {
+                        need = need | Access::FLUSH_GLOBAL;
+                    }
+                    if flush.is_persistent() {
+                        need = need | Access::FLUSH_PERSISTENT;
+                    }
+                    let flushed = mr::remote_flush(&qp.pd, qp.number, rkey, range, need);
+                    self.commit(qp, packet, ticket, flushed)
+                }
+                Step::Invalidate { ticket, rkey } => {
+                    let invalidated = mr::invalidate(&qp.pd, qp.number, rkey);
+                    self.commit(qp, packet, ticket, invalidated)
+                }
+            };
+        }
+    }
+
+    fn commit(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        ticket: Ticket,
+        done: Result<(), Fault>,
+    ) -> Step {
+        let outcome = self.outcome(qp, done);
+        self.responder.commit(ticket, packet, outcome)
+    }
+
+    /// Places payload into the current receive request; a datagram's is preceded by the GRH.
+    fn place_receive(
+        &mut self,
+        qp: &Qp,
+        offset: u64,
+        skb: &RxSkb,
+        from: usize,
+        len: usize,
+    ) -> Result<(), Fault> {
+        let mut cursor = Cursor::new(
+            self.queue.pd(qp),
+            self.queue.current().buffers(),
+            Access::LOCAL_WRITE,
+            &mut self.place,
+        );
+        if qp.is_datagram() && offset == GRH_LEN as u64 {
+            cursor.write(0, &skb.network_header_40())?;
+        }
+        cursor.write_datagram(offset, skb, from, len)
+    }
+
+    /// Places an RDMA WRITE's payload. `check` is the range whose key is checked: the whole message's
+    /// with its first packet, so that nothing is written of a message that does not fit.
+    #[allow(clippy::too_many_arguments)] // A step of the responder, and where its payload is.
+    fn place_remote(
+        &mut self,
+        qp: &Qp,
+        rkey: u32,
+        check: (u64, u64),
+        va: u64,
+        skb: &RxSkb,
+        from: usize,
+        len: usize,
+    ) -> Result<(), Fault> {
+        let (check_va, check_len) = check;
+        // A zero-length write names no memory: its key is not looked at (IBTA 9.7.4.1.3).
+        if check_len == 0 {
+            return Ok(());
+        }
+        // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
+        // looked up again for those that came with it.
+        let target = match self.target.take() {
+            Some(target) if target.covers(rkey, check_va, check_len) => target,
+            _ => Target {
+                rkey,
+                va: check_va,
+                access: access(qp, rkey, check_va, check_len, Access::REMOTE_WRITE)?,
+            },
+        };
+        let target = self.target.insert(target);
+        let mut at = va.wrapping_sub(target.va);
+        for piece in skb.pieces(from, len) {
+            target.access.write_piece(at, &piece)?;
+            at = at.wrapping_add(piece.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Posts the completion of the current receive request.
+    fn complete(
+        &mut self,
+        qp: &Qp,
+        packet: &Packet,
+        skb: &RxSkb,
+        done: &ReceiveCompletion,
+        after: &mut Aftermath,
+    ) {
+        let opcode = match done.operation {
+            ReceiveOperation::Send => wc::Opcode::Recv,
+            ReceiveOperation::Write => wc::Opcode::RecvRdmaWithImm,
+        };
+        let mut completion = Completion::new(
+            self.queue.current().wr_id,
+            status(done.status),
+            opcode,
+            qp.number,
+        );
+        completion.byte_len = done.length;
+        completion.extra = match (done.immediate, done.invalidated_rkey) {
+            (Some(immediate), _) => Extra::Imm(immediate),
+            (None, Some(key)) => Extra::Invalidated(key),
+            (None, None) => Extra::None,
+        };
+        completion.src_qp = qp.remote_number();
+        if qp.is_datagram() {
+            completion.src_qp = packet.deth.map_or(0, |deth| deth.src_qpn);
+            completion.grh = true;
+            completion.network = Some(match skb.source() {
+                net::Address::V4(_) => Network::Ipv4,
+                net::Address::V6(_) => Network::Ipv6,
+            });
+            if qp.ty == Type::Gsi {
+                // By it the connection manager finds the address that the request was for.
+                let netdev = qp.device().netdev();
+                completion.vlan_id = netdev.and_then(|netdev| netdev.vlan_of(skb.ifindex()));
+            }
+        }
+        self.place.rewind();
+        self.queue.finish();
+        after.notify |= qp
+            .recv_cq
+            .post(&qp.handle, &completion, done.solicited)
+            .notify;
+    }
+}
+
+/// Places an ATOMIC WRITE's payload, which begins `from` bytes into the datagram.
+fn atomic_write(qp: &Qp, rkey: u32, va: u64, skb: &RxSkb, from: usize) -> Result<(), Fault> {
+    let mut bytes = [0; size_of::<u64>()];
+    skb.copy(from, &mut bytes).or(Err(Fault::Protection))?;
+    let access = access(qp, rkey, va, bytes.len() as u64, Access::REMOTE_WRITE)?;
+    access.store(u64::from_ne_bytes(bytes))
+}
+
+/// Carries out an atomic operation of the peer. Returns what was there before.
+fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Result<u64, Fault> {
+    let len = size_of::<u64>() as u64;
+    let access = access(qp, rkey, va, len, Access::REMOTE_ATOMIC)?;
+    match operation {
+        AtomicOperation::CompareSwap { compare, swap } => access.compare_swap(compare, swap),
+        AtomicOperation::FetchAdd { add } => access.fetch_add(add),
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Responses that leave: acknowledgements, and what READs are answered with.
+
+use super::{
+    super::{
+        paths::Course,
+        Qp, //
+    },
+    access,
+    ReceiveSide, //
+};
+use crate::{
+    counters::Counter,
+    datagram::{
+        self,
+        Batch,
+        BuildError, //
+    },
+    mr::{
+        Access,
+        Fault, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use roce::{
+    responder::{
+        ReadBurst,
+        Response, //
+    },
+    ticket::Outcome, //
+};
+
+impl ReceiveSide {
+    /// Builds responses until the batch is full.
+    pub(super) fn respond(&mut self, qp: &Arc<Qp>, batch: &mut Batch) {
+        if !self.responder.has_responses() {
+            return;
+        }
+        let Some(course) = qp.course() else {
+            self.lose_responses();
+            return;
+        };
+        let path = &course.path;
+        if self.pacing.waits(path.is_congested(qp.device())) {
+            qp.wait_for_queues();
+            return;
+        }
+        while batch.room() >= Batch::BURST {
+            let budget = u32::try_from(batch.room()).unwrap_or(0);
+            match self.responder.poll_response(budget) {
+                None => break,
+                Some(Response::Packet(mut packet)) => {
+                    packet.migrated = course.migrated;
+                    if let Ok(skb) = datagram::build(path, &packet, batch, |_| Ok::<(), Fault>(()))
+                    {
+                        batch.push(skb, path);
+                    }
+                }
+                Some(Response::Read(burst)) => {
+                    let sent = self.read(qp, &course, &burst, batch);
+                    let outcome = self.outcome(qp, sent);
+                    self.responder.commit_read(burst.ticket, outcome);
+                }
+            }
+        }
+    }
+
+    /// There is no route: that is a loss in the network. What waits for a response to leave must not wait for
+    /// ever, above all the end of a QP that has failed.
+    fn lose_responses(&mut self) {
+        for _ in 0..Batch::BURST {
+            match self.responder.poll_response(u32::MAX) {
+                None => return,
+                Some(Response::Packet(_)) => {}
+                Some(Response::Read(burst)) => {
+                    self.responder.commit_read(burst.ticket, Outcome::Done);
+                }
+            }
+        }
+        self.again = true;
+    }
+
+    /// Builds READ responses, all or none.
+    fn read(
+        &self,
+        qp: &Qp,
+        course: &Course,
+        burst: &ReadBurst,
+        batch: &mut Batch,
+    ) -> Result<(), Fault> {
+        // The key is checked again for each burst: it may have been invalidated since.
+        let access = if burst.length == 0 {
+            None
+        } else {
+            Some(access(
+                qp,
+                burst.rkey,
+                burst.va,
+                u64::from(burst.length),
+                Access::REMOTE_READ,
+            )?)
+        };
+        let built = batch.len();
+        for index in 0..burst.packets {
+            let Some((mut packet, offset, _)) = self.responder.read_packet(burst, index) else {
+                break;
+            };
+            packet.migrated = course.migrated;
+            let fill = |out: &mut [u8]| match &access {
+                Some(access) => access.read(u64::from(offset), out),
+                None => Ok(()),
+            };
+            match datagram::build(&course.path, &packet, batch, fill) {
+                Ok(skb) => batch.push(skb, &course.path),
+                Err(BuildError::NoMemory) => {
+                    qp.device().counters().add(Counter::SendDropped, 1);
+                }
+                Err(BuildError::Payload(fault)) => {
+                    batch.truncate(built);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(())
+    }
+}
