@@ -17,6 +17,7 @@ pub use alloc::{
     vec, //
 };
 pub use core::{
+    cell,
     debug_assert,
     debug_assert_eq,
     iter,

@@ -191,15 +191,15 @@ proptest! {
     /// Packets of either kind, each like the last one but for a few bytes.
     #[test]
     fn each_of_many_has_its_own_crc(
-        steps in prop::collection::vec(
-            (any::<bool>(), prop::collection::vec((0..60usize, any::<u8>()), 0..6)),
+        steps in proptest::collection::vec(
+            (0..2usize, proptest::collection::vec((0..60usize, any::<u8>()), 0..6)),
             1..20,
         ),
     ) {
         let mut packets = [PACKET_V4[..40].to_vec(), PACKET_V6[..60].to_vec()];
         let mut headers = HeaderCrc::default();
-        for (is_v6, changes) in steps {
-            let packet = &mut packets[usize::from(is_v6)];
+        for (family, changes) in steps {
+            let packet = &mut packets[family];
             for (byte, value) in changes {
                 if (1..packet.len()).contains(&byte) {
                     packet[byte] = value;
