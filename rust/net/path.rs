@@ -205,7 +205,10 @@ impl Path {
         if packet.headers().len() != self.template.len() {
             return Transmit::Dropped;
         }
-        let (Some(skb), Some(sock)) = (packet.into_raw(), self.sender.sock(is_v4)) else {
+        let Some(sock) = self.sender.sock(is_v4) else {
+            return Transmit::Dropped;
+        };
+        let Some(skb) = packet.into_raw() else {
             return Transmit::Dropped;
         };
         let (skb, sock, net) = (skb.as_ptr(), sock.as_ptr(), self.sender.net().as_ptr());

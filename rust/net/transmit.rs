@@ -71,6 +71,10 @@ struct Control {
 /// Bytes of a packet's control block.
 const CONTROL_BLOCK_LEN: usize = 48;
 const _: () = assert!(size_of::<Control>() <= CONTROL_BLOCK_LEN);
+const _: () = assert!(
+    core::mem::offset_of!(kernel_bindings::sk_buff, cb) % align_of::<Control>() == 0
+        && align_of::<kernel_bindings::sk_buff>() % align_of::<Control>() == 0
+);
 
 /// A datagram to be sent, or several that leave together. Drop: any context.
 ///
@@ -88,9 +92,9 @@ const _: () = assert!(size_of::<Control>() <= CONTROL_BLOCK_LEN);
 ///   otherwise these are the headers of IP and UDP of the datagram, and the packet's network and transport header
 ///   are set.
 /// - `len` is at most `header::MAX_DATAGRAM`.
-/// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets like it, with headers
-///   of their own, but with data from the datagram on; its length and size are theirs, too. The datagrams together
-///   have `total` bytes.
+/// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
+///   own, but with data from the datagram on, and with nothing in their control blocks; its length and size are theirs,
+///   too. The datagrams together have `total` bytes.
 #[repr(transparent)]
 pub struct TxSkb(NonNull<kernel_bindings::sk_buff>);
 
@@ -146,8 +150,8 @@ impl TxSkb {
             headers_len: 0,
             tail_len,
         };
-        // SAFETY: The control block of a packet that is the caller's is free for use; it is as aligned as a pointer,
-        // and no smaller than a `Control`.
+        // SAFETY: The control block of a packet that is the caller's is free for use; it is as aligned as a `Control`,
+        // and no smaller.
         unsafe { Self::control_of(skb).write(control) };
         // INVARIANT: The caller promises the rest.
         Self(skb)
@@ -182,12 +186,8 @@ impl TxSkb {
     /// own.
     fn release(self) -> NonNull<kernel_bindings::sk_buff> {
         let skb = ManuallyDrop::new(self).0;
-        // SAFETY: The packet is ours; a `Control` takes no more than its control block, which is all zero beside.
-        unsafe {
-            Self::control_of(skb)
-                .cast::<[u8; size_of::<Control>()]>()
-                .write([0; size_of::<Control>()]);
-        }
+        // SAFETY: The packet is ours, and so is its control block.
+        unsafe { (*skb.as_ptr()).cb = [0; CONTROL_BLOCK_LEN] };
         skb
     }
 
