@@ -36,14 +36,12 @@ traffic()
 # captured FAMILY ADDRESS: leaves $capture
 captured()
 {
-	local tcpdump tries status
+	local tcpdump status
+	# What the last one said goes now, not when the background job comes to run.
+	: >"$ktap_dir/tcpdump"
 	ip netns exec n1 tcpdump -i "$netdev1" -s 0 -B 65536 -w "$capture" -U udp port 4791 2>"$ktap_dir/tcpdump" &
 	tcpdump=$!
-	for tries in $(seq 100); do
-		grep -q 'listening on' "$ktap_dir/tcpdump" && break
-		sleep 0.1
-	done
-	[ "$tries" -lt 100 ] || fail "tcpdump does not listen"
+	await $((100 * slowness)) grep -q 'listening on' "$ktap_dir/tcpdump" || fail "tcpdump does not listen"
 	(traffic "$@")
 	status=$?
 	sleep 0.5

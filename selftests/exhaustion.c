@@ -57,17 +57,14 @@ static void start(struct patience patience)
 
 static void finish(void)
 {
-	struct ibv_wc wc;
 	int i;
 
 	for (i = 0; i < 2; i++) {
 		if (qps[i] && ibv_destroy_qp(qps[i]))
 			die("ibv_destroy_qp: %s", strerror(errno));
 		qps[i] = NULL;
-		while (ibv_poll_cq(send_cqs[i], 1, &wc) > 0)
-			;
-		while (ibv_poll_cq(recv_cqs[i], 1, &wc) > 0)
-			;
+		cq_drain(send_cqs[i]);
+		cq_drain(recv_cqs[i]);
 	}
 }
 

@@ -801,8 +801,7 @@ static bool run_full_queue(void)
 		ok = false;
 	}
 	qp = other;
-	while (ibv_poll_cq(cq, 1, &wc) > 0)
-		;
+	cq_drain(cq);
 	return command("tc -n %s qdisc del dev %s root", own_namespace, own_netdev) && peer_quiet() && ok;
 }
 

@@ -1321,7 +1321,7 @@ int main(int argc, char **argv)
 	if (argc - optind != 8)
 		die("a namespace, a device, its netdev and addresses, and another device and its address are needed");
 	argv += optind;
-	namespace_enter(argv[0]);
+	close(namespace_enter(argv[0]));
 	netdev = argv[2];
 	address = argv[3];
 	address6 = argv[4];

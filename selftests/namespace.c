@@ -17,8 +17,8 @@ int namespace_enter(const char *name)
 	char path[128];
 
 	snprintf(path, sizeof(path), "%s%s", *name == '/' ? "" : "/run/netns/", name);
-	home = open("/proc/thread-self/ns/net", O_RDONLY);
-	there = open(path, O_RDONLY);
+	home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	there = open(path, O_RDONLY | O_CLOEXEC);
 	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET))
 		die("%s cannot be entered: %s", path, strerror(errno));
 	close(there);

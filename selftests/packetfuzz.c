@@ -1150,7 +1150,7 @@ static void line_open(const char *netdev, const char *space)
 	struct ifreq request = { 0 };
 
 	if (space)
-		namespace_enter(space);
+		close(namespace_enter(space));
 	strncpy(request.ifr_name, netdev, IFNAMSIZ - 1);
 	if (line.tap) {
 		request.ifr_flags = IFF_TAP | IFF_NO_PI;
