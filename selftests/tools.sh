@@ -211,7 +211,7 @@ rcopy_pair()
 # program says that it has not a long option.
 perftest()
 {
-	local rows=$1 program=$2 found option
+	local rows=$1 program=$2 found option timeless
 	shift 2
 	for option; do
 		if [[ $option == --* ]] && ! "$program" --help | grep -qw -e "$option"; then
@@ -222,6 +222,13 @@ perftest()
 		"$program" -F -d "$dev1" -x "$gid1" "$@" -- \
 		"$program" -F -d "$dev2" -x "$gid2" "$@" "$address1" || return 1
 	found=$(grep -cE '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+' "$ktap_dir/client")
+	# For each size it measures how fast the CPU's clock goes; where the machine is too busy for that, it says so, and
+	# has no times for that size. The messages went over all the same.
+	timeless=$(grep -cE '^ *[0-9]+ +[0-9]+ +inf ' "$ktap_dir/client")
+	if [ "$timeless" -gt 0 ] && [ "$timeless" -le "$(grep -c '^Correlation coefficient r^2: ' "$ktap_dir/client")" ]; then
+		note "$timeless of the sizes without times: the program could not measure the CPU's clock"
+		found=$((found + timeless))
+	fi
 	[ "$found" -eq "$rows" ] || fail "$found rows of figures, $rows expected"
 }
 
