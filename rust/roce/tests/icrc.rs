@@ -187,6 +187,20 @@ fn what_follows_has_its_own_crc() {
     }
 }
 
+/// What is like nothing at all, or like the beginning of the other kind, is no packet that follows.
+#[test]
+fn zeroes_follow_nothing() {
+    let (v4, v6, udp, bth) = ([0; 20], [0; 40], [0; 8], [0; 12]);
+    let crc_v4 = header_crc_v4(&BitCrc32, &v4, &udp, &bth);
+    let crc_v6 = header_crc_v6(&BitCrc32, &v6, &udp, &bth);
+    let mut headers = HeaderCrc::default();
+    assert_eq!(headers.v4(&SoftCrc32, &v4, &udp, &bth), crc_v4);
+    assert_eq!(headers.v6(&SoftCrc32, &v6, &udp, &bth), crc_v6);
+    assert_eq!(headers.v4(&SoftCrc32, &v4, &udp, &bth), crc_v4);
+    let mut headers = HeaderCrc::default();
+    assert_eq!(headers.v6(&SoftCrc32, &v6, &udp, &bth), crc_v6);
+}
+
 proptest! {
     /// Packets of either kind, each like the last one but for a few bytes.
     #[test]
