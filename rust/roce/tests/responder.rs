@@ -1213,6 +1213,37 @@ fn peer_that_repeats_what_waits_is_told_to_be_patient() {
     });
 }
 
+/// What waited for memory behind a request that meets no receive is lost, and waits no more: it comes again.
+#[test]
+fn what_waits_behind_a_send_that_is_not_received_comes_again() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        let send = request(Opcode::RcSendOnly, psn.add(1), 1);
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&write(0)), Step::Park);
+        assert_eq!(peer.responder.arrive(&send), Arrival::Keep);
+        assert_eq!(peer.responder.arrive(&write(2)), Arrival::Keep);
+        peer.outcome = Outcome::Done;
+        assert_eq!(peer.deliver(&write(0)), Step::Done);
+        peer.deliver(&send);
+        assert_eq!(
+            peer.deliver(&write(2)),
+            Step::Dropped(DropReason::SequenceGap)
+        );
+        let (at, aeth) = peer.response();
+        assert_eq!(
+            (at, aeth.syndrome),
+            (psn.add(1), Syndrome::Rnr { timer: 5 })
+        );
+
+        peer.post(1);
+        peer.outcome = Outcome::Again;
+        assert_eq!(peer.deliver(&send), Step::Park);
+        assert_eq!(peer.responder.arrive(&write(2)), Arrival::Keep);
+    });
+}
+
 #[test]
 fn memory_that_comes_settles_a_nak_that_has_not_left() {
     let psn = Psn::new(7);

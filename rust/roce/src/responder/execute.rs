@@ -78,8 +78,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Receive::Empty if matches!(self.config.service, Type::Rc) => {
                 // What follows is dropped without a word until this packet comes again (IBTA
-                // 9.7.5.2.8).
+                // 9.7.5.2.8): also what has waited behind it for memory, and is to come again.
                 self.gap_answered = true;
+                self.waiting_end = None;
                 self.negative = Some(Negative {
                     psn: self.expected,
                     syndrome: Syndrome::Rnr {
