@@ -37,9 +37,11 @@ use roce::{
     time, //
 };
 
-/// Request packets that a QP may have outstanding: enough to keep a veth busy, and few enough for
-/// 16 QPs to fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).
+/// Request packets that a QP may have outstanding. At first: few enough for 16 QPs to fit into a receiver's backlog
+/// (`net.core.netdev_max_backlog`, 1000 packets). At the most: enough for two CPUs, one that builds them and one that
+/// takes them in, each of which does 100 at a time.
 const WINDOW_PACKETS: u32 = 64;
+const WINDOW_PACKETS_MOST: u32 = 256;
 
 /// The one port.
 const PORT: u32 = 1;
@@ -324,6 +326,7 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         rnr_retry: set.rnr_retry,
         max_rd_atomic: set.max_rd_atomic,
         window_packets: WINDOW_PACKETS,
+        window_packets_most: WINDOW_PACKETS_MOST,
         window_responses: roce::requester::DEFAULT_WINDOW_RESPONSES,
     };
     let mut send = qp.send.lock();

@@ -67,6 +67,7 @@ struct Config {
     rnr_retry: u8,
     max_rd_atomic: u8,
     window_packets: Number,
+    window_packets_most: Number,
     window_responses: Number,
 }
 
@@ -84,6 +85,7 @@ impl Config {
             rnr_retry: self.rnr_retry & 7,
             max_rd_atomic: self.max_rd_atomic,
             window_packets: self.window_packets.get(),
+            window_packets_most: self.window_packets_most.get(),
             window_responses: self.window_responses.get(),
         }
     }

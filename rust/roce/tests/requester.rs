@@ -109,6 +109,7 @@ fn acknowledgements_coalesce() {
 fn acknowledgements_are_asked_for() {
     let config = RequesterConfig {
         window_packets: 60,
+        window_packets_most: 60,
         ..requester_config(Psn::new(0))
     };
     let mut requester = requester_with(config);
@@ -156,6 +157,7 @@ fn the_last_of_several_messages_asks() {
     // One behind which there is no room.
     let config = RequesterConfig {
         window_packets: 2,
+        window_packets_most: 2,
         ..requester_config(psn)
     };
     let mut requester = requester_with(config);
@@ -163,6 +165,40 @@ fn the_last_of_several_messages_asks() {
         requester.post(send(1)).unwrap();
     }
     assert_eq!(asking(&transmit(&mut requester, us(0))), [false, true]);
+}
+
+#[test]
+fn the_window_grows_and_shrinks() {
+    let psn = Psn::new(1);
+    let config = RequesterConfig {
+        window_packets: 64,
+        window_packets_most: 100,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(4000 * MTU)).unwrap();
+    let mut sent = 0;
+    let mut windows = Vec::new();
+    for _ in 0..4 {
+        let packets = transmit(&mut requester, us(0)).len() as u32;
+        sent += packets;
+        windows.push(packets);
+        respond(&mut requester, us(1), &ack(psn.add(sent - 1)));
+    }
+    // One more for each four that are acknowledged.
+    assert_eq!(windows, [64, 80, 100, 100]);
+    // Half of it for each that is lost, and sixteen at the least.
+    let mut windows = Vec::new();
+    for _ in 0..4 {
+        let lost = psn.add(sent);
+        transmit(&mut requester, us(2));
+        respond(&mut requester, us(2), &nak(lost, NakCode::SequenceError));
+        let packets = transmit(&mut requester, us(2)).len() as u32;
+        sent += packets;
+        windows.push(packets);
+        respond(&mut requester, us(3), &ack(psn.add(sent - 1)));
+    }
+    assert_eq!(windows, [50, 31, 19, 16]);
 }
 
 #[test]
@@ -1739,6 +1775,7 @@ fn send_of_two_gib_in_bursts() {
         let config = RequesterConfig {
             mtu,
             window_packets: u32::MAX,
+            window_packets_most: u32::MAX,
             ..requester_config(psn)
         };
         let mut requester = requester_with(config);
@@ -1941,7 +1978,11 @@ fn pause_drains() {
             us(1),
             &nak(psn.add(100), NakCode::SequenceError),
         );
-        assert_eq!(transmit(&mut requester, us(1)).len(), 100);
+        // With half the window.
+        assert_eq!(transmit(&mut requester, us(1)).len(), 64);
+        respond(&mut requester, us(2), &ack(psn.add(163)));
+        assert!(!requester.drained());
+        assert_eq!(transmit(&mut requester, us(2)).len(), 36);
         respond(&mut requester, us(2), &ack(psn.add(199)));
         assert!(requester.drained());
         assert!(transmit(&mut requester, us(2)).is_empty());

@@ -203,6 +203,7 @@ impl Sender {
             rnr_retry: rng.below(8) as u8,
             max_rd_atomic: rng.below(4) as u8,
             window_packets: number(&mut rng),
+            window_packets_most: number(&mut rng),
             window_responses: number(&mut rng),
         });
         requester.start();

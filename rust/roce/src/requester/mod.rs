@@ -27,6 +27,7 @@ mod receive;
 mod recovery;
 mod slot;
 mod transmit;
+mod window;
 
 use core::ops::DerefMut;
 
@@ -50,7 +51,8 @@ use crate::{
 use self::{
     ahead::Ahead,
     probe::RoundTrip,
-    recovery::retry_units, //
+    recovery::retry_units,
+    window::Window, //
 };
 
 pub use self::{
@@ -118,8 +120,11 @@ pub struct RequesterConfig {
     /// READ requests and ATOMICs that may be outstanding: each part of a long READ is a request, and
     /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
-    /// Request packets that may be outstanding. READ responses do not count.
+    /// Request packets that may be outstanding, at first: more as long as none is lost, half as many when one is, but
+    /// 16, or what it was. READ responses do not count.
     pub window_packets: u32,
+    /// To how many these may grow.
+    pub window_packets_most: u32,
     /// READ responses, in packets, that may be outstanding. One request may always be, however many
     /// it asks for. See [`DEFAULT_WINDOW_RESPONSES`].
     pub window_responses: u32,
@@ -262,6 +267,7 @@ pub struct Requester<S> {
     /// The RNR timer.
     rnr_deadline: Option<Instant>,
     round_trip: RoundTrip,
+    window: Window,
     /// Probes since something was heard, or since the timeout began.
     probes: u32,
     /// When the timeout ends: probes do not begin it anew. Means something only with a deadline or a
@@ -301,6 +307,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 rnr_retry: 0,
                 max_rd_atomic: 0,
                 window_packets: 1,
+                window_packets_most: 1,
                 window_responses: 1,
             },
             phase: Phase::Idle,
@@ -333,6 +340,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             latest: Instant::from_ns(0),
             rnr_deadline: None,
             round_trip: RoundTrip::default(),
+            window: Window::default(),
             probes: 0,
             silence_end: Instant::from_ns(0),
             probe_end: None,
@@ -378,6 +386,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.una = 0;
         self.sent = 0;
         self.max_sent = 0;
+        self.window = Window::new(config.window_packets, config.window_packets_most);
         self.error = None;
         self.refill();
     }

@@ -122,6 +122,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Something new was acknowledged.
     pub(super) fn progress(&mut self, now: Instant) {
         self.round_trip.acknowledged(now, self.una);
+        self.window.acknowledged(self.una);
         self.refill();
         self.rnr_deadline = None;
         self.restart_timer(now);
@@ -203,6 +204,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         // What is left may be less than the price: then this is the last time.
         self.retries_left = self.retries_left.saturating_sub(cost);
+        self.window.lost();
         self.go_back();
         true
     }

@@ -295,7 +295,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .sent
             .wrapping_sub(self.una)
             .saturating_sub(self.read_psns);
-        u64::from(self.config.window_packets.max(1)).saturating_sub(outstanding)
+        u64::from(self.window.packets().max(1)).saturating_sub(outstanding)
     }
 
     /// Hands out an action on the next `psns` positions of a work request.

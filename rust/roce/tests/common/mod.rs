@@ -81,6 +81,7 @@ pub fn requester_config(psn: Psn) -> RequesterConfig {
         rnr_retry: 7,
         max_rd_atomic: 4,
         window_packets: 128,
+        window_packets_most: 128,
         window_responses: DEFAULT_WINDOW_RESPONSES,
     }
 }

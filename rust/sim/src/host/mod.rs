@@ -149,6 +149,7 @@ impl Host {
             rnr_retry: side.rnr_retry,
             max_rd_atomic: side.max_rd_atomic,
             window_packets: side.window,
+            window_packets_most: side.window.saturating_mul(4),
             window_responses: side.window_responses,
         });
         requester.start();
