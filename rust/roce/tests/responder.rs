@@ -350,6 +350,27 @@ fn duplicate_read_is_executed_again_in_any_part() {
 }
 
 #[test]
+fn what_is_still_to_be_sent() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        assert!(!peer.responder.has_unsent(1));
+        peer.deliver(&read_request(psn, 0x1000, 2 * MTU + 88));
+        peer.deliver(&read_request(psn.add(3), 0x2000, 300));
+        peer.deliver(&atomic_request(psn.add(5), 0x3000));
+        let all = 2 * MTU + 88 + 300;
+        assert!(peer.responder.has_unsent(all) && !peer.responder.has_unsent(all + 1));
+        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
+            panic!("no response");
+        };
+        peer.responder.commit_read(burst.ticket, Outcome::Done);
+        let rest = all - MTU;
+        assert!(peer.responder.has_unsent(rest) && !peer.responder.has_unsent(rest + 1));
+        peer.responses();
+        assert!(!peer.responder.has_unsent(1));
+    });
+}
+
+#[test]
 fn duplicate_read_restarts_the_one_under_way() {
     with_psns(|psn| {
         let mut peer = peer(psn);

@@ -40,6 +40,9 @@ use super::{
 /// In long messages, a packet in so many asks for an acknowledgement. A power of two.
 const ASK_INTERVAL: u32 = 32;
 
+/// Work requests that are looked at ahead of time.
+const LOOK_AHEAD: u32 = 16;
+
 /// A message is continued only with so many packets at a time (or all that are left of it): an
 /// acknowledgement that makes room for one packet should not make us send a burst of one.
 const MIN_BURST_PACKETS: u64 = 16;
@@ -174,6 +177,26 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 Some(self.transmit(sequence, &extent, packets, packets, length))
             }
         }
+    }
+
+    /// Whether there are messages still to be sent that are as long as `bytes` together, out of the next few that are
+    /// posted; of one that has begun, all of it counts.
+    pub fn has_unsent(&self, bytes: u32) -> bool {
+        let mut sum = 0u32;
+        let mut sequence = self.cursor;
+        for _ in 0..LOOK_AHEAD {
+            if sequence == self.head || sum >= bytes {
+                break;
+            }
+            let Some(slot) = self.slot(sequence) else {
+                break;
+            };
+            if is_message(slot.wr.operation) {
+                sum = sum.saturating_add(slot.wr.length);
+            }
+            sequence = sequence.wrapping_add(1);
+        }
+        sum >= bytes
     }
 
     /// Starts the work request `sequence`, if it is its turn. Returns whether it is started.

@@ -222,6 +222,25 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.parked
     }
 
+    /// Whether READ responses are still to be sent with at least so many bytes together.
+    pub fn has_unsent(&self, bytes: u32) -> bool {
+        if self.runs == 0 {
+            return false;
+        }
+        let shift = self.config.mtu.shift();
+        let mut sum = 0u32;
+        for resource in self.resources.iter() {
+            if let (Kind::Read { .. }, Some(run)) = (resource.kind, &resource.run) {
+                let sent = run.next.wrapping_shl(shift);
+                sum = sum.saturating_add(run.end_offset.saturating_sub(sent));
+            }
+            if sum >= bytes {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The oldest resource that is to be answered, and its index.
     fn oldest_run(&self) -> Option<(usize, Resource)> {
         if self.runs == 0 {
