@@ -8,6 +8,7 @@
 
 pub mod context;
 pub mod counters;
+pub mod cpu;
 pub mod crc;
 pub mod gate;
 pub mod lock;
@@ -25,6 +26,7 @@ pub use context::{
     BhGuard, //
 };
 pub use counters::ShardedCounters;
+pub use cpu::Cpu;
 pub use crc::crc32_le;
 pub use gate::{
     Gate,

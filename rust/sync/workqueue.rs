@@ -4,11 +4,15 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
+use crate::cpu::Cpu;
 use core::ptr::NonNull;
 use kernel::{
     bindings,
     prelude::*,
-    workqueue::Queue, //
+    workqueue::{
+        Queue,
+        RawWorkItem, //
+    }, //
 };
 
 /// An own workqueue.
@@ -41,6 +45,17 @@ impl WorkQueue {
         Self::new(name, bindings::wq_flags_WQ_UNBOUND)
     }
 
+    /// Makes a queue whose work may keep a CPU busy: it runs in a thread, on the CPU that it was queued on, or for,
+    /// before all ordinary threads there. Work for one CPU takes turns by what it does at once. It makes progress under
+    /// memory pressure. Process.
+    pub fn new_bulk(name: &CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_PERCPU
+            | bindings::wq_flags_WQ_HIGHPRI
+            | bindings::wq_flags_WQ_CPU_INTENSIVE
+            | bindings::wq_flags_WQ_MEM_RECLAIM;
+        Self::new(name, flags)
+    }
+
     fn new(name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
         // SAFETY: The format takes exactly one string, and `name` is one; it is copied.
         let queue = unsafe {
@@ -55,6 +70,20 @@ impl WorkQueue {
     pub fn queue(&self) -> &Queue {
         // SAFETY: By the type invariant the workqueue lives as long as `self`.
         unsafe { Queue::from_raw(self.0.as_ptr()) }
+    }
+
+    /// As [`Queue::enqueue`], but the work runs on `cpu`. Any context.
+    #[inline]
+    pub fn enqueue_on<W, const ID: u64>(&self, cpu: &Cpu<'_>, work: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        let queue = self.0.as_ptr();
+        // CAST: The number of a CPU.
+        let cpu = cpu.number() as c_int;
+        // SAFETY: By the type invariant this is a workqueue. The closure returns `false` only if the work was queued
+        // already, and hands it on to the queue otherwise; `W` is `Send` and static, so it may run anywhere, any time.
+        unsafe { work.__enqueue(move |work| kernel::bindings::queue_work_on(cpu, queue, work)) }
     }
 
     /// Waits until what was queued before the call has run. Process, not from work on this queue.

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/cpumask.h>
+#include <linux/sched/isolation.h>
+
+__rust_helper bool rust_helper_cpu_online(unsigned int cpu)
+{
+	return cpu_online(cpu);
+}
+
+__rust_helper unsigned int rust_helper_next_housekeeping_cpu(unsigned int cpu)
+{
+	return cpumask_next_and_wrap(cpu, cpu_online_mask, housekeeping_cpumask(HK_TYPE_DOMAIN));
+}
