@@ -81,6 +81,10 @@ counters! {
     PageFaults = c"page_faults",
     /// Packets dropped because too many waited for pages.
     PagingDropped = c"page_fault_dropped",
+    /// Packets that another CPU took in than the one that they came by.
+    Steered = c"steered_pkts",
+    /// Packets dropped because too many waited for other CPUs.
+    SteeringDropped = c"steering_dropped",
     /// How often the link went down.
     LinkDowned = c"link_downed",
 }

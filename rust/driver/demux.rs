@@ -75,11 +75,26 @@ pub(crate) fn receive_burst(home: &net::Net, burst: RxBurst) {
     let Some(device) = registry::device_of(home, &burst.destination.to_gid()) else {
         return;
     };
+    device.steering().take_in(&device, burst, |packets| {
+        receive_all(Burst {
+            device: &device,
+            packets,
+            ahead: None,
+            is_own: false,
+            is_mixed: false,
+            header_crc: HeaderCrc::default(),
+        });
+    });
+}
+
+/// Takes in datagrams that came to addresses of `device`, and were steered to this CPU. Context: bottom halves off.
+pub(crate) fn receive_steered(device: &Arc<Device>, packets: RxList) {
     receive_all(Burst {
-        device: &device,
-        packets: burst.packets,
+        device,
+        packets,
         ahead: None,
         is_own: false,
+        is_mixed: true,
         header_crc: HeaderCrc::default(),
     });
 }
@@ -92,6 +107,7 @@ pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
         packets,
         ahead: None,
         is_own: true,
+        is_mixed: true,
         header_crc: HeaderCrc::default(),
     });
 }
@@ -132,8 +148,10 @@ struct Burst<'a> {
     packets: RxList,
     /// The first of them, if it was looked at already.
     ahead: Option<RxSkb>,
-    /// They are the device's own: of many QPs and addresses, and without ICRC.
+    /// They are the device's own, without ICRC.
     is_own: bool,
+    /// They are of many addresses.
+    is_mixed: bool,
     header_crc: HeaderCrc,
 }
 
@@ -177,8 +195,7 @@ impl Run<'_, '_> {
             skb,
             burst,
         } = self;
-        // All that came by the network together is from one address to another.
-        let addresses = burst.is_own.then(|| (skb.source(), skb.destination()));
+        let addresses = burst.is_mixed.then(|| (skb.source(), skb.destination()));
         f(first, skb);
         while let Some(skb) = burst.fresh() {
             let parsed = parse(&skb);

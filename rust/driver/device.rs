@@ -25,6 +25,7 @@ use crate::{
         self,
         Registry, //
     },
+    steering::Steering,
     verbs::Ferroce, //
 };
 use kernel::{
@@ -171,6 +172,7 @@ pub(crate) struct Device {
     #[pin]
     leave_groups: Work<Device, LEAVE_GROUPS>,
     loopback: Loopback,
+    steering: Steering,
     #[pin]
     loopback_work: Work<Device, LOOPBACK>,
     _live: Live,
@@ -239,6 +241,7 @@ impl Device {
         };
         let counters = Counters::new()?;
         let loopback = Loopback::new()?;
+        let steering = Steering::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 registry: registry.clone(),
@@ -256,6 +259,7 @@ impl Device {
                 port_state <- new_work!("Device::port_state"),
                 leave_groups <- new_work!("Device::leave_groups"),
                 loopback,
+                steering,
                 loopback_work <- new_work!("Device::loopback_work"),
                 _live: Live::new(Kind::Device),
             }),
@@ -291,6 +295,11 @@ impl Device {
     /// Where its own packets wait. Context: any.
     pub(crate) fn loopback(&self) -> &Loopback {
         &self.loopback
+    }
+
+    /// Where packets wait for other CPUs. Context: any.
+    pub(crate) fn steering(&self) -> &Steering {
+        &self.steering
     }
 
     /// Has BH work go on with its own packets. Context: any.
@@ -427,6 +436,11 @@ impl Device {
     /// BH work runs here. Context: any.
     pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
         self.registry.bh_queue()
+    }
+
+    /// Work that keeps a CPU busy runs here. Context: any.
+    pub(crate) fn bulk_queue(&self) -> &Arc<WorkQueue> {
+        self.registry.bulk_queue()
     }
 
     /// Process work runs here. Context: any.

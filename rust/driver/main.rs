@@ -34,6 +34,7 @@ mod queue;
 mod registry;
 mod srq;
 mod staged_receives;
+mod steering;
 mod storage;
 mod user_wqe;
 mod verbs;

@@ -20,6 +20,7 @@ use crate::{
     mr::Mr,
     multicast::Group,
     qp::Qp,
+    steering::Steered,
     storage::{
         append,
         take, //
@@ -102,6 +103,8 @@ pub(crate) struct Registry {
     /// For page faults: they take as long as whoever serves them likes, and nothing waits for them but
     /// the end of the module.
     paging: Arc<WorkQueue>,
+    bulk: Arc<WorkQueue>,
+    steered: Steered,
 }
 
 impl Registry {
@@ -112,6 +115,7 @@ impl Registry {
         let process = Arc::new(WorkQueue::new_unbound(c"ferroce")?, GFP_KERNEL)?;
         let paging = Arc::new(WorkQueue::new_unbound(c"ferroce_paging")?, GFP_KERNEL)?;
         let namespaces = net::Namespaces::register()?;
+        let bulk = Arc::new(WorkQueue::new_bulk(c"ferroce_bulk")?, GFP_KERNEL)?;
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,
@@ -128,6 +132,8 @@ impl Registry {
                 bh,
                 process: process.clone(),
                 paging,
+                bulk,
+                steered: Steered::default(),
             }),
             GFP_KERNEL,
         )?;
@@ -159,12 +165,21 @@ impl Registry {
         &self.bh
     }
 
+    pub(crate) fn bulk_queue(&self) -> &Arc<WorkQueue> {
+        &self.bulk
+    }
+
     pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
         &self.process
     }
 
     pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
         &self.paging
+    }
+
+    /// How many packets wait for other CPUs.
+    pub(crate) fn steered(&self) -> &Steered {
+        &self.steered
     }
 
     /// Makes the core of a device on `netdev` and puts it on the list.
@@ -302,6 +317,7 @@ impl Registry {
         self.paging.flush();
         // What is freed after a grace period is freed by process work; which may put off more.
         for _ in 0..3 {
+            self.bulk.flush();
             self.bh.flush();
             sync::rcu_barrier();
             self.process.flush();
@@ -365,6 +381,7 @@ pub(crate) fn device_gone(device: &Arc<Device>) {
 /// which is freed with the last handle of the device. So those must go first.
 pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
     handle.unregister();
+    registry.bulk.flush();
     registry.bh.flush();
     sync::rcu_barrier();
     handle.flush_gids();

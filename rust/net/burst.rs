@@ -36,6 +36,10 @@ use rdma_bindings as bindings;
 pub struct RxBurst {
     /// Where they were sent to.
     pub destination: Address,
+    /// The UDP port that they were sent from.
+    pub source_port: u16,
+    /// Bytes of all of them, with the headers of IP.
+    pub bytes: u32,
     /// They themselves, in the order in which they were sent.
     pub packets: RxList,
 }
@@ -102,7 +106,7 @@ impl RxBurst {
                 return None;
             }
         }
-        let destination = flow.destination;
+        let (destination, source_port) = (flow.destination, flow.source_port);
 
         // From here on the packet is ours.
         // SAFETY: As above; the device stays under RCU. `raw` is not cloned if it has members, so its headers
@@ -138,6 +142,9 @@ impl RxBurst {
         }
         Some(Self {
             destination,
+            source_port,
+            // CAST: It was 32 bits wide.
+            bytes: len as u32,
             packets,
         })
     }
@@ -156,6 +163,7 @@ fn family(is_v4: bool) -> u16 {
 /// What the headers of a UDP datagram say.
 struct Flow {
     destination: Address,
+    source_port: u16,
     port: u16,
     len: u16,
     /// Where in the headers the addresses and ports are.
@@ -167,7 +175,7 @@ impl Flow {
     #[inline]
     fn of(headers: &[u8], is_v4: bool) -> Option<Self> {
         let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
-        let [_, _, port1, port2, len1, len2, _, _] = *udp;
+        let [source1, source2, port1, port2, len1, len2, _, _] = *udp;
         let (destination, part) = if is_v4 {
             let ip = <&[u8; IPV4_LEN]>::try_from(ip).ok()?;
             let [first, _, _, _, _, _, frag1, frag2, _, protocol, ..] = *ip;
@@ -186,6 +194,7 @@ impl Flow {
         };
         Some(Self {
             destination,
+            source_port: u16::from_be_bytes([source1, source2]),
             port: u16::from_be_bytes([port1, port2]),
             len: u16::from_be_bytes([len1, len2]),
             part,

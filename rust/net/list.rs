@@ -95,6 +95,22 @@ impl RxList {
         self.len = self.len.wrapping_add(other.len);
     }
 
+    /// Takes the first packets, `count` of them at most. Any context.
+    #[inline]
+    pub fn take(&mut self, count: u32) -> Self {
+        if self.len <= count {
+            return core::mem::take(self);
+        }
+        let mut taken = Self::default();
+        while taken.len < count {
+            let Some(packet) = self.pop() else {
+                break;
+            };
+            taken.push(packet);
+        }
+        taken
+    }
+
     /// Returns the number of packets.
     #[inline]
     pub fn len(&self) -> u32 {

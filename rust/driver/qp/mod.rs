@@ -11,6 +11,7 @@
 //! No lock is held while packets leave or consumers are called.
 
 mod attributes;
+mod bulk;
 mod doorbell;
 mod paging;
 mod paths;
@@ -26,6 +27,11 @@ pub(crate) use self::attributes::{
 
 use self::{
     attributes::Attributes,
+    bulk::{
+        Places,
+        BULK_RESPOND,
+        BULK_SEND, //
+    },
     doorbell::Doorbells,
     paging::{
         Waiting,
@@ -34,7 +40,10 @@ use self::{
     paths::Paths,
     receive::ReceiveSide,
     receive_queue::RecvSource,
-    send::SendSide,
+    send::{
+        LateResponses,
+        SendSide, //
+    },
     send_queue::{
         SendSource,
         StagedSends, //
@@ -182,6 +191,9 @@ pub(crate) struct Qp {
     waiting_responses: Waiting,
     #[pin]
     waiting_requests: Waiting,
+    /// Responses that came while somebody built packets under the send lock, which takes long.
+    #[pin]
+    late_responses: SpinLockBh<LateResponses>,
     /// Keeps the rings mappable.
     published: [Option<Published>; 2],
     #[pin]
@@ -194,12 +206,17 @@ pub(crate) struct Qp {
     /// Doorbells whose requests are held back: counted under [`Qp::doorbells`], taken back under the send
     /// lock.
     held: AtomicU32,
+    places: Places,
     #[pin]
     hold: Timer<Qp, HOLD>,
     #[pin]
     work: Work<Qp>,
     #[pin]
     paging: Work<Qp, PAGING>,
+    #[pin]
+    bulk_send: Work<Qp, BULK_SEND>,
+    #[pin]
+    bulk_respond: Work<Qp, BULK_RESPOND>,
     _live: Live,
 }
 
@@ -229,6 +246,8 @@ impl Pacing {
 impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
     impl HasWork<Self, PAGING> for Qp { self.paging }
+    impl HasWork<Self, BULK_SEND> for Qp { self.bulk_send }
+    impl HasWork<Self, BULK_RESPOND> for Qp { self.bulk_respond }
 }
 
 impl WorkItem for Qp {
@@ -581,14 +600,18 @@ pub(crate) fn create(
             kernel_receives <- new_spin_lock_irq!(staged_receives),
             waiting_responses <- Waiting::new(pd.device()),
             waiting_requests <- Waiting::new(pd.device()),
+            late_responses <- new_spin_lock_bh!(LateResponses::default()),
             published,
             timer <- Timer::new(),
             pace <- Timer::new(),
             doorbells <- new_spin_lock_bh!(Doorbells::new()),
             held: AtomicU32::new(0),
+            places: Places::new(),
             hold <- Timer::new(),
             work <- new_work!("Qp::work"),
             paging <- new_work!("Qp::paging"),
+            bulk_send <- new_work!("Qp::bulk_send"),
+            bulk_respond <- new_work!("Qp::bulk_respond"),
             _live: Live::new(Kind::Qp),
         }),
         GFP_KERNEL,
@@ -648,6 +671,7 @@ pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
         qp.send.lock().discard(qp);
         return Err(EINVAL);
     }
+    qp.places.posted_here();
     if !qp.holds_back() {
         qp.run_send();
         qp.doorbell_ended();
@@ -677,6 +701,7 @@ pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result 
         }
         result
     };
+    qp.places.posted_here();
     qp.kick();
     result
 }

@@ -6,6 +6,7 @@ mod request;
 mod response;
 
 use super::{
+    bulk::BULK_BYTES,
     paging::Paging,
     receive_queue::{
         ReceiveQueue,
@@ -289,6 +290,7 @@ impl Qp {
     fn drive_receive(self: &Arc<Self>, first: impl FnOnce(&mut ReceiveSide, &mut Aftermath)) {
         let mut first = Some(first);
         let mut owner = false;
+        let mut in_bulk = false;
         let mut given_back: Option<Batch> = None;
         for _ in 0..BATCHES_PER_CALL {
             let bh = BhGuard::new();
@@ -302,6 +304,9 @@ impl Qp {
                 }
                 if receive.busy && !owner {
                     receive.again = true;
+                    None
+                } else if !owner && sync::in_softirq() && receive.responder.has_unsent(BULK_BYTES) {
+                    in_bulk = true;
                     None
                 } else {
                     owner = true;
@@ -337,6 +342,9 @@ impl Qp {
             let done = batch.is_none();
             given_back = batch.map(|batch| batch.send(self.device()));
             self.after_receive(&after);
+            if in_bulk {
+                self.respond_in_bulk();
+            }
             drop(bh);
             if done {
                 return;
@@ -349,7 +357,7 @@ impl Qp {
             }
             receive.busy = false;
         }
-        self.kick();
+        self.respond_in_bulk();
     }
 
     fn after_receive(self: &Arc<Self>, after: &Aftermath) {

@@ -6,6 +6,7 @@ mod request;
 mod response;
 
 use super::{
+    bulk::BULK_BYTES,
     paging::Paging,
     send_queue::SendSource,
     Pacing,
@@ -35,7 +36,10 @@ use kernel::{
         Delta, //
     }, //
 };
-use net::RxSkb;
+use net::{
+    RxList,
+    RxSkb, //
+};
 use rdma::{
     qp::{
         Event,
@@ -92,6 +96,16 @@ pub(crate) struct SendSide {
     armed: Option<Instant>,
     /// What the device's counters have been told of.
     reported: RequesterCounters,
+}
+
+/// Responses that come while the owner builds packets, which it takes in when it is done: who brings them would wait
+/// for the lock all that time.
+#[derive(Default)]
+pub(super) struct LateResponses {
+    /// The owner will look.
+    is_open: bool,
+    /// None, unless it will.
+    packets: RxList,
 }
 
 /// What is left to be done once the send lock is released.
@@ -360,9 +374,28 @@ impl Qp {
 
     /// Takes in response packets that came together. Context: softirq, no lock held.
     pub(crate) fn receive_responses(self: &Arc<Self>, run: Run<'_, '_>) {
+        if self.late_responses.lock().is_open {
+            let mut packets = RxList::default();
+            run.for_each(|_, skb| packets.push(skb));
+            let rest = self.leave(packets);
+            if !rest.is_empty() {
+                self.drive_send(|send, now| send.respond_all(self, now, rest));
+            }
+            return;
+        }
         self.drive_send(|send, now| {
             run.for_each(|packet, skb| send.respond(self, now, packet, skb));
         });
+    }
+
+    /// Leaves responses to the owner of the send side. Returns those that it will not take in.
+    fn leave(&self, packets: RxList) -> RxList {
+        let mut late = self.late_responses.lock();
+        if !late.is_open {
+            return packets;
+        }
+        late.packets.append(packets);
+        RxList::default()
     }
 
     /// Waits until the packets that were built before are out of its hands: then so is their memory.
@@ -429,17 +462,26 @@ impl Qp {
                     self.after_send(after);
                     return;
                 }
+                if self.takes_sends() {
+                    self.release_held();
+                    send.fetch(self);
+                }
+                if !owner && sync::in_softirq() && send.requester.has_unsent(BULK_BYTES) {
+                    let after = send.settle(self, true);
+                    drop(send);
+                    self.after_send(after);
+                    self.send_in_bulk();
+                    return;
+                }
                 owner = true;
                 send.busy = true;
                 send.again = false;
                 let mut batch = given_back
                     .take()
                     .unwrap_or_else(|| core::mem::take(&mut send.batch));
-                if self.takes_sends() {
-                    self.release_held();
-                    send.fetch(self);
-                }
+                self.late_responses.lock().is_open = true;
                 send.act(self, now, &mut batch);
+                send.respond_late(self, now);
                 let after = send.settle(self, batch.is_empty());
                 if batch.is_empty() && !send.again {
                     send.batch = batch;
@@ -463,7 +505,7 @@ impl Qp {
             }
             send.busy = false;
         }
-        self.kick();
+        self.send_in_bulk();
     }
 
     fn after_send(self: &Arc<Self>, after: Aftermath) {

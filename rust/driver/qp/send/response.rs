@@ -21,7 +21,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::RxSkb;
+use net::{
+    RxList,
+    RxSkb, //
+};
 use roce::{
     packet::Packet,
     requester::Received,
@@ -39,6 +42,35 @@ impl SendSide {
             qp.waiting_responses.keep(skb);
         } else if self.place(qp, now, packet, &skb).is_err() {
             qp.waiting_responses.push_front(skb);
+        }
+    }
+
+    /// Takes in what others have left.
+    pub(super) fn respond_late(&mut self, qp: &Arc<Qp>, now: Instant) {
+        loop {
+            let packets = {
+                let mut late = qp.late_responses.lock();
+                if late.packets.is_empty() {
+                    late.is_open = false;
+                    return;
+                }
+                core::mem::take(&mut late.packets)
+            };
+            self.respond_all(qp, now, packets);
+            self.placing = None;
+            if self.requester.take_migration() {
+                qp.migrate_requester(self);
+            }
+            self.again = true;
+        }
+    }
+
+    /// Takes in responses that were parsed before.
+    pub(super) fn respond_all(&mut self, qp: &Arc<Qp>, now: Instant, mut packets: RxList) {
+        while let Some(skb) = packets.pop() {
+            if let Some(packet) = demux::reparse(&skb) {
+                self.respond(qp, now, &packet, skb);
+            }
         }
     }
 
