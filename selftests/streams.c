@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Streams of long messages, which another CPU takes in than the one that they came by,
+ * and messages that come one at a time, which it does not. Every byte is checked.
+ *
+ * streams [-4|-6] [-s SEED] [-r REGEX] [-n] DEVICE DEVICE
+ *	-r	rows that match only
+ *	-n	prints how many these are
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exchange.h"
+#include "kselftest.h"
+#include "rows.h"
+
+#define MESSAGE (128 << 10)
+#define SIDE_SIZE ((MAX_MESSAGES + 2) * MESSAGE)
+#define SECONDS 120
+#define ROUNDS 4
+/* Longer than the core answers from its memory. */
+#define COUNTER_MS 20
+/* The CPU that goes and comes: the first one may not be able to. */
+#define OTHER_CPU "/sys/devices/system/cpu/cpu1/online"
+
+static struct device devices[2];
+static struct side sides[2];
+
+/* Two queue pairs, connected; each is a way. */
+struct link {
+	struct ibv_qp *qps[2];
+	struct way ways[2];
+};
+
+static void link_make(struct link *link)
+{
+	struct depth depth = {
+		.send = MAX_MESSAGES,
+		.receive = MAX_MESSAGES,
+		.sges = MAX_SEGMENTS,
+	};
+	unsigned int i;
+
+	memset(link, 0, sizeof(*link));
+	for (i = 0; i < 2; i++)
+		link->qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq,
+				       sides[i].recv_cq, depth, NULL);
+	qp_connect(&devices[0], link->qps[0], &devices[1], link->qps[1], devices[0].active_mtu,
+		   PATIENT);
+	for (i = 0; i < 2; i++) {
+		link->ways[i].from = &sides[i];
+		link->ways[i].to = &sides[!i];
+		link->ways[i].qp = link->qps[i];
+		link->ways[i].peer = link->qps[!i];
+		region_fill(&sides[i].source);
+		region_fill(&sides[i].sink);
+	}
+}
+
+static bool link_end(struct link *link)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_qp(link->qps[i]))
+			die("ibv_destroy_qp: %s", strerror(errno));
+	}
+	for (i = 0; i < 2; i++) {
+		cq_drain(sides[i].send_cq);
+		cq_drain(sides[i].recv_cq);
+	}
+	return side_check(&sides[0]) & side_check(&sides[1]);
+}
+
+/* One round: so many messages from the first device, and as many back if both ways are to be used. */
+static bool stream(struct link *link, enum ibv_wr_opcode opcode, unsigned int ways,
+		   unsigned int messages, uint32_t length)
+{
+	unsigned int i, j;
+
+	ways_start(link->ways, 2);
+	for (i = 0; i < ways; i++) {
+		for (j = 0; j < messages; j++) {
+			if (!message_add(&link->ways[i], opcode, length, 1))
+				die("no room for message %u", j);
+		}
+	}
+	return exchange(link->ways, 2, SECONDS);
+}
+
+static unsigned long long steered(const struct device *device)
+{
+	usleep(COUNTER_MS * 1000);
+	return device_counter(device, "steered_pkts");
+}
+
+static unsigned int cpus(void)
+{
+	return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* More than half of a stream's packets are steered, where they are taken in. */
+static bool one_way(enum ibv_wr_opcode opcode)
+{
+	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
+	unsigned long long packets = 0, before = steered(taker), after;
+	struct link link;
+	bool ok = true;
+	unsigned int i;
+
+	link_make(&link);
+	for (i = 0; ok && i < ROUNDS; i++) {
+		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+		packets += MAX_MESSAGES * (MESSAGE / mtu_bytes(devices[0].active_mtu));
+	}
+	after = steered(taker);
+	ksft_print_msg("%llu of %llu packets steered\n", after - before, packets);
+	return link_end(&link) && ok && 2 * (after - before) > packets;
+}
+
+static bool both_ways(enum ibv_wr_opcode opcode)
+{
+	struct link link;
+	bool ok = true;
+	unsigned int i;
+
+	link_make(&link);
+	for (i = 0; ok && i < ROUNDS; i++)
+		ok = stream(&link, opcode, 2, MAX_MESSAGES / 2, MESSAGE);
+	return link_end(&link) && ok;
+}
+
+/* Less than a tenth is: on a busy machine some may come as if they were a stream. */
+static bool one_at_a_time(enum ibv_wr_opcode opcode)
+{
+	unsigned long long packets = 0, before = steered(&devices[1]), after;
+	struct link link;
+	bool ok = true;
+	unsigned int i;
+
+	link_make(&link);
+	for (i = 0; ok && i < MAX_MESSAGES; i++) {
+		ok = stream(&link, opcode, 1, 1, MESSAGE / 2);
+		packets += MESSAGE / 2 / mtu_bytes(devices[0].active_mtu);
+	}
+	after = steered(&devices[1]);
+	ksft_print_msg("%llu of %llu packets steered\n", after - before, packets);
+	return link_end(&link) && ok && 10 * (after - before) < packets;
+}
+
+/* Returns whether it could be done. */
+static bool other_cpu(bool online)
+{
+	int fd = open(OTHER_CPU, O_WRONLY);
+	bool ok = fd >= 0 && write(fd, online ? "1" : "0", 1) == 1;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+static bool alone(enum ibv_wr_opcode opcode)
+{
+	unsigned long long before, after;
+	struct link link;
+	bool ok = true;
+	unsigned int i;
+
+	if (!other_cpu(false))
+		die("%s: %s", OTHER_CPU, strerror(errno));
+	before = steered(&devices[1]);
+	link_make(&link);
+	for (i = 0; ok && i < ROUNDS; i++)
+		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	after = steered(&devices[1]);
+	if (!other_cpu(true))
+		die("%s: %s", OTHER_CPU, strerror(errno));
+	ksft_print_msg("%llu packets steered\n", after - before);
+	return link_end(&link) && ok && after == before;
+}
+
+static atomic_bool over;
+static atomic_uint changes;
+
+static void *come_and_go(void *unused)
+{
+	(void)unused;
+	while (!over) {
+		if (!other_cpu(changes % 2))
+			break;
+		changes++;
+	}
+	return NULL;
+}
+
+/* Until it has gone and come ten times. */
+static bool unsteady(enum ibv_wr_opcode opcode)
+{
+	uint64_t end = now_ms() + SECONDS * 1000;
+	pthread_t thread;
+	struct link link;
+	bool ok = true;
+
+	over = false;
+	changes = 0;
+	link_make(&link);
+	if (pthread_create(&thread, NULL, come_and_go, NULL))
+		die("pthread_create");
+	while (ok && changes < 20 && now_ms() < end)
+		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	over = true;
+	pthread_join(thread, NULL);
+	if (!other_cpu(true))
+		die("%s: %s", OTHER_CPU, strerror(errno));
+	ksft_print_msg("%u changes\n", changes);
+	return link_end(&link) && ok && changes >= 20;
+}
+
+static const struct row {
+	const char *name;
+	bool (*run)(enum ibv_wr_opcode opcode);
+	enum ibv_wr_opcode opcode;
+	/* Of how many CPUs, and whether one must be able to go. */
+	unsigned int cpus;
+	bool hotplug;
+} rows[] = {
+	{ "a stream of sends is taken in by another CPU", one_way, IBV_WR_SEND, 2, false },
+	{ "a stream of writes is taken in by another CPU", one_way, IBV_WR_RDMA_WRITE, 2, false },
+	{ "a stream of reads is taken in by another CPU", one_way, IBV_WR_RDMA_READ, 2, false },
+	{ "sends in both directions", both_ways, IBV_WR_SEND, 1, false },
+	{ "writes in both directions", both_ways, IBV_WR_RDMA_WRITE, 1, false },
+	{ "reads in both directions", both_ways, IBV_WR_RDMA_READ, 1, false },
+	{ "messages one at a time are taken in at once", one_at_a_time, IBV_WR_SEND, 2, false },
+	{ "one CPU takes in a stream itself", alone, IBV_WR_SEND, 2, true },
+	{ "a CPU goes and comes during sends", unsteady, IBV_WR_SEND, 2, true },
+	{ "a CPU goes and comes during reads", unsteady, IBV_WR_RDMA_READ, 2, true },
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+int main(int argc, char **argv)
+{
+	unsigned int i, count = 0;
+	int option, family = 4;
+	uint64_t seed = time(NULL);
+	bool only_count = false;
+
+	rows_want(".");
+	while ((option = getopt(argc, argv, "46s:r:n")) != -1) {
+		switch (option) {
+		case '4':
+		case '6':
+			family = option - '0';
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'r':
+			rows_want(optarg);
+			break;
+		case 'n':
+			only_count = true;
+			break;
+		default:
+			return KSFT_FAIL;
+		}
+	}
+	for (i = 0; i < ROWS; i++)
+		count += row_is_wanted(rows[i].name);
+	if (only_count) {
+		printf("%u\n", count);
+		return 0;
+	}
+	if (argc - optind != 2)
+		die("two devices are needed");
+	ksft_print_header();
+	ksft_set_plan(count);
+	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
+	random_seed(seed);
+	for (i = 0; i < 2; i++) {
+		device_open(&devices[i], argv[optind + i], family);
+		side_make(&sides[i], &devices[i], SIDE_SIZE, 2 * MAX_MESSAGES);
+	}
+	for (i = 0; i < ROWS; i++) {
+		const struct row *row = &rows[i];
+
+		if (!row_is_wanted(row->name))
+			continue;
+		if (cpus() < row->cpus)
+			ksft_test_result_skip("%s: there is one CPU\n", row->name);
+		else if (row->hotplug && (cpus() > 2 || access(OTHER_CPU, W_OK)))
+			ksft_test_result_skip("%s: more than two CPUs, or none can go\n", row->name);
+		else
+			ksft_test_result(row->run(row->opcode), "%s\n", row->name);
+	}
+	for (i = 0; i < 2; i++) {
+		side_free(&sides[i]);
+		device_close(&devices[i]);
+	}
+	ksft_finished();
+}

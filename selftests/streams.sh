@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Streams of long messages, which another CPU takes in than the one that they came by: the rows are those
+# of the program streams.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+
+seed=${FERROCE_SEED:-$(date +%s)}
+wanted=${FERROCE_ROWS:-.}
+
+rows=$("$here/streams" -r "$wanted" -n)
+rows=${rows:-1}
+ktap_start "$rows"
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+absorb "$rows" "$here/streams" -r "$wanted" -s "$seed" "$dev1" "$dev2"
+ktap_finish
