@@ -53,6 +53,14 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     let Some(device) = device else {
         return;
     };
+    let skb = if to_group {
+        skb
+    } else {
+        match device.steering().follow(&device, skb) {
+            Some(skb) => skb,
+            None => return,
+        }
+    };
     count(&device, &skb);
     let parsed = parse(&skb);
     let Some(packet) = check(&device, &skb, &parsed, &mut HeaderCrc::default()) else {

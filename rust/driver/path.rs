@@ -114,7 +114,7 @@ impl Path {
         if self.is_loopback {
             device.loopback().is_congested()
         } else {
-            self.route.queued_bytes() > QUEUE_LIMIT || device.registry().steered().is_congested()
+            self.route.queued_bytes() > QUEUE_LIMIT
         }
     }
 

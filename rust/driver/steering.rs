@@ -31,7 +31,8 @@ use kernel::{
 };
 use net::{
     RxBurst,
-    RxList, //
+    RxList,
+    RxSkb, //
 };
 use sync::{
     monotonic_ns,
@@ -54,40 +55,47 @@ const STREAM_LEAST: u32 = 128 << 10;
 /// A pause is longer than so many times the time that it took to take in what came before.
 const PAUSE: u64 = 2;
 
-/// Packets that wait for all other CPUs together before QPs of this machine send no more.
-const SENDERS_WAIT: u32 = 256;
+/// Bytes of memory that may wait in lanes before QPs of this machine whose service has no window wait, too.
+const CROWDED: u32 = 2 << 20;
 
-/// Packets that may wait for all other CPUs together: the rest is lost, as in a network. With the largest, some 32 MiB.
-const MAX_WAITING: u32 = 8192;
+/// Bytes of memory that may wait in a lane, and in all of them together: the rest is lost, as in a network.
+const LANE_MAX: u32 = 8 << 20;
+const ALL_MAX: u32 = 64 << 20;
 
 /// Packets that are taken in at once, and acknowledged together.
 const TOGETHER: u32 = 32;
 
-/// Packets after which it is the next one's turn that waits for the same CPU.
+/// Packets after which a thread makes a pause, for who waits for the end of its work.
 const PACKETS_PER_TURN: u32 = 512;
 
-/// How many packets of all devices wait.
+/// After so long, in nanoseconds, in which a thread was not let to do anything, those who bring packets do it.
+const STARVED_NS: u64 = 10_000_000;
+
+/// Packets that are then taken in, by who brings one or some of them: more than these, so that there is an end to it.
+const PACKETS_PER_HELP: u32 = 128;
+
+/// What waits in lanes of all devices, in bytes of memory.
 #[derive(Default)]
 pub(crate) struct Steered(AtomicU32);
 
 impl Steered {
-    /// Whether there are so many that senders should wait. Context: any.
+    /// Whether there is so much that more would soon be lost. Context: any.
     pub(crate) fn is_congested(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > SENDERS_WAIT
+        self.0.load(Ordering::Relaxed) > CROWDED
     }
 
-    /// Counts so many more, unless that would be too many. Returns whether it has.
-    fn add(&self, packets: u32) -> bool {
-        let before = self.0.fetch_add(packets, Ordering::Relaxed);
-        let has_room = before <= MAX_WAITING;
+    /// Counts so much more, unless that would be too much. Returns whether it has.
+    fn add(&self, memory: u32) -> bool {
+        let before = self.0.fetch_add(memory, Ordering::Relaxed);
+        let has_room = before <= ALL_MAX;
         if !has_room {
-            self.remove(packets);
+            self.remove(memory);
         }
         has_room
     }
 
-    fn remove(&self, packets: u32) {
-        self.0.fetch_sub(packets, Ordering::Relaxed);
+    fn remove(&self, memory: u32) {
+        self.0.fetch_sub(memory, Ordering::Relaxed);
     }
 }
 
@@ -114,8 +122,10 @@ struct Waiting {
     /// Whose they are, while the lane is open: the work is queued, or runs, and whatever comes goes by it.
     device: Option<Arc<Device>>,
     packets: RxList,
-    /// When it was opened.
-    begin: u64,
+    /// Somebody takes some in, and nobody else may.
+    is_served: bool,
+    /// When some were taken in last, or when it was opened, in nanoseconds.
+    served: u64,
     stream: Stream,
 }
 
@@ -138,11 +148,20 @@ impl Stream {
         self.bytes > STREAM_LEAST
     }
 
-    /// It has been taken in.
+    /// It has been taken in, from `begin` on.
     fn taken_in(&mut self, begin: u64) {
         self.end = monotonic_ns();
         self.effort = self.end.saturating_sub(begin);
     }
+}
+
+/// What is found in a lane.
+enum Found {
+    Packets(Arc<Device>, RxList),
+    /// Nothing waits.
+    Nothing,
+    /// Somebody else takes them in.
+    Busy,
 }
 
 impl_has_work! {
@@ -153,33 +172,63 @@ impl WorkItem for Lane {
     type Pointer = Arc<Lane>;
 
     fn run(lane: Arc<Lane>) {
-        let mut budget = PACKETS_PER_TURN;
+        let begin = monotonic_ns();
+        let mut left = PACKETS_PER_TURN;
         loop {
             // What the packets are answered with leaves, and arrives, when bottom halves are on again.
             let _bh = BhGuard::new();
-            let (device, packets) = {
+            let found = {
                 let mut waiting = lane.waiting.lock();
-                let Some(device) = waiting.device.clone() else {
-                    return;
-                };
-                if waiting.packets.is_empty() {
-                    let begin = waiting.begin;
+                let found = waiting.next();
+                if matches!(found, Found::Nothing) {
                     waiting.stream.taken_in(begin);
                     waiting.device = None;
                     lane.is_open.store(false, Ordering::Release);
                     return;
                 }
-                if budget == 0 {
-                    drop(waiting);
-                    let _ = device.bulk_queue().queue().enqueue(lane);
-                    return;
-                }
-                (device, waiting.packets.take(TOGETHER))
+                found
             };
-            let taken = packets.len();
-            budget = budget.saturating_sub(taken);
-            demux::receive_steered(&device, packets);
-            device.registry().steered().remove(taken);
+            if let Found::Packets(device, packets) = found {
+                left = left.saturating_sub(packets.len());
+                lane.serve(&device, packets);
+                if left > 0 {
+                    continue;
+                }
+            }
+            let device = lane.waiting.lock().device.clone();
+            if let Some(device) = device {
+                let _ = device.bulk_queue().queue().enqueue(lane);
+            }
+            return;
+        }
+    }
+}
+
+impl Waiting {
+    /// Takes some packets out, for the caller to [serve](Lane::serve).
+    fn next(&mut self) -> Found {
+        if self.is_served {
+            return Found::Busy;
+        }
+        match &self.device {
+            Some(device) if !self.packets.is_empty() => {
+                self.is_served = true;
+                Found::Packets(device.clone(), self.packets.take(TOGETHER))
+            }
+            _ => Found::Nothing,
+        }
+    }
+
+    /// Puts packets behind the others, or drops them if there are too many.
+    fn push(&mut self, device: &Device, packets: RxList) {
+        let count = u64::from(packets.len());
+        let has_room =
+            self.packets.memory() <= LANE_MAX && device.registry().steered().add(packets.memory());
+        if has_room {
+            device.counters().add(Counter::Steered, count);
+            self.packets.append(packets);
+        } else {
+            device.counters().add(Counter::SteeringDropped, count);
         }
     }
 }
@@ -194,6 +243,30 @@ impl Lane {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Takes in packets that [`Waiting::next`] gave out. Context: bottom halves off, no lock held.
+    fn serve(&self, device: &Arc<Device>, packets: RxList) {
+        let memory = packets.memory();
+        demux::receive_steered(device, packets);
+        device.registry().steered().remove(memory);
+        let now = monotonic_ns();
+        let mut waiting = self.waiting.lock();
+        waiting.served = now;
+        waiting.is_served = false;
+    }
+
+    /// Takes in some of what waits, in place of a thread that is not let to. Context: softirq, no lock held.
+    fn help(&self) {
+        let mut left = PACKETS_PER_HELP;
+        while left > 0 {
+            let found = self.waiting.lock().next();
+            let Found::Packets(device, packets) = found else {
+                return;
+            };
+            left = left.saturating_sub(packets.len());
+            self.serve(&device, packets);
+        }
     }
 }
 
@@ -224,27 +297,22 @@ impl Steering {
         }
         let bh = BhGuard::new();
         let begin = monotonic_ns();
-        let arrived = packets.len();
-        let steered = device.registry().steered();
-        let counters = device.counters();
         {
             let mut waiting = lane.waiting.lock();
             if waiting.device.is_some() {
-                if steered.add(arrived) {
-                    counters.add(Counter::Steered, u64::from(arrived));
-                    waiting.packets.append(packets);
-                } else {
-                    counters.add(Counter::SteeringDropped, u64::from(arrived));
+                waiting.push(device, packets);
+                let is_starved = begin.saturating_sub(waiting.served) > STARVED_NS;
+                drop(waiting);
+                if is_starved {
+                    lane.help();
                 }
                 return;
             }
             if waiting.stream.is_long(begin, bytes) {
                 // CAST: A small number.
-                let other = Cpu::other(index as u32, &bh).filter(|_| steered.add(arrived));
-                if let Some(cpu) = other {
-                    counters.add(Counter::Steered, u64::from(arrived));
-                    waiting.packets.append(packets);
-                    waiting.begin = begin;
+                if let Some(cpu) = Cpu::other(index as u32, &bh) {
+                    waiting.push(device, packets);
+                    waiting.served = begin;
                     waiting.device = Some(device.clone());
                     lane.is_open.store(true, Ordering::Relaxed);
                     drop(waiting);
@@ -255,5 +323,23 @@ impl Steering {
         }
         here(packets);
         lane.waiting.lock().stream.taken_in(begin);
+    }
+
+    /// Has a packet that came to `device` by way of the socket go by its lane, if that is open: or it would overtake
+    /// others. Returns it if it is to be taken in here and now. Context: softirq.
+    pub(crate) fn follow(&self, device: &Device, packet: RxSkb) -> Option<RxSkb> {
+        let index = usize::from(packet.source_port()) % LANES;
+        let lane = self.lanes.get(index);
+        let Some(lane) = lane.filter(|lane| lane.is_open.load(Ordering::Acquire)) else {
+            return Some(packet);
+        };
+        let mut waiting = lane.waiting.lock();
+        if waiting.device.is_none() {
+            return Some(packet);
+        }
+        let mut packets = RxList::default();
+        packets.push(packet);
+        waiting.push(device, packets);
+        None
     }
 }

@@ -24,12 +24,13 @@ use kernel::bindings as kernel_bindings;
 ///
 /// # Invariants
 ///
-/// `first` and `last` are both null, and `len` is 0; or they are the ends of a list of `len` packets, each from
-/// `RxSkb::into_raw` but for its link to the next one, which is null in the last.
+/// `first` and `last` are both null, and `len` and `memory` are 0; or they are the ends of a list of `len` packets, each
+/// from `RxSkb::into_raw` but for its link to the next one, which is null in the last, with `memory` bytes.
 pub struct RxList {
     first: *mut kernel_bindings::sk_buff,
     last: *mut kernel_bindings::sk_buff,
     len: u32,
+    memory: u32,
 }
 
 // SAFETY: By the type invariant the packets are ours, and they are `Send`.
@@ -42,6 +43,7 @@ impl Default for RxList {
             first: ptr::null_mut(),
             last: ptr::null_mut(),
             len: 0,
+            memory: 0,
         }
     }
 }
@@ -50,12 +52,14 @@ impl RxList {
     /// Puts a packet at the end. Any context.
     #[inline]
     pub fn push(&mut self, packet: RxSkb) {
+        let memory = packet.memory();
         let skb = packet.into_raw().as_ptr();
         // INVARIANT: A list of one packet, whose link is null.
         self.append(Self {
             first: skb,
             last: skb,
             len: 1,
+            memory,
         });
     }
 
@@ -71,10 +75,12 @@ impl RxList {
         if self.first.is_null() {
             self.last = ptr::null_mut();
         }
-        // INVARIANT: The rest of the list, or nothing.
-        self.len = self.len.wrapping_sub(1);
         // SAFETY: By the type invariant it is from `into_raw`; it is in no list any more.
-        Some(unsafe { RxSkb::from_raw(skb) })
+        let packet = unsafe { RxSkb::from_raw(skb) };
+        // INVARIANT: The rest of the list, or nothing. The memory of a packet does not change while it is in a list.
+        self.len = self.len.wrapping_sub(1);
+        self.memory = self.memory.wrapping_sub(packet.memory());
+        Some(packet)
     }
 
     /// Puts all packets of `other` behind these. Any context.
@@ -93,6 +99,7 @@ impl RxList {
         // INVARIANT: The end of `other` is that of both, now.
         self.last = other.last;
         self.len = self.len.wrapping_add(other.len);
+        self.memory = self.memory.wrapping_add(other.memory);
     }
 
     /// Takes the first packets, `count` of them at most. Any context.
@@ -115,6 +122,12 @@ impl RxList {
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Returns how many bytes of memory the packets use, with all that is the kernel's own of it.
+    #[inline]
+    pub fn memory(&self) -> u32 {
+        self.memory
     }
 
     /// Returns whether there is no packet.

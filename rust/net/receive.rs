@@ -319,6 +319,13 @@ impl RxSkb {
         (len as usize).wrapping_sub(UDP_LEN)
     }
 
+    /// Returns how many bytes of memory the packet uses, with all that is the kernel's own of it.
+    #[inline]
+    pub fn memory(&self) -> u32 {
+        // SAFETY: By the type invariant this is a packet.
+        unsafe { (*self.0.as_ptr()).truesize }
+    }
+
     /// Returns the IPv4 header, if the packet came with IPv4.
     pub fn ipv4_header(&self) -> Option<[u8; IPV4_LEN]> {
         // SAFETY: An IPv4 header has 20 bytes.

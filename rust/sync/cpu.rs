@@ -14,7 +14,7 @@ use kernel::cpu::{
 use rdma_bindings as bindings;
 
 /// A CPU that is online, and stays so for as long as this one has bottom halves off: none goes without all others
-/// taking part.
+/// taking part. (With `PREEMPT_RT` it may go. Work that was queued on it runs all the same.)
 ///
 /// # Invariants
 ///

@@ -46,8 +46,8 @@ impl WorkQueue {
     }
 
     /// Makes a queue whose work may keep a CPU busy: it runs in a thread, on the CPU that it was queued on, or for,
-    /// before all ordinary threads there. Work for one CPU takes turns by what it does at once. It makes progress under
-    /// memory pressure. Process.
+    /// before all ordinary threads there. Works of one CPU share it as threads do. They make progress under memory
+    /// pressure. Process.
     pub fn new_bulk(name: &CStr) -> Result<Self> {
         let flags = bindings::wq_flags_WQ_PERCPU
             | bindings::wq_flags_WQ_HIGHPRI

@@ -8,12 +8,16 @@
 use super::Qp;
 use core::sync::atomic::{
     AtomicU32,
+    AtomicU64,
     Ordering, //
 };
 use kernel::{
     cpu::CpuId,
     sync::Arc,
-    workqueue::WorkItem, //
+    workqueue::{
+        HasWork,
+        WorkItem, //
+    }, //
 };
 use sync::{
     BhGuard,
@@ -30,21 +34,41 @@ pub(super) const BULK_BYTES: u32 = 128 << 10;
 /// Stands for no CPU.
 const NO_CPU: u32 = u32::MAX;
 
+/// After so long, in nanoseconds, in which a thread was not let to begin, a softirq builds the packets itself: the CPU
+/// may be a program's that lets nobody else have it.
+const STARVED_NS: u64 = 2_000_000;
+
+/// Where a side's packets are built, if they are many.
+struct Place {
+    cpu: AtomicU32,
+    /// When the thread was asked for last, in nanoseconds.
+    asked: AtomicU64,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            cpu: AtomicU32::new(NO_CPU),
+            asked: AtomicU64::new(0),
+        }
+    }
+}
+
 /// Which CPUs build a QP's packets: not those that take in what these are answered with, which may be what lets a side
 /// go on. There is enough to do.
 pub(super) struct Places {
     /// Where the consumer posted last.
-    send: AtomicU32,
+    send: Place,
     /// Where the first request came that took a thread to respond to.
-    respond: AtomicU32,
+    respond: Place,
 }
 
 impl Places {
     /// Nothing has been posted, and no request has come.
     pub(super) fn new() -> Self {
         Self {
-            send: AtomicU32::new(NO_CPU),
-            respond: AtomicU32::new(NO_CPU),
+            send: Place::new(),
+            respond: Place::new(),
         }
     }
 
@@ -52,6 +76,7 @@ impl Places {
     #[inline]
     pub(super) fn posted_here(&self) {
         self.send
+            .cpu
             .store(CpuId::current().as_u32(), Ordering::Relaxed);
     }
 }
@@ -77,27 +102,42 @@ impl WorkItem<BULK_RESPOND> for Qp {
 }
 
 impl Qp {
-    /// Has a thread send requests, soon. Context: process or softirq.
-    pub(super) fn send_in_bulk(self: &Arc<Self>) {
-        let bh = BhGuard::new();
-        let queue = self.device().bulk_queue();
-        let place = self.places.send.load(Ordering::Relaxed);
-        let _ = match Cpu::numbered(place, &bh) {
-            Some(cpu) => queue.enqueue_on::<_, BULK_SEND>(&cpu, self.clone()),
-            None => queue.queue().enqueue::<_, BULK_SEND>(self.clone()),
-        };
+    /// Has a thread send requests, soon. Returns whether it will: if not, it has been asked before, and its CPU has not
+    /// let it begin. Context: process or softirq.
+    pub(super) fn send_in_bulk(self: &Arc<Self>) -> bool {
+        let place = &self.places.send;
+        self.build_in_bulk::<BULK_SEND>(place, place.cpu.load(Ordering::Relaxed))
     }
 
-    /// Has a thread send responses, soon. Context: softirq, or a thread of the same kind.
-    pub(super) fn respond_in_bulk(self: &Arc<Self>) {
-        let bh = BhGuard::new();
-        let queue = self.device().bulk_queue();
-        let own = CpuId::current().as_u32();
+    /// As [`Qp::send_in_bulk`], for responses. Context: softirq, or a thread of the same kind.
+    pub(super) fn respond_in_bulk(self: &Arc<Self>) -> bool {
         let place = &self.places.respond;
-        let before = place.compare_exchange(NO_CPU, own, Ordering::Relaxed, Ordering::Relaxed);
-        let _ = match Cpu::numbered(before.err().unwrap_or(own), &bh) {
-            Some(cpu) => queue.enqueue_on::<_, BULK_RESPOND>(&cpu, self.clone()),
-            None => queue.queue().enqueue::<_, BULK_RESPOND>(self.clone()),
+        let own = CpuId::current().as_u32();
+        let before = place
+            .cpu
+            .compare_exchange(NO_CPU, own, Ordering::Relaxed, Ordering::Relaxed);
+        self.build_in_bulk::<BULK_RESPOND>(place, before.err().unwrap_or(own))
+    }
+
+    fn build_in_bulk<const ID: u64>(self: &Arc<Self>, place: &Place, cpu: u32) -> bool
+    where
+        Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID>,
+    {
+        let now = sync::monotonic_ns();
+        let queue = self.device().bulk_queue();
+        let asked = {
+            let bh = BhGuard::new();
+            match Cpu::numbered(cpu, &bh) {
+                Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
+                None => queue.queue().enqueue::<_, ID>(self.clone()),
+            }
         };
+        if asked.is_err() {
+            return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < STARVED_NS;
+        }
+        place.asked.store(now, Ordering::Relaxed);
+        // Nothing else may happen that would look.
+        self.pace.start_in(self.as_arc_borrow(), STARVED_NS);
+        true
     }
 }

@@ -227,6 +227,11 @@ struct Pacing {
 }
 
 impl Pacing {
+    /// Whether the queues were full when it was looked last.
+    fn is_waiting(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// Whether to wait, if the queues `are_full`.
     fn waits(&mut self, are_full: bool) -> bool {
         if !are_full {

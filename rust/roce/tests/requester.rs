@@ -205,31 +205,38 @@ fn the_window_grows_and_shrinks() {
 fn what_is_still_to_be_sent() {
     let psn = Psn::new(1);
     let config = RequesterConfig {
-        window_packets: 2,
-        window_packets_most: 2,
+        window_packets: 32,
+        window_packets_most: 32,
         ..requester_config(psn)
     };
     let mut requester = requester_with(config);
     assert!(!requester.has_unsent(1));
     // READs are requests of one packet.
-    for wr in [send(600), read(1000), send(300)] {
+    for wr in [send(40 * MTU), read(1000), send(300)] {
         requester.post(wr).unwrap();
     }
-    assert!(requester.has_unsent(900) && !requester.has_unsent(901));
-    // All of what has begun counts.
-    assert_eq!(transmit(&mut requester, us(0)).len(), 2);
-    assert!(requester.has_unsent(900) && !requester.has_unsent(901));
-    respond(&mut requester, us(1), &ack(psn.add(1)));
-    transmit(&mut requester, us(1));
-    respond(&mut requester, us(2), &ack(psn.add(2)));
-    transmit(&mut requester, us(2));
+    let all = 40 * MTU + 300;
+    assert!(requester.has_unsent(all) && !requester.has_unsent(all + 1));
+    // The window is full, or too small for a burst.
+    assert_eq!(transmit(&mut requester, us(0)).len(), 32);
     assert!(!requester.has_unsent(1));
+    respond(&mut requester, us(1), &ack(psn.add(14)));
+    assert!(!requester.has_unsent(1));
+    // All of what has begun counts.
+    respond(&mut requester, us(1), &ack(psn.add(15)));
+    assert!(requester.has_unsent(all) && !requester.has_unsent(all + 1));
+    // Not while the peer asks for patience.
+    respond(&mut requester, us(1), &rnr(psn.add(16), 14));
+    assert!(!requester.has_unsent(1));
+
     // The next few are looked at, not all.
     let mut requester = requester_with(config);
     for _ in 0..20 {
         requester.post(send(10)).unwrap();
     }
     assert!(requester.has_unsent(160) && !requester.has_unsent(161));
+    transmit(&mut requester, us(0));
+    assert!(!requester.has_unsent(1));
 }
 
 #[test]

@@ -288,9 +288,10 @@ impl Qp {
 
     /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
     fn drive_receive(self: &Arc<Self>, first: impl FnOnce(&mut ReceiveSide, &mut Aftermath)) {
+        // A softirq, or whoever else has to end before its packets arrive.
+        let has_bh_off = sync::owns_softirq();
         let mut first = Some(first);
         let mut owner = false;
-        let mut in_bulk = false;
         let mut given_back: Option<Batch> = None;
         for _ in 0..BATCHES_PER_CALL {
             let bh = BhGuard::new();
@@ -305,8 +306,12 @@ impl Qp {
                 if receive.busy && !owner {
                     receive.again = true;
                     None
-                } else if !owner && sync::in_softirq() && receive.responder.has_unsent(BULK_BYTES) {
-                    in_bulk = true;
+                } else if has_bh_off
+                    && !owner
+                    && !receive.pacing.is_waiting()
+                    && receive.responder.has_unsent(BULK_BYTES)
+                    && self.respond_in_bulk()
+                {
                     None
                 } else {
                     owner = true;
@@ -342,9 +347,6 @@ impl Qp {
             let done = batch.is_none();
             given_back = batch.map(|batch| batch.send(self.device()));
             self.after_receive(&after);
-            if in_bulk {
-                self.respond_in_bulk();
-            }
             drop(bh);
             if done {
                 return;
@@ -357,7 +359,9 @@ impl Qp {
             }
             receive.busy = false;
         }
-        self.respond_in_bulk();
+        if !self.respond_in_bulk() {
+            self.kick();
+        }
     }
 
     fn after_receive(self: &Arc<Self>, after: &Aftermath) {

@@ -85,6 +85,8 @@ pub(crate) struct SendSide {
     busy: bool,
     /// Something happened that the owner has not looked at.
     again: bool,
+    /// What is sent next is sent because the timer expired: at once.
+    is_late: bool,
     /// The consumer wants to be told once the queue has drained (SQD).
     pub(super) tell_drained: bool,
     batch: Batch,
@@ -106,6 +108,13 @@ pub(super) struct LateResponses {
     is_open: bool,
     /// None, unless it will.
     packets: RxList,
+}
+
+impl LateResponses {
+    fn close(&mut self) -> RxList {
+        self.is_open = false;
+        core::mem::take(&mut self.packets)
+    }
 }
 
 /// What is left to be done once the send lock is released.
@@ -135,6 +144,7 @@ impl SendSide {
             datagram_path: None,
             busy: false,
             again: false,
+            is_late: false,
             tell_drained: false,
             batch: match ty {
                 Type::RawPacket => Batch::of_frames()?,
@@ -430,6 +440,7 @@ impl Qp {
             }
             if send.requester.poll_timeout().is_some_and(|due| due <= now) {
                 send.requester.on_timeout(now);
+                send.is_late = true;
             }
         });
     }
@@ -437,6 +448,8 @@ impl Qp {
     /// Does `first` under the send lock, then builds batches under the lock and sends them without
     /// it, unless somebody else is at it: then that one sees what `first` changed.
     fn drive_send(self: &Arc<Self>, first: impl FnOnce(&mut SendSide, Instant)) {
+        // A softirq, or whoever else has to end before its packets arrive.
+        let has_bh_off = sync::owns_softirq();
         let mut first = Some(first);
         let mut owner = false;
         let mut given_back = None;
@@ -466,11 +479,17 @@ impl Qp {
                     self.release_held();
                     send.fetch(self);
                 }
-                if !owner && sync::in_softirq() && send.requester.has_unsent(BULK_BYTES) {
+                let is_late = core::mem::take(&mut send.is_late);
+                if has_bh_off
+                    && !owner
+                    && !is_late
+                    && !send.pacing.is_waiting()
+                    && send.requester.has_unsent(BULK_BYTES)
+                    && self.send_in_bulk()
+                {
                     let after = send.settle(self, true);
                     drop(send);
                     self.after_send(after);
-                    self.send_in_bulk();
                     return;
                 }
                 owner = true;
@@ -481,7 +500,7 @@ impl Qp {
                     .unwrap_or_else(|| core::mem::take(&mut send.batch));
                 self.late_responses.lock().is_open = true;
                 send.act(self, now, &mut batch);
-                send.respond_late(self, now);
+                send.respond_late(self);
                 let after = send.settle(self, batch.is_empty());
                 if batch.is_empty() && !send.again {
                     send.batch = batch;
@@ -505,7 +524,9 @@ impl Qp {
             }
             send.busy = false;
         }
-        self.send_in_bulk();
+        if !self.send_in_bulk() {
+            self.kick();
+        }
     }
 
     fn after_send(self: &Arc<Self>, after: Aftermath) {

@@ -4,6 +4,7 @@
 
 use super::{
     super::{
+        now,
         paging::REPLAY_BUDGET,
         Qp, //
     },
@@ -45,24 +46,18 @@ impl SendSide {
         }
     }
 
-    /// Takes in what others have left.
-    pub(super) fn respond_late(&mut self, qp: &Arc<Qp>, now: Instant) {
-        loop {
-            let packets = {
-                let mut late = qp.late_responses.lock();
-                if late.packets.is_empty() {
-                    late.is_open = false;
-                    return;
-                }
-                core::mem::take(&mut late.packets)
-            };
-            self.respond_all(qp, now, packets);
-            self.placing = None;
-            if self.requester.take_migration() {
-                qp.migrate_requester(self);
-            }
-            self.again = true;
+    /// Takes in what others have left, once: who comes from now on waits for the lock, or there would be no end to it.
+    pub(super) fn respond_late(&mut self, qp: &Arc<Qp>) {
+        let packets = qp.late_responses.lock().close();
+        if packets.is_empty() {
+            return;
         }
+        self.respond_all(qp, now(), packets);
+        self.placing = None;
+        if self.requester.take_migration() {
+            qp.migrate_requester(self);
+        }
+        self.again = true;
     }
 
     /// Takes in responses that were parsed before.

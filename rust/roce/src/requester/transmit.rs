@@ -179,9 +179,17 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// Whether there are messages still to be sent that are as long as `bytes` together, out of the next few that are
-    /// posted; of one that has begun, all of it counts.
+    /// Whether there is room for more packets, and there are messages still to be sent that are as long as `bytes`
+    /// together, out of the next few that are posted; of one that has begun, all of it counts.
     pub fn has_unsent(&self, bytes: u32) -> bool {
+        let is_running = matches!(self.phase, Phase::Running | Phase::Paused);
+        if !is_running
+            || self.parked
+            || self.rnr_deadline.is_some()
+            || self.window() < MIN_BURST_PACKETS
+        {
+            return false;
+        }
         let mut sum = 0u32;
         let mut sequence = self.cursor;
         for _ in 0..LOOK_AHEAD {

@@ -222,9 +222,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.parked
     }
 
-    /// Whether READ responses are still to be sent with at least so many bytes together.
+    /// Whether READ responses can be sent, and are still to be, with at least so many bytes together.
     pub fn has_unsent(&self, bytes: u32) -> bool {
-        if self.runs == 0 {
+        if self.runs == 0 || self.parked {
             return false;
         }
         let shift = self.config.mtu.shift();
