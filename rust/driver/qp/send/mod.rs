@@ -63,6 +63,9 @@ use roce::{
 };
 use sync::BhGuard;
 
+/// Bytes of messages that take long to build: who brings responses does not wait for it.
+const LONG_BYTES: u32 = 16 << 10;
+
 /// Batches that one caller sends before it leaves the rest to BH work.
 const BATCHES_PER_CALL: u32 = 16;
 
@@ -498,9 +501,14 @@ impl Qp {
                 let mut batch = given_back
                     .take()
                     .unwrap_or_else(|| core::mem::take(&mut send.batch));
-                self.late_responses.lock().is_open = true;
+                let takes_long = send.requester.has_unsent(LONG_BYTES);
+                if takes_long {
+                    self.late_responses.lock().is_open = true;
+                }
                 send.act(self, now, &mut batch);
-                send.respond_late(self);
+                if takes_long {
+                    send.respond_late(self);
+                }
                 let after = send.settle(self, batch.is_empty());
                 if batch.is_empty() && !send.again {
                     send.batch = batch;

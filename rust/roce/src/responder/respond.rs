@@ -224,21 +224,31 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// Whether READ responses can be sent, and are still to be, with at least so many bytes together.
     pub fn has_unsent(&self, bytes: u32) -> bool {
-        if self.runs == 0 || self.parked {
+        if self.parked {
             return false;
         }
         let shift = self.config.mtu.shift();
         let mut sum = 0u32;
-        for resource in self.resources.iter() {
-            if let (Kind::Read { .. }, Some(run)) = (resource.kind, &resource.run) {
+        let mut left = self.runs;
+        let (late, early) = self
+            .resources
+            .split_at_checked(self.ring)
+            .unwrap_or_default();
+        // As a rule there is one, the newest.
+        for resource in late.iter().rev().chain(early.iter().rev()) {
+            if left == 0 || sum >= bytes {
+                break;
+            }
+            let Some(run) = &resource.run else {
+                continue;
+            };
+            left = left.saturating_sub(1);
+            if let Kind::Read { .. } = resource.kind {
                 let sent = run.next.wrapping_shl(shift);
                 sum = sum.saturating_add(run.end_offset.saturating_sub(sent));
             }
-            if sum >= bytes {
-                return true;
-            }
         }
-        false
+        sum >= bytes
     }
 
     /// The oldest resource that is to be answered, and its index.
