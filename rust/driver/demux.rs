@@ -84,44 +84,29 @@ pub(crate) fn receive_burst(home: &net::Net, burst: RxBurst) {
         return;
     };
     device.steering().take_in(&device, burst, |packets| {
-        receive_all(Burst {
-            device: &device,
-            packets,
-            ahead: None,
-            is_own: false,
-            is_mixed: false,
-            header_crc: HeaderCrc::default(),
-        });
+        receive_all(&device, packets, Came::Together);
     });
 }
 
 /// Takes in datagrams that came to addresses of `device`, and were steered to this CPU. Context: bottom halves off.
 pub(crate) fn receive_steered(device: &Arc<Device>, packets: RxList) {
-    receive_all(Burst {
-        device,
-        packets,
-        ahead: None,
-        is_own: false,
-        is_mixed: true,
-        header_crc: HeaderCrc::default(),
-    });
+    receive_all(device, packets, Came::Steered);
 }
 
 /// Takes in packets that `device` sent itself, in their order: they saw no network, and have no ICRC.
 /// Context: softirq.
 pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
-    receive_all(Burst {
+    receive_all(device, packets, Came::Own);
+}
+
+fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
+    let mut burst = Burst {
         device,
         packets,
         ahead: None,
-        is_own: true,
-        is_mixed: true,
+        came,
         header_crc: HeaderCrc::default(),
-    });
-}
-
-fn receive_all(mut burst: Burst<'_>) {
-    let device = burst.device;
+    };
     while let Some(skb) = burst.pop() {
         let parsed = parse(&skb);
         let Some(packet) = burst.check(&skb, &parsed) else {
@@ -150,16 +135,24 @@ fn receive_all(mut burst: Burst<'_>) {
     }
 }
 
+/// How packets came that are taken in one after the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// By the network, from one address to another.
+    Together,
+    /// By the network, then from another CPU: from many addresses.
+    Steered,
+    /// From QPs of the same device: from many addresses, and without ICRC.
+    Own,
+}
+
 /// What is left of the datagrams that came together.
 struct Burst<'a> {
     device: &'a Arc<Device>,
     packets: RxList,
     /// The first of them, if it was looked at already.
     ahead: Option<RxSkb>,
-    /// They are the device's own, without ICRC.
-    is_own: bool,
-    /// They are of many addresses.
-    is_mixed: bool,
+    came: Came,
     header_crc: HeaderCrc,
 }
 
@@ -181,7 +174,7 @@ impl Burst<'_> {
         skb: &RxSkb,
         parsed: &'p Result<Packet, ParseError>,
     ) -> Option<&'p Packet> {
-        if self.is_own {
+        if self.came == Came::Own {
             return parsed.as_ref().ok();
         }
         check(self.device, skb, parsed, &mut self.header_crc)
@@ -203,7 +196,8 @@ impl Run<'_, '_> {
             skb,
             burst,
         } = self;
-        let addresses = burst.is_mixed.then(|| (skb.source(), skb.destination()));
+        let is_mixed = burst.came != Came::Together;
+        let addresses = is_mixed.then(|| (skb.source(), skb.destination()));
         f(first, skb);
         while let Some(skb) = burst.fresh() {
             let parsed = parse(&skb);
