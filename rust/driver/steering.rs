@@ -71,7 +71,7 @@ const PACKETS_PER_TURN: u32 = 512;
 /// After so long, in nanoseconds, in which a thread was not let to do anything, those who bring packets do it.
 const STARVED_NS: u64 = 10_000_000;
 
-/// Packets that are then taken in, by who brings one or some of them: more than these, so that there is an end to it.
+/// Packets that who brings some then takes in: more than come together, so that there is an end to it.
 const PACKETS_PER_HELP: u32 = 128;
 
 /// What waits in lanes of all devices, in bytes of memory.
@@ -122,7 +122,7 @@ struct Waiting {
     /// Whose they are, while the lane is open: the work is queued, or runs, and whatever comes goes by it.
     device: Option<Arc<Device>>,
     packets: RxList,
-    /// Somebody takes some in, and nobody else may.
+    /// Somebody takes some in, and nobody else may: the thread, or in its place who brings packets.
     is_served: bool,
     /// When some were taken in last, or when it was opened, in nanoseconds.
     served: u64,
@@ -155,15 +155,6 @@ impl Stream {
     }
 }
 
-/// What is found in a lane.
-enum Found {
-    Packets(Arc<Device>, RxList),
-    /// Nothing waits.
-    Nothing,
-    /// Somebody else takes them in.
-    Busy,
-}
-
 impl_has_work! {
     impl HasWork<Self> for Lane { self.work }
 }
@@ -173,50 +164,31 @@ impl WorkItem for Lane {
 
     fn run(lane: Arc<Lane>) {
         let begin = monotonic_ns();
-        let mut left = PACKETS_PER_TURN;
-        loop {
-            // What the packets are answered with leaves, and arrives, when bottom halves are on again.
-            let _bh = BhGuard::new();
-            let found = {
-                let mut waiting = lane.waiting.lock();
-                let found = waiting.next();
-                if matches!(found, Found::Nothing) {
-                    waiting.stream.taken_in(begin);
-                    waiting.device = None;
-                    lane.is_open.store(false, Ordering::Release);
-                    return;
-                }
-                found
-            };
-            if let Found::Packets(device, packets) = found {
-                left = left.saturating_sub(packets.len());
-                lane.serve(&device, packets);
-                if left > 0 {
-                    continue;
-                }
-            }
-            let device = lane.waiting.lock().device.clone();
+        lane.serve(PACKETS_PER_TURN);
+        let mut waiting = lane.waiting.lock();
+        if waiting.is_served || !waiting.packets.is_empty() {
+            let device = waiting.device.clone();
+            drop(waiting);
             if let Some(device) = device {
                 let _ = device.bulk_queue().queue().enqueue(lane);
             }
             return;
         }
+        waiting.stream.taken_in(begin);
+        waiting.device = None;
+        lane.is_open.store(false, Ordering::Release);
     }
 }
 
 impl Waiting {
-    /// Takes some packets out, for the caller to [serve](Lane::serve).
-    fn next(&mut self) -> Found {
-        if self.is_served {
-            return Found::Busy;
+    /// Takes some packets out, unless somebody else is taking some in, for the caller to take in and then to say so.
+    fn next(&mut self) -> Option<(Arc<Device>, RxList)> {
+        let device = self.device.clone()?;
+        if self.is_served || self.packets.is_empty() {
+            return None;
         }
-        match &self.device {
-            Some(device) if !self.packets.is_empty() => {
-                self.is_served = true;
-                Found::Packets(device.clone(), self.packets.take(TOGETHER))
-            }
-            _ => Found::Nothing,
-        }
+        self.is_served = true;
+        Some((device, self.packets.take(TOGETHER)))
     }
 
     /// Puts packets behind the others, or drops them if there are too many.
@@ -245,27 +217,25 @@ impl Lane {
         )
     }
 
-    /// Takes in packets that [`Waiting::next`] gave out. Context: bottom halves off, no lock held.
-    fn serve(&self, device: &Arc<Device>, packets: RxList) {
-        let memory = packets.memory();
-        demux::receive_steered(device, packets);
-        device.registry().steered().remove(memory);
-        let now = monotonic_ns();
-        let mut waiting = self.waiting.lock();
-        waiting.served = now;
-        waiting.is_served = false;
-    }
-
-    /// Takes in some of what waits, in place of a thread that is not let to. Context: softirq, no lock held.
-    fn help(&self) {
-        let mut left = PACKETS_PER_HELP;
+    /// Takes in what waits, until there is nothing, or `most` packets, or somebody else does. Context: process or
+    /// softirq, no lock held.
+    fn serve(&self, most: u32) {
+        let mut left = most;
         while left > 0 {
-            let found = self.waiting.lock().next();
-            let Found::Packets(device, packets) = found else {
+            // What the packets are answered with leaves, and arrives, when bottom halves are on again.
+            let _bh = BhGuard::new();
+            let next = self.waiting.lock().next();
+            let Some((device, packets)) = next else {
                 return;
             };
             left = left.saturating_sub(packets.len());
-            self.serve(&device, packets);
+            let memory = packets.memory();
+            demux::receive_steered(&device, packets);
+            device.registry().steered().remove(memory);
+            let now = monotonic_ns();
+            let mut waiting = self.waiting.lock();
+            waiting.served = now;
+            waiting.is_served = false;
         }
     }
 }
@@ -304,7 +274,7 @@ impl Steering {
                 let is_starved = begin.saturating_sub(waiting.served) > STARVED_NS;
                 drop(waiting);
                 if is_starved {
-                    lane.help();
+                    lane.serve(PACKETS_PER_HELP);
                 }
                 return;
             }
