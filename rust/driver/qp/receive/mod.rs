@@ -62,7 +62,7 @@ use roce::{
 };
 use sync::BhGuard;
 
-/// Batches of responses that one caller sends before it leaves the rest to BH work.
+/// Batches of responses that one caller sends before it leaves the rest to a thread.
 const BATCHES_PER_CALL: u32 = 2;
 
 /// How often, and how long each time in microseconds, a QP that is destroyed waits for its
@@ -213,12 +213,12 @@ fn access(qp: &Qp, rkey: u32, va: u64, len: u64, need: Access) -> Result<MrAcces
 }
 
 impl Qp {
-    /// Takes in a request packet. Context: softirq, no lock held.
+    /// Takes in a request packet. Context: bottom halves off, no lock held.
     pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         self.drive_receive(|receive, after| receive.request(self, packet, skb, after));
     }
 
-    /// Takes in request packets that came together. Context: softirq, no lock held.
+    /// Takes in request packets that came together. Context: bottom halves off, no lock held.
     pub(crate) fn receive_requests(self: &Arc<Self>, run: Run<'_, '_>) {
         self.drive_receive(|receive, after| {
             run.for_each(|packet, skb| receive.request(self, packet, skb, after));

@@ -66,7 +66,7 @@ use sync::BhGuard;
 /// Bytes of messages that take long to build: who brings responses does not wait for it.
 const LONG_BYTES: u32 = 16 << 10;
 
-/// Batches that one caller sends before it leaves the rest to BH work.
+/// Batches that one caller sends before it leaves the rest to a thread.
 const BATCHES_PER_CALL: u32 = 16;
 
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
@@ -189,6 +189,17 @@ impl SendSide {
         self.tell_drained = false;
         self.paging = Paging::default();
         qp.waiting_responses.clear();
+    }
+
+    /// Has `event` happen: tells the requester before what it has to know, and does afterwards what follows from it.
+    fn happen(&mut self, qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
+        self.requester
+            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
+        event(self);
+        self.placing = None;
+        if self.requester.take_migration() {
+            qp.migrate_requester(self);
+        }
     }
 
     /// Drops what was posted and not taken over: a refused doorbell consumes its requests.
@@ -380,12 +391,12 @@ impl Qp {
         self.drive_send(|_, _| ());
     }
 
-    /// Takes in a response packet. Context: softirq, no lock held.
+    /// Takes in a response packet. Context: bottom halves off, no lock held.
     pub(crate) fn receive_response(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         self.drive_send(|send, now| send.respond(self, now, packet, skb));
     }
 
-    /// Takes in response packets that came together. Context: softirq, no lock held.
+    /// Takes in response packets that came together. Context: bottom halves off, no lock held.
     pub(crate) fn receive_responses(self: &Arc<Self>, run: Run<'_, '_>) {
         if self.late_responses.lock().is_open {
             let mut packets = RxList::default();
@@ -463,13 +474,7 @@ impl Qp {
             let turn = {
                 let mut send = self.send.lock();
                 if let Some(first) = first.take() {
-                    send.requester
-                        .set_alternate(self.is_armed.load(Ordering::Relaxed));
-                    first(&mut send, now);
-                    send.placing = None;
-                    if send.requester.take_migration() {
-                        self.migrate_requester(&mut send);
-                    }
+                    send.happen(self, |send| first(send, now));
                 }
                 if send.busy && !owner {
                     send.again = true;
@@ -524,7 +529,7 @@ impl Qp {
             self.after_send(after);
             drop(bh);
         }
-        // The rest is for BH work, so that no caller works for others without end.
+        // The rest is for a thread, so that no caller works for others without end.
         {
             let mut send = self.send.lock();
             if let Some(batch) = given_back {

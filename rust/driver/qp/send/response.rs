@@ -52,11 +52,7 @@ impl SendSide {
         if packets.is_empty() {
             return;
         }
-        self.respond_all(qp, now(), packets);
-        self.placing = None;
-        if self.requester.take_migration() {
-            qp.migrate_requester(self);
-        }
+        self.happen(qp, |send| send.respond_all(qp, now(), packets));
         self.again = true;
     }
 
