@@ -120,8 +120,8 @@ pub struct RequesterConfig {
     /// READ requests and ATOMICs that may be outstanding: each part of a long READ is a request, and
     /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
-    /// Request packets that may be outstanding, at first: more as long as none is lost, half as many when one is, but
-    /// 16, or what it was. READ responses do not count.
+    /// Request packets that may be outstanding, at first: more as long as none is lost, half as many when one is, but no
+    /// fewer than 16, or than these. READ responses do not count.
     pub window_packets: u32,
     /// To how many these may grow.
     pub window_packets_most: u32,
@@ -340,7 +340,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             latest: Instant::from_ns(0),
             rnr_deadline: None,
             round_trip: RoundTrip::default(),
-            window: Window::default(),
+            window: Window::new(1, 1),
             probes: 0,
             silence_end: Instant::from_ns(0),
             probe_end: None,

@@ -45,7 +45,7 @@ const LOOK_AHEAD: u32 = 16;
 
 /// A message is continued only with so many packets at a time (or all that are left of it): an
 /// acknowledgement that makes room for one packet should not make us send a burst of one.
-const MIN_BURST_PACKETS: u64 = 16;
+pub(super) const MIN_BURST_PACKETS: u64 = 16;
 
 /// Consecutive packets of one work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,7 +326,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .sent
             .wrapping_sub(self.una)
             .saturating_sub(self.read_psns);
-        u64::from(self.window.packets().max(1)).saturating_sub(outstanding)
+        u64::from(self.window.packets()).saturating_sub(outstanding)
     }
 
     /// Hands out an action on the next `psns` positions of a work request.

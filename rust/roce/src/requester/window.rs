@@ -5,15 +5,17 @@
 //! What is behind a lost packet is sent again, all of it. So a window that is more than the network, or a receiver's
 //! queue, has room for costs more than it gains, and where that is, nobody says.
 
+use super::transmit::MIN_BURST_PACKETS;
+
 /// So many packets have to be acknowledged for one more to be allowed: who has lost something has its old window back
 /// after two or three of them.
 const PER_PACKET: u32 = 4;
 
 /// It gets no smaller than this by losses: as many as are sent together.
-const LEAST: u32 = 16;
+const LEAST: u32 = MIN_BURST_PACKETS as u32;
 
 /// The window of requests.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     packets: u32,
     most: u32,
@@ -24,13 +26,14 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Begins with so many `packets`, to grow up to `most`. The first position is 0.
+    /// Begins with so many `packets`, but one at the least, to grow up to `most`. The first position is 0.
     pub(super) fn new(packets: u32, most: u32) -> Self {
         let packets = packets.max(1);
         Self {
             packets,
             most: most.max(packets),
-            ..Self::default()
+            acknowledged: 0,
+            una: 0,
         }
     }
 
