@@ -108,16 +108,11 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// The resource, and the number of its response, that has the PSN of the packet. The newest, if
     /// there is an old one from the last time around the circle.
     fn find(&self, packet: &Packet, is_kind: fn(&Kind) -> bool) -> Option<(usize, u32)> {
-        let (late, early) = self.resources.split_at_checked(self.ring)?;
-        let late = late.iter().enumerate().rev();
-        let early = early.iter().enumerate().rev();
-        let early = early.map(|(index, resource)| (index.wrapping_add(self.ring), resource));
-        for (index, resource) in late.chain(early) {
-            if let Some(response) = resource.index_of(packet.psn) {
-                return is_kind(&resource.kind).then_some((index, response));
-            }
-        }
-        None
+        let mut newest = self.by_age().rev();
+        let (index, resource, response) = newest.find_map(|(index, resource)| {
+            Some((index, resource, resource.index_of(packet.psn)?))
+        })?;
+        is_kind(&resource.kind).then_some((index, response))
     }
 
     /// Lets a resource be answered from the beginning of `run` on, whatever is under way with it.

@@ -284,12 +284,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let free = storage.len().saturating_sub(kept);
 
         // The newest to the end: then the oldest, or a free one, is in front.
-        let (late, early) = self
-            .resources
-            .split_at_checked(self.ring)
-            .unwrap_or((&[], &[]));
-        let ordered = early.iter().chain(late).skip(forgotten);
-        for (to, from) in storage.iter_mut().skip(free).zip(ordered) {
+        let ordered = self.by_age().skip(forgotten);
+        for (to, (_, from)) in storage.iter_mut().skip(free).zip(ordered) {
             *to = *from;
         }
         self.ring = 0;

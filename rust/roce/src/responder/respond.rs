@@ -229,40 +229,47 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
         let shift = self.config.mtu.shift();
         let mut sum = 0u32;
-        let mut left = self.runs;
-        let (late, early) = self
-            .resources
-            .split_at_checked(self.ring)
-            .unwrap_or_default();
         // As a rule there is one, the newest.
-        for resource in late.iter().rev().chain(early.iter().rev()) {
-            if left == 0 || sum >= bytes {
-                break;
-            }
-            let Some(run) = &resource.run else {
-                continue;
-            };
-            left = left.saturating_sub(1);
-            if let Kind::Read { .. } = resource.kind {
+        let runs = self
+            .by_age()
+            .rev()
+            .filter_map(|(_, resource)| Some((resource.kind, resource.run?)));
+        for (kind, run) in runs.take(self.runs as usize) {
+            if let Kind::Read { .. } = kind {
                 let sent = run.next.wrapping_shl(shift);
                 sum = sum.saturating_add(run.end_offset.saturating_sub(sent));
             }
+            if sum >= bytes {
+                return true;
+            }
         }
-        sum >= bytes
+        false
+    }
+
+    /// All resources with their indices, the oldest first.
+    pub(super) fn by_age(&self) -> impl DoubleEndedIterator<Item = (usize, &Resource)> {
+        let (ring, len) = (self.ring, self.resources.len());
+        (0..len).filter_map(move |age| {
+            let index = age.wrapping_add(ring);
+            let index = if index < len {
+                index
+            } else {
+                index.wrapping_sub(len)
+            };
+            Some((index, self.resources.get(index)?))
+        })
     }
 
     /// The oldest resource that is to be answered, and its index.
     fn oldest_run(&self) -> Option<(usize, Resource)> {
-        if self.runs == 0 {
-            return None;
-        }
-        let (late, early) = self.resources.split_at_checked(self.ring)?;
-        let early = early.iter().enumerate();
-        let early = early.map(|(index, resource)| (index.wrapping_add(self.ring), resource));
-        early
-            .chain(late.iter().enumerate())
-            .find(|(_, resource)| resource.run.is_some())
-            .map(|(index, resource)| (index, *resource))
+        let is_due = |(_, resource): &(usize, &Resource)| resource.run.is_some();
+        let oldest = match self.runs {
+            0 => None,
+            // The only one, and as a rule the newest resource.
+            1 => self.by_age().rfind(is_due),
+            _ => self.by_age().find(is_due),
+        };
+        oldest.map(|(index, resource)| (index, *resource))
     }
 
     /// A resource is answered.
