@@ -23,6 +23,7 @@
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
+#include <net/page_pool/helpers.h>
 #include <net/route.h>
 #include <net/sock.h>
 #include <net/udp_tunnel.h>

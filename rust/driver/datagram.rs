@@ -14,7 +14,7 @@ use kernel::{
     sync::Arc, //
 };
 use net::{
-    Fragment,
+    PagePool,
     RxList,
     RxSkb,
     Transmit,
@@ -61,20 +61,21 @@ pub(crate) enum BuildError<F> {
     Payload(F),
 }
 
-/// Builds the datagram of `packet` towards `path`, to be the next of `batch`. `fill` writes exactly the payload. The
-/// ICRC of what goes to a QP of the same device is 0.
+/// Builds the datagram of `packet` towards `path`, to be the next of `batch`. `fill` writes exactly the payload, into
+/// memory from `pages` if there is much. The ICRC of what goes to a QP of the same device is 0.
 ///
 /// Context: process or softirq.
 pub(crate) fn build<F>(
     path: &Path,
     packet: &Packet,
     batch: &mut Batch,
+    pages: &PagePool,
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
     // The payload gets memory of its own: together with headers and all it would need two pages.
     if len > MAX_LIGHT && path.takes_pages() {
-        if let Some(mut fragment) = Fragment::alloc(packet.payload_len as usize) {
+        if let Some(mut fragment) = pages.fragment(packet.payload_len as usize) {
             fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
             return build_lent(path, packet, batch, |skb| Ok(skb.push_fragment(fragment)))?
                 .ok_or(BuildError::NoMemory);

@@ -46,6 +46,7 @@ use kernel::{
         WorkItem, //
     },
 };
+use net::PagePool;
 use rdma::{
     device::{
         cap,
@@ -67,6 +68,9 @@ use sync::{
 
 /// Packets of a device that wait for pages, at the most: with the largest, some 64 MiB.
 const MAX_WAITING_PACKETS: u32 = 8192;
+
+/// Pages that a device keeps for payloads, at the most, once it has had so many: two windows of packets, 2 MiB.
+const POOL_PAGES: u32 = 512;
 
 /// Pages of the largest fast-registration region.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
@@ -171,6 +175,9 @@ pub(crate) struct Device {
     port_state: Work<Device, PORT_STATE>,
     #[pin]
     leave_groups: Work<Device, LEAVE_GROUPS>,
+    /// For payloads that are copied into packets.
+    #[pin]
+    pages: PagePool,
     loopback: Loopback,
     steering: Steering,
     #[pin]
@@ -243,7 +250,7 @@ impl Device {
         let loopback = Loopback::new()?;
         let steering = Steering::new()?;
         Arc::pin_init(
-            pin_init!(Self {
+            try_pin_init!(Self {
                 registry: registry.clone(),
                 guid: netdev.guid(),
                 home: home_of(home),
@@ -258,6 +265,7 @@ impl Device {
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
                 leave_groups <- new_work!("Device::leave_groups"),
+                pages <- PagePool::new(POOL_PAGES),
                 loopback,
                 steering,
                 loopback_work <- new_work!("Device::loopback_work"),
@@ -290,6 +298,11 @@ impl Device {
     /// The counters. Context: any.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Where packets have the memory from that a payload is copied into. Context: any.
+    pub(crate) fn pages(&self) -> &PagePool {
+        &self.pages
     }
 
     /// Where its own packets wait. Context: any.

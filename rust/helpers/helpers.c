@@ -17,6 +17,7 @@
 #include "mm.c"
 #include "netdev.c"
 #include "netns.c"
+#include "page_pool.c"
 #include "rcu.c"
 #include "skb.c"
 #include "sock.c"

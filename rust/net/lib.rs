@@ -19,6 +19,7 @@ pub mod multicast;
 pub mod namespace;
 pub mod netdev;
 pub mod notifier;
+pub mod page_pool;
 pub mod path;
 pub mod piece;
 pub mod queue;
@@ -55,6 +56,10 @@ pub use notifier::{
     NetdevHandler,
     NetdevNotifier, //
 };
+pub use page_pool::{
+    Fragment,
+    PagePool, //
+};
 pub use path::{
     Path,
     Transmit, //
@@ -67,7 +72,6 @@ pub use queue::RxQueue;
 pub use receive::RxSkb;
 pub use sync::crc32_le;
 pub use transmit::{
-    Fragment,
     TxSkb,
     MAX_LIGHT,
     MAX_TAIL, //

@@ -11,6 +11,7 @@ use crate::{
         IPV4_LEN,
         UDP_LEN, //
     },
+    page_pool::Fragment,
     skb::{
         self,
         set_next, //
@@ -26,7 +27,10 @@ use core::{
 };
 use kernel::{
     bindings as kernel_bindings,
-    ffi::c_char,
+    ffi::{
+        c_char,
+        c_void, //
+    },
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -291,22 +295,23 @@ impl TxSkb {
 
     /// Puts memory behind what there is, and, after [`Self::set_crc`], feeds it to [`crc32_le`](sync::crc32_le);
     /// returns whether there was room.
-    pub fn push_fragment(&mut self, fragment: Fragment) -> bool {
+    pub fn push_fragment(&mut self, fragment: Fragment<'_>) -> bool {
         let skb = self.0.as_ptr();
-        let control = self.control_mut();
-        let start = fragment.start.as_ptr();
         // SAFETY: By the type invariant this is a packet.
         if unsafe { skb::nr_frags(skb) } >= MAX_PAGES {
             return false;
         }
-        // SAFETY: By its invariant the fragment has `len` bytes, in one piece, of pages of which the packet gets a
-        // reference. The packet has room for more fragments than `MAX_PAGES`.
+        let control = self.control_mut();
+        let (start, len) = fragment.into_raw();
+        let start = start.as_ptr().cast::<c_void>();
+        // SAFETY: These are `len` bytes of a page of a pool, which is ours, and is the packet's then. The packet has
+        // room for more fragments than `MAX_PAGES`.
         // CAST: At most a page.
         unsafe {
             if control.feeds {
-                control.crc = bindings::crc32_le(control.crc, start.cast(), fragment.len);
+                control.crc = bindings::crc32_le(control.crc, start.cast_const(), len);
             }
-            bindings::skb_add_page_of(skb, start.cast(), fragment.len as c_int);
+            bindings::skb_add_pool_page(skb, start, len as c_int);
         }
         true
     }
@@ -488,52 +493,6 @@ impl TxSkb {
             }
         }
         Some(self.release())
-    }
-}
-
-/// Memory that a datagram may have for its middle part, to be filled before. Drop: any context.
-///
-/// # Invariants
-///
-/// `start` is a page fragment of `len` bytes, no more than a page has, which is ours.
-pub struct Fragment {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: By the type invariant the memory is ours.
-unsafe impl Send for Fragment {}
-
-impl Fragment {
-    /// Makes one of `len` bytes. [`None`] if there is no memory, if that is more than a page, or in process context
-    /// with bottom halves on. What the bytes are at first is not specified: all of them are to be written.
-    pub fn alloc(len: usize) -> Option<Self> {
-        if !(1..=PAGE_SIZE).contains(&len) || !sync::owns_softirq() {
-            return None;
-        }
-        // SAFETY: Bottom halves are off, as was just seen.
-        // CAST: At most a page.
-        let start = NonNull::new(unsafe { bindings::napi_alloc_frag(len as u32) })?;
-        // INVARIANT: As just made.
-        Some(Self {
-            start: start.cast(),
-            len,
-        })
-    }
-
-    /// Returns the bytes, to be written.
-    #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: By the type invariant these bytes are ours. They come from the allocator, behind a C function, so
-        // each is some byte. Nobody else has a reference, as ours is exclusive.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Fragment {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant the fragment is ours; a packet that has it has a reference of its own.
-        unsafe { bindings::skb_free_frag(self.start.as_ptr().cast()) };
     }
 }
 

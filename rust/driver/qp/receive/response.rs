@@ -55,7 +55,10 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = course.migrated;
-                    if let Ok(skb) = datagram::build(path, &packet, batch, |_| Ok::<(), Fault>(()))
+                    if let Ok(skb) =
+                        datagram::build(path, &packet, batch, qp.device().pages(), |_| {
+                            Ok::<(), Fault>(())
+                        })
                     {
                         batch.push(skb, path);
                     }
@@ -114,7 +117,7 @@ impl ReceiveSide {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(&course.path, &packet, batch, fill) {
+            match datagram::build(&course.path, &packet, batch, qp.device().pages(), fill) {
                 Ok(skb) => batch.push(skb, &course.path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);

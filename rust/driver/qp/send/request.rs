@@ -176,7 +176,7 @@ impl SendSide {
                 lends = lent.is_some();
             }
             let skb = lent.unwrap_or_else(|| {
-                datagram::build(path, &packet, batch, |out| {
+                datagram::build(path, &packet, batch, qp.device().pages(), |out| {
                     fill(inline, &mut cursor, offset, out)
                 })
             });
