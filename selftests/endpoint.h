@@ -57,6 +57,8 @@ size_t random_between(size_t low, size_t high);
 void random_fill(void *memory, size_t size);
 
 uint64_t now_ms(void);
+/* The calling thread runs on this CPU only. */
+void stay_on(int cpu);
 
 /* family is 4 or 6: the first RoCE v2 GID that is an address of that family. */
 void device_open(struct device *device, const char *name, int family);

@@ -101,6 +101,15 @@ void side_free(struct side *side)
 	region_free(&side->sink);
 }
 
+void ways_between(struct way ways[2], struct side *a, struct ibv_qp *qp_a, struct side *b,
+		  struct ibv_qp *qp_b)
+{
+	ways[0].from = ways[1].to = a;
+	ways[0].to = ways[1].from = b;
+	ways[0].qp = ways[1].peer = qp_a;
+	ways[0].peer = ways[1].qp = qp_b;
+}
+
 void ways_start(struct way *ways, unsigned int count)
 {
 	unsigned int i;

@@ -61,6 +61,9 @@ void side_make(struct side *side, struct device *device, size_t size, int cqes);
 bool side_check(const struct side *side);
 void side_free(struct side *side);
 
+/* The two ways between two connected queue pairs, each with the side that it belongs to. */
+void ways_between(struct way ways[2], struct side *a, struct ibv_qp *qp_a, struct side *b,
+		  struct ibv_qp *qp_b);
 /* Forgets earlier messages and the slots that they used. */
 void ways_start(struct way *ways, unsigned int count);
 /*

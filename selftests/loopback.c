@@ -122,14 +122,7 @@ static void pair_make(struct pair *pair, enum ibv_qp_type type, const char *cons
 
 static void pair_ways(const struct pair *pair, struct way *ways)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		ways[i].from = &sides[i];
-		ways[i].to = &sides[!i];
-		ways[i].qp = pair->qps[i];
-		ways[i].peer = pair->qps[!i];
-	}
+	ways_between(ways, &sides[0], pair->qps[0], &sides[1], pair->qps[1]);
 }
 
 static void pair_free(struct pair *pair)
@@ -895,12 +888,7 @@ static bool run_seen(void)
 	qps[0] = qp_make(&devices[0], IBV_QPT_RC, ours->send_cq, ours->recv_cq, depth, NULL);
 	qps[1] = qp_make(&other, IBV_QPT_RC, theirs.send_cq, theirs.recv_cq, depth, NULL);
 	qp_connect(&devices[0], qps[0], &other, qps[1], IBV_MTU_1024, PATIENT);
-	for (i = 0; i < 2; i++) {
-		ways[i].from = i ? &theirs : ours;
-		ways[i].to = i ? ours : &theirs;
-		ways[i].qp = qps[i];
-		ways[i].peer = qps[!i];
-	}
+	ways_between(ways, ours, qps[0], &theirs, qps[1]);
 	before = tally_since(NULL);
 	ok = mixed(ways, 2, 16, &messages);
 	seen = tally_since(&before);
@@ -938,16 +926,6 @@ struct news {
 	volatile uint64_t posted;
 	volatile uint64_t received;
 };
-
-static void stay_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die("sched_setaffinity: %s", strerror(errno));
-}
 
 static void flood_receive(struct flood *flood, struct ibv_qp *qp)
 {

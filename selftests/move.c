@@ -55,14 +55,8 @@ static void links_make(unsigned int count, enum ibv_mtu mtu, uint32_t inline_siz
 			links.qps[i][j] = qp_make(&devices[j], IBV_QPT_RC, sides[j].send_cq,
 						  sides[j].recv_cq, depth, &links.inline_size);
 		qp_connect(&devices[0], links.qps[i][0], &devices[1], links.qps[i][1], mtu, PATIENT);
-		for (j = 0; j < 2; j++) {
-			struct way *way = &links.ways[2 * i + j];
-
-			way->from = &sides[j];
-			way->to = &sides[!j];
-			way->qp = links.qps[i][j];
-			way->peer = links.qps[i][!j];
-		}
+		ways_between(&links.ways[2 * i], &sides[0], links.qps[i][0], &sides[1],
+			     links.qps[i][1]);
 	}
 	for (j = 0; j < 2; j++) {
 		region_fill(&sides[j].source);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,10 @@
 #define COUNTER_MS 20
 /* The CPU that goes and comes: the first one may not be able to. */
 #define OTHER_CPU "/sys/devices/system/cpu/cpu1/online"
+/* What it gives to others, while a real-time program has all the rest: nanoseconds of each second. */
+#define OTHER_CPU_SHARE "/sys/kernel/debug/sched/fair_server/cpu1/runtime"
+/* Such a program runs so long at the most. */
+#define KEPT_SECONDS 18
 
 static struct device devices[2];
 static struct side sides[2];
@@ -55,11 +60,8 @@ static void link_make(struct link *link)
 				       sides[i].recv_cq, depth, NULL);
 	qp_connect(&devices[0], link->qps[0], &devices[1], link->qps[1], devices[0].active_mtu,
 		   PATIENT);
+	ways_between(link->ways, &sides[0], link->qps[0], &sides[1], link->qps[1]);
 	for (i = 0; i < 2; i++) {
-		link->ways[i].from = &sides[i];
-		link->ways[i].to = &sides[!i];
-		link->ways[i].qp = link->qps[i];
-		link->ways[i].peer = link->qps[!i];
 		region_fill(&sides[i].source);
 		region_fill(&sides[i].sink);
 	}
@@ -189,6 +191,7 @@ static bool alone(enum ibv_wr_opcode opcode)
 
 static atomic_bool over;
 static atomic_uint changes;
+static atomic_bool is_kept;
 
 static void *come_and_go(void *unused)
 {
@@ -224,24 +227,96 @@ static bool unsteady(enum ibv_wr_opcode opcode)
 	return link_end(&link) && ok && changes >= 20;
 }
 
+static unsigned long share_set(unsigned long share)
+{
+	FILE *file = fopen(OTHER_CPU_SHARE, "r+");
+	unsigned long before = 0;
+
+	if (!file || fscanf(file, "%lu", &before) != 1)
+		die("%s: %s", OTHER_CPU_SHARE, strerror(errno));
+	rewind(file);
+	if (fprintf(file, "%lu\n", share) < 0 || fclose(file))
+		die("%s: %s", OTHER_CPU_SHARE, strerror(errno));
+	return before;
+}
+
+static void *keep_cpu(void *unused)
+{
+	struct sched_param param = { .sched_priority = 1 };
+	uint64_t end = now_ms() + KEPT_SECONDS * 1000;
+
+	(void)unused;
+	stay_on(1);
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		die("sched_setscheduler: %s", strerror(errno));
+	is_kept = true;
+	while (!over && now_ms() < end)
+		;
+	is_kept = false;
+	return NULL;
+}
+
+/* The other CPU, where threads are to take in what comes, and to answer READs, is another program's. */
+static bool starved(enum ibv_wr_opcode opcode)
+{
+	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
+	unsigned long long before, after;
+	unsigned long share;
+	pthread_t thread;
+	struct link link;
+	cpu_set_t cpus;
+	bool ok = true;
+	unsigned int i;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		die("sched_getaffinity: %s", strerror(errno));
+	link_make(&link);
+	/* The first READs are answered where they came. */
+	stay_on(1);
+	ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	stay_on(0);
+	share = share_set(0);
+	over = false;
+	if (pthread_create(&thread, NULL, keep_cpu, NULL))
+		die("pthread_create");
+	while (!is_kept)
+		usleep(1000);
+	before = steered(taker);
+	for (i = 0; ok && i < ROUNDS; i++)
+		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	after = steered(taker);
+	if (!is_kept) {
+		ksft_print_msg("it took longer than the other program\n");
+		ok = false;
+	}
+	over = true;
+	pthread_join(thread, NULL);
+	share_set(share);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	ksft_print_msg("%llu packets steered\n", after - before);
+	return link_end(&link) && ok && after > before;
+}
+
 static const struct row {
 	const char *name;
 	bool (*run)(enum ibv_wr_opcode opcode);
 	enum ibv_wr_opcode opcode;
-	/* Of how many CPUs, and whether one must be able to go. */
+	/* Of how many CPUs, and what must be there to do something to one. */
 	unsigned int cpus;
-	bool hotplug;
+	const char *control;
 } rows[] = {
-	{ "a stream of sends is taken in by another CPU", one_way, IBV_WR_SEND, 2, false },
-	{ "a stream of writes is taken in by another CPU", one_way, IBV_WR_RDMA_WRITE, 2, false },
-	{ "a stream of reads is taken in by another CPU", one_way, IBV_WR_RDMA_READ, 2, false },
-	{ "sends in both directions", both_ways, IBV_WR_SEND, 1, false },
-	{ "writes in both directions", both_ways, IBV_WR_RDMA_WRITE, 1, false },
-	{ "reads in both directions", both_ways, IBV_WR_RDMA_READ, 1, false },
-	{ "messages one at a time are taken in at once", one_at_a_time, IBV_WR_SEND, 2, false },
-	{ "one CPU takes in a stream itself", alone, IBV_WR_SEND, 2, true },
-	{ "a CPU goes and comes during sends", unsteady, IBV_WR_SEND, 2, true },
-	{ "a CPU goes and comes during reads", unsteady, IBV_WR_RDMA_READ, 2, true },
+	{ "a stream of sends is taken in by another CPU", one_way, IBV_WR_SEND, 2, NULL },
+	{ "a stream of writes is taken in by another CPU", one_way, IBV_WR_RDMA_WRITE, 2, NULL },
+	{ "a stream of reads is taken in by another CPU", one_way, IBV_WR_RDMA_READ, 2, NULL },
+	{ "sends in both directions", both_ways, IBV_WR_SEND, 1, NULL },
+	{ "writes in both directions", both_ways, IBV_WR_RDMA_WRITE, 1, NULL },
+	{ "reads in both directions", both_ways, IBV_WR_RDMA_READ, 1, NULL },
+	{ "messages one at a time are taken in at once", one_at_a_time, IBV_WR_SEND, 2, NULL },
+	{ "one CPU takes in a stream itself", alone, IBV_WR_SEND, 2, OTHER_CPU },
+	{ "a CPU goes and comes during sends", unsteady, IBV_WR_SEND, 2, OTHER_CPU },
+	{ "a CPU goes and comes during reads", unsteady, IBV_WR_RDMA_READ, 2, OTHER_CPU },
+	{ "sends past a CPU that a program keeps", starved, IBV_WR_SEND, 2, OTHER_CPU_SHARE },
+	{ "reads past a CPU that a program keeps", starved, IBV_WR_RDMA_READ, 2, OTHER_CPU_SHARE },
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -296,8 +371,10 @@ int main(int argc, char **argv)
 			continue;
 		if (cpus() < row->cpus)
 			ksft_test_result_skip("%s: there is one CPU\n", row->name);
-		else if (row->hotplug && (cpus() > 2 || access(OTHER_CPU, W_OK)))
-			ksft_test_result_skip("%s: more than two CPUs, or none can go\n", row->name);
+		else if (row->control && cpus() > 2)
+			ksft_test_result_skip("%s: there are more than two CPUs\n", row->name);
+		else if (row->control && access(row->control, W_OK))
+			ksft_test_result_skip("%s: %s: %s\n", row->name, row->control, strerror(errno));
 		else
 			ksft_test_result(row->run(row->opcode), "%s\n", row->name);
 	}

@@ -68,7 +68,8 @@ const TOGETHER: u32 = 32;
 /// Packets after which a thread makes a pause, for who waits for the end of its work.
 const PACKETS_PER_TURN: u32 = 512;
 
-/// After so long, in nanoseconds, in which a thread was not let to do anything, those who bring packets do it.
+/// After so long, in nanoseconds, in which a thread was not let to do anything, those who bring packets do it, until it
+/// is: the CPU may be a program's that lets nobody else have it.
 const STARVED_NS: u64 = 10_000_000;
 
 /// Packets that who brings some then takes in: more than come together, so that there is an end to it.
@@ -124,7 +125,7 @@ struct Waiting {
     packets: RxList,
     /// Somebody takes some in, and nobody else may: the thread, or in its place who brings packets.
     is_served: bool,
-    /// When some were taken in last, or when it was opened, in nanoseconds.
+    /// When the thread took some in last, or when it was opened, in nanoseconds.
     served: u64,
     stream: Stream,
 }
@@ -164,7 +165,7 @@ impl WorkItem for Lane {
 
     fn run(lane: Arc<Lane>) {
         let begin = monotonic_ns();
-        lane.serve(PACKETS_PER_TURN);
+        lane.serve(PACKETS_PER_TURN, Server::Thread);
         let mut waiting = lane.waiting.lock();
         if waiting.is_served || !waiting.packets.is_empty() {
             let device = waiting.device.clone();
@@ -178,6 +179,15 @@ impl WorkItem for Lane {
         waiting.device = None;
         lane.is_open.store(false, Ordering::Release);
     }
+}
+
+/// Who takes in packets of a lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// The lane's own, on its CPU.
+    Thread,
+    /// Who brings others, in its place.
+    Bringer,
 }
 
 impl Waiting {
@@ -219,7 +229,7 @@ impl Lane {
 
     /// Takes in what waits, until there is nothing, or `most` packets, or somebody else does. Context: process or
     /// softirq, no lock held.
-    fn serve(&self, most: u32) {
+    fn serve(&self, most: u32, server: Server) {
         let mut left = most;
         while left > 0 {
             // What the packets are answered with leaves, and arrives, when bottom halves are on again.
@@ -234,7 +244,9 @@ impl Lane {
             device.registry().steered().remove(memory);
             let now = monotonic_ns();
             let mut waiting = self.waiting.lock();
-            waiting.served = now;
+            if server == Server::Thread {
+                waiting.served = now;
+            }
             waiting.is_served = false;
         }
     }
@@ -274,7 +286,7 @@ impl Steering {
                 let is_starved = begin.saturating_sub(waiting.served) > STARVED_NS;
                 drop(waiting);
                 if is_starved {
-                    lane.serve(PACKETS_PER_HELP);
+                    lane.serve(PACKETS_PER_HELP, Server::Bringer);
                 }
                 return;
             }
