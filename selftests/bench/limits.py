@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a case could do at best, from the yardsticks of the same run.
 
-Every byte of a message passes crc32_le() once at each end, and is copied at least once. Between two
-namespaces the receiver's softirq runs on the sender's CPU: one flow pays for all three on one CPU, several
-flows at most on all CPUs at once. Between two machines each end has a CPU of its own, and every packet must
-cross, which a bare UDP packet of that size does in the time that the yardstick has. Within one device there is
-one copy and no packet. No message is faster than a bare UDP packet of 16 bytes, unless many leave at once.
+Every byte of a message passes crc32_le() once at each end, and is copied at least once, where it is taken in.
+Between two namespaces all CPUs may share that, but one flow is taken in by one CPU at a time. Between two machines
+each end has a CPU of its own, and every packet must cross, which a bare UDP packet of that size does in the time that
+the yardstick has. Within one device there is one copy and no packet. No message is faster than a bare UDP packet of
+16 bytes, unless many leave at once.
 
 A latency is at best that of a bare UDP packet, from a program that polls or blocks as well, and the time
 that the bytes take.
@@ -15,14 +15,15 @@ FULL_PACKET = 4096
 SMALL_PACKET = 16
 
 
-def seconds_per_byte(case, yardsticks):
+def seconds_per_byte(case, yardsticks, cpus):
     """Of the CPU that is busiest."""
     memcpy, crc32_le = yardsticks["memcpy"], yardsticks["crc32_le"]
     if case.place == "device":
-        return 1 / memcpy
+        return 1 / memcpy / min(case.qps, cpus)
+    taken_in = 1 / crc32_le + 1 / memcpy
     if case.place == "wire":
-        return 1 / crc32_le + 1 / memcpy
-    return 2 / crc32_le + 1 / memcpy
+        return taken_in
+    return max((1 / crc32_le + taken_in) / cpus, taken_in / case.qps)
 
 
 def seconds_per_packet(size, yardsticks):
@@ -33,13 +34,12 @@ def seconds_per_packet(size, yardsticks):
 
 def limit(case, yardsticks, cpus):
     """Of a rate case, messages per second; of a latency case, seconds."""
-    data = case.size * seconds_per_byte(case, yardsticks)
+    data = case.size * seconds_per_byte(case, yardsticks, cpus)
     if case.kind == "latency":
         how = "blocking" if case.events else "polling"
         round_trip = yardsticks[f"udp_round_trip_{how}"] * 1e-9
         return data + (round_trip if case.there_and_back else round_trip / 2)
-    flows = 1 if case.place == "wire" else min(case.qps, cpus)
-    message = max(1 / yardsticks["udp_16"], data / flows)
+    message = max(1 / yardsticks["udp_16"], data)
     if case.place == "wire":
         packets = max(1, -(-case.size // case.mtu))
         packet = max(min(case.size, case.mtu), SMALL_PACKET)
