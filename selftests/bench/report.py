@@ -179,7 +179,9 @@ YARDSTICKS = (
     ("udp_16", "UDP, 16 B", "1000/s", 1e-3),
     ("udp_4096", "UDP, 4 KiB", "1000/s", 1e-3),
     ("udp_round_trip_polling", "UDP there and back, polling", "us", 1e-3),
+    ("udp_round_trip_polling_p99", "the same, p99", "us", 1e-3),
     ("udp_round_trip_blocking", "UDP there and back, blocking", "us", 1e-3),
+    ("udp_round_trip_blocking_p99", "the same, p99", "us", 1e-3),
 )
 
 
