@@ -18,8 +18,10 @@ rows=${rows:-1}
 ktap_start "$rows"
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
+cpu=/sys/devices/system/cpu/cpu1/online share=/sys/kernel/debug/sched/fair_server/cpu1/runtime
+[ ! -w $share ] || shared=$(cat $share)
 absorb "$rows" "$here/streams" -r "$wanted" -s "$seed" "$dev1" "$dev2"
 # If it ended in the middle of a row.
-cpu=/sys/devices/system/cpu/cpu1/online
 [ ! -w $cpu ] || [ "$(cat $cpu)" = 1 ] || echo 1 >$cpu
+[ ! -w $share ] || [ "$(cat $share)" = "$shared" ] || echo "$shared" >$share
 ktap_finish

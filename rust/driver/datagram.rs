@@ -14,7 +14,7 @@ use kernel::{
     sync::Arc, //
 };
 use net::{
-    PagePool,
+    PagePools,
     RxList,
     RxSkb,
     Transmit,
@@ -64,12 +64,12 @@ pub(crate) enum BuildError<F> {
 /// Builds the datagram of `packet` towards `path`, to be the next of `batch`. `fill` writes exactly the payload, into
 /// memory from `pages` if there is much. The ICRC of what goes to a QP of the same device is 0.
 ///
-/// Context: process or softirq.
+/// Context: bottom halves off.
 pub(crate) fn build<F>(
     path: &Path,
     packet: &Packet,
     batch: &mut Batch,
-    pages: &PagePool,
+    pages: &PagePools,
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();

@@ -46,7 +46,7 @@ use kernel::{
         WorkItem, //
     },
 };
-use net::PagePool;
+use net::PagePools;
 use rdma::{
     device::{
         cap,
@@ -68,9 +68,6 @@ use sync::{
 
 /// Packets of a device that wait for pages, at the most: with the largest, some 64 MiB.
 const MAX_WAITING_PACKETS: u32 = 8192;
-
-/// Pages that a device keeps for payloads, at the most, once it has had so many: two windows of packets, 2 MiB.
-const POOL_PAGES: u32 = 512;
 
 /// Pages of the largest fast-registration region.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
@@ -175,9 +172,6 @@ pub(crate) struct Device {
     port_state: Work<Device, PORT_STATE>,
     #[pin]
     leave_groups: Work<Device, LEAVE_GROUPS>,
-    /// For payloads that are copied into packets.
-    #[pin]
-    pages: PagePool,
     loopback: Loopback,
     steering: Steering,
     #[pin]
@@ -250,7 +244,7 @@ impl Device {
         let loopback = Loopback::new()?;
         let steering = Steering::new()?;
         Arc::pin_init(
-            try_pin_init!(Self {
+            pin_init!(Self {
                 registry: registry.clone(),
                 guid: netdev.guid(),
                 home: home_of(home),
@@ -265,7 +259,6 @@ impl Device {
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
                 leave_groups <- new_work!("Device::leave_groups"),
-                pages <- PagePool::new(POOL_PAGES),
                 loopback,
                 steering,
                 loopback_work <- new_work!("Device::loopback_work"),
@@ -301,8 +294,8 @@ impl Device {
     }
 
     /// Where packets have the memory from that a payload is copied into. Context: any.
-    pub(crate) fn pages(&self) -> &PagePool {
-        &self.pages
+    pub(crate) fn pages(&self) -> &PagePools {
+        self.registry.pages()
     }
 
     /// Where its own packets wait. Context: any.

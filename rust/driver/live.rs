@@ -92,6 +92,12 @@ impl Drop for Live {
     }
 }
 
+/// Whether there is any object, of any type. Context: any.
+pub(crate) fn is_any() -> bool {
+    let mut kinds = Kind::ALL.iter();
+    kinds.any(|kind| kind.count().load(Relaxed) != 0)
+}
+
 /// All counts: one line `type count` each.
 pub(crate) struct Counts;
 

@@ -17,6 +17,7 @@ use crate::{
     gid::Addresses,
     hash,
     link::Port,
+    live,
     mr::Mr,
     multicast::Group,
     qp::Qp,
@@ -41,6 +42,7 @@ use kernel::{
         Mutex, //
     },
 };
+use net::PagePools;
 use rdma::{
     device::Handle,
     error,
@@ -75,7 +77,14 @@ struct Devices {
     homes: KVec<Home>,
 }
 
-/// What the devices of the module share.
+/// Pages that each pool keeps, at the most: two windows of packets, 2 MiB.
+const POOL_PAGES: u32 = 512;
+
+/// How often the module, when it goes, waits for works that queue themselves again: these have an end, as there are no
+/// queue pairs, but no promise says when.
+const MOST_FLUSHES: u32 = 100;
+
+/// What the devices of the module share. Dropped in process context: it ends workqueues and page pools.
 #[pin_data]
 pub(crate) struct Registry {
     module: &'static ThisModule,
@@ -105,6 +114,7 @@ pub(crate) struct Registry {
     paging: Arc<WorkQueue>,
     bulk: Arc<WorkQueue>,
     steered: Steered,
+    pages: PagePools,
 }
 
 impl Registry {
@@ -116,6 +126,7 @@ impl Registry {
         let paging = Arc::new(WorkQueue::new_unbound(c"ferroce_paging")?, GFP_KERNEL)?;
         let namespaces = net::Namespaces::register()?;
         let bulk = Arc::new(WorkQueue::new_bulk(c"ferroce_bulk")?, GFP_KERNEL)?;
+        let pages = PagePools::new(POOL_PAGES)?;
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,
@@ -134,6 +145,7 @@ impl Registry {
                 paging,
                 bulk,
                 steered: Steered::default(),
+                pages,
             }),
             GFP_KERNEL,
         )?;
@@ -175,6 +187,11 @@ impl Registry {
 
     pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
         &self.paging
+    }
+
+    /// Memory for payloads that are copied into packets.
+    pub(crate) fn pages(&self) -> &PagePools {
+        &self.pages
     }
 
     /// How many packets wait for other CPUs.
@@ -312,11 +329,15 @@ impl Registry {
         }
     }
 
-    /// Waits for all that was put off. Context: process, may sleep.
+    /// Waits for all that was put off, when there are no devices on the list any more. Context: process, may sleep.
     pub(crate) fn flush(&self) {
         self.paging.flush();
-        // What is freed after a grace period is freed by process work; which may put off more.
-        for _ in 0..3 {
+        // What is freed after a grace period is freed by process work; which may put off more. Packets of a device
+        // that waited are taken in some at a time, and then the rest is put off again.
+        for turn in 0..MOST_FLUSHES {
+            if turn >= 3 && !live::is_any() {
+                break;
+            }
             self.bulk.flush();
             self.bh.flush();
             sync::rcu_barrier();

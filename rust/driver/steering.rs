@@ -176,8 +176,11 @@ impl WorkItem for Lane {
             return;
         }
         waiting.stream.taken_in(begin);
-        waiting.device = None;
+        let device = waiting.device.take();
         lane.is_open.store(false, Ordering::Release);
+        drop(waiting);
+        // It may be the last reference.
+        drop(device);
     }
 }
 

@@ -58,7 +58,7 @@ pub use notifier::{
 };
 pub use page_pool::{
     Fragment,
-    PagePool, //
+    PagePools, //
 };
 pub use path::{
     Path,

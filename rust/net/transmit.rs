@@ -70,6 +70,8 @@ struct Control {
     followers: u8,
     headers_len: u8,
     tail_len: u8,
+    /// A page of a pool is in it: those go back to where they came from, unlike others.
+    recycles: bool,
 }
 
 /// Bytes of a packet's control block.
@@ -82,7 +84,8 @@ const _: () = assert!(
 
 /// A datagram to be sent, or several that leave together. Drop: any context.
 ///
-/// It is in one piece of memory, or it has a middle part in pages of others, which stay theirs.
+/// It is in one piece of memory, or it has a middle part in other pages: those of others, which stay theirs, or one of
+/// a page pool.
 ///
 /// # Invariants
 ///
@@ -95,6 +98,8 @@ const _: () = assert!(
 /// - The linear part starts with `headers_len` bytes of headers. If that is 0, it has `HEADROOM` in front of it;
 ///   otherwise these are the headers of IP and UDP of the datagram, and the packet's network and transport header
 ///   are set.
+/// - If `recycles`, the packet returns fragments to page pools: its first one is of a pool, whose reference is the
+///   packet's, and no other is. Otherwise the packet has a reference of its own to the page of each.
 /// - `len` is at most `header::MAX_DATAGRAM`.
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
 ///   own, but with data from the datagram on, and with nothing in their control blocks; its length and size are theirs,
@@ -153,6 +158,7 @@ impl TxSkb {
             followers: 0,
             headers_len: 0,
             tail_len,
+            recycles: false,
         };
         // SAFETY: The control block of a packet that is the caller's is free for use; it is as aligned as a `Control`,
         // and no smaller.
@@ -269,6 +275,10 @@ impl TxSkb {
         let (mut start, mut left) = (start, len);
         let skb = self.0.as_ptr();
         let control = self.control_mut();
+        // All its fragments are let go of in one way.
+        if control.recycles {
+            return false;
+        }
         // SAFETY: By the type invariant this is a packet, which is ours.
         unsafe { bindings::skb_set_shared_frag(skb) };
         while left != 0 {
@@ -297,15 +307,17 @@ impl TxSkb {
     /// returns whether there was room.
     pub fn push_fragment(&mut self, fragment: Fragment<'_>) -> bool {
         let skb = self.0.as_ptr();
+        // All its fragments are let go of in one way; that of the end, which is of no pool, in either.
         // SAFETY: By the type invariant this is a packet.
-        if unsafe { skb::nr_frags(skb) } >= MAX_PAGES {
+        if unsafe { skb::nr_frags(skb) } != 0 {
             return false;
         }
         let control = self.control_mut();
+        control.recycles = true;
         let (start, len) = fragment.into_raw();
         let start = start.as_ptr().cast::<c_void>();
-        // SAFETY: These are `len` bytes of a page of a pool, which is ours, and is the packet's then. The packet has
-        // room for more fragments than `MAX_PAGES`.
+        // SAFETY: These are `len` bytes of a page of a pool, which is ours, and is the packet's then. It is the packet's
+        // first fragment.
         // CAST: At most a page.
         unsafe {
             if control.feeds {

@@ -26,6 +26,8 @@ kernel_log_complaints=(
 	'ODEBUG'
 	'refcount_t'
 	'unregister_netdevice: waiting'
+	'stalled pool shutdown'
+	'page_pool.*violation'
 	'possible (circular|recursive) locking'
 	'inconsistent lock state'
 	'possible irq lock inversion'
