@@ -28,12 +28,21 @@ index()
 		grep -q "$1" $i && grep -q v2 ../gid_attrs/types/$i && echo $i && break; done' "$device" "$pattern"
 }
 
-# across DIRECTION SECONDS SERVER... -- CLIENT...
-# The server on this machine and the client on the other (here), or the reverse (there).
+# listens NODE-COMMAND PORT: something listens there, on TCP or for rdma_cm.
+listens()
+{
+	# shellcheck disable=SC2016 # expanded there
+	"$1" sh -c 'ss -Hltn "sport = :$0" | grep -q . ||
+		rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*src-addr [^ ]*:$0\b"' "$2"
+}
+
+# across DIRECTION SECONDS PORT SERVER... -- CLIENT...
+# The server on this machine and the client on the other (here), or the reverse (there), once the port is listened on.
 across()
 {
-	local direction=$1 seconds=$2 server=() to_server="env" to_client=node2 pid server_status client_status
-	shift 2
+	local direction=$1 seconds=$2 port=$3 server=() to_server="env" to_client=node2 pid tries
+	local server_status client_status
+	shift 3
 	while [ "$1" != -- ]; do
 		server+=("$1")
 		shift
@@ -42,7 +51,12 @@ across()
 	[ "$direction" = here ] || { to_server=node2; to_client="env"; }
 	"$to_server" timeout -k 2 "$seconds" "${server[@]}" >"$ktap_dir/server" 2>"$ktap_dir/server.errors" &
 	pid=$!
-	sleep 2
+	for tries in $(seq 100); do
+		listens "$to_server" "$port" && break
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.2
+	done
+	[ "$tries" -lt 100 ] || echo "the server does not listen on port $port"
 	"$to_client" timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
 	[ "$client_status" -eq 0 ] || "$to_server" pkill -x "${server[0]}"
@@ -57,7 +71,7 @@ across()
 rping_across()
 {
 	local direction=$1 address=$2 lines
-	across "$direction" 60 rping -s -a "$address" -C 100 -v -V -S 5000 -- \
+	across "$direction" 60 7174 rping -s -a "$address" -C 100 -v -V -S 5000 -- \
 		rping -c -a "$address" -C 100 -v -V -S 5000 >"$ktap_dir/across"
 	local status=$?
 	grep -v 'ping data: ' "$ktap_dir/across"
@@ -76,7 +90,7 @@ perftest_across()
 	else
 		server=("$device2" -x "$gid2") client=("$device1" -x "$gid1") address=$address2
 	fi
-	across "$direction" 90 "$program" -F -d "${server[@]}" "${patience[@]}" "$@" -- \
+	across "$direction" 90 18515 "$program" -F -d "${server[@]}" "${patience[@]}" "$@" -- \
 		"$program" -F -d "${client[@]}" "${patience[@]}" "$@" "$address" || return 1
 	found=$(grep -cE '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+' "$ktap_dir/client")
 	[ "$found" -ge 1 ] || fail "no row of figures"
@@ -85,9 +99,9 @@ perftest_across()
 pingpong_across()
 {
 	if [ "$1" = here ]; then
-		across here 60 "$2" -d "$device1" -g "$gid1" -c -- "$2" -d "$device2" -g "$gid2" -c "$address1"
+		across here 60 18515 "$2" -d "$device1" -g "$gid1" -c -- "$2" -d "$device2" -g "$gid2" -c "$address1"
 	else
-		across there 60 "$2" -d "$device2" -g "$gid2" -c -- "$2" -d "$device1" -g "$gid1" -c "$address2"
+		across there 60 18515 "$2" -d "$device2" -g "$gid2" -c -- "$2" -d "$device1" -g "$gid1" -c "$address2"
 	fi || return 1
 	! grep -qi 'invalid data' "$ktap_dir/client" "$ktap_dir/server" || fail "wrong data"
 	grep -q 'iters in' "$ktap_dir/client" || fail "no result"
