@@ -390,6 +390,20 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
+    /// All resources with their indices, the oldest first.
+    fn by_age(&self) -> impl DoubleEndedIterator<Item = (usize, &Resource)> {
+        let (ring, len) = (self.ring, self.resources.len());
+        (0..len).filter_map(move |age| {
+            let index = age.wrapping_add(ring);
+            let index = if index < len {
+                index
+            } else {
+                index.wrapping_sub(len)
+            };
+            Some((index, self.resources.get(index)?))
+        })
+    }
+
     /// What has happened so far.
     #[inline]
     pub fn counters(&self) -> &ResponderCounters {

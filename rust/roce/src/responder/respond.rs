@@ -246,20 +246,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         false
     }
 
-    /// All resources with their indices, the oldest first.
-    pub(super) fn by_age(&self) -> impl DoubleEndedIterator<Item = (usize, &Resource)> {
-        let (ring, len) = (self.ring, self.resources.len());
-        (0..len).filter_map(move |age| {
-            let index = age.wrapping_add(ring);
-            let index = if index < len {
-                index
-            } else {
-                index.wrapping_sub(len)
-            };
-            Some((index, self.resources.get(index)?))
-        })
-    }
-
     /// The oldest resource that is to be answered, and its index.
     fn oldest_run(&self) -> Option<(usize, Resource)> {
         let is_due = |(_, resource): &(usize, &Resource)| resource.run.is_some();
