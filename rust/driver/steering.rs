@@ -39,7 +39,8 @@ use sync::{
     new_spin_lock_bh,
     BhGuard,
     Cpu,
-    SpinLockBh, //
+    SpinLockBh,
+    SpinLockBhGuard, //
 };
 
 /// Lanes of a device.
@@ -230,6 +231,23 @@ impl Lane {
         )
     }
 
+    /// Puts packets behind those that wait in the lane, which is open, and helps if its thread is not let to do anything.
+    /// Context: softirq, no lock held but that of `waiting`.
+    fn bring(
+        &self,
+        mut waiting: SpinLockBhGuard<'_, Waiting>,
+        device: &Device,
+        packets: RxList,
+        now: u64,
+    ) {
+        waiting.push(device, packets);
+        let is_starved = now.saturating_sub(waiting.served) > STARVED_NS;
+        drop(waiting);
+        if is_starved {
+            self.serve(PACKETS_PER_HELP, Server::Bringer);
+        }
+    }
+
     /// Takes in what waits, until there is nothing, or `most` packets, or somebody else does. Context: process or
     /// softirq, no lock held.
     fn serve(&self, most: u32, server: Server) {
@@ -285,13 +303,7 @@ impl Steering {
         {
             let mut waiting = lane.waiting.lock();
             if waiting.device.is_some() {
-                waiting.push(device, packets);
-                let is_starved = begin.saturating_sub(waiting.served) > STARVED_NS;
-                drop(waiting);
-                if is_starved {
-                    lane.serve(PACKETS_PER_HELP, Server::Bringer);
-                }
-                return;
+                return lane.bring(waiting, device, packets, begin);
             }
             if waiting.stream.is_long(begin, bytes) {
                 // CAST: A small number.
@@ -318,13 +330,13 @@ impl Steering {
         let Some(lane) = lane.filter(|lane| lane.is_open.load(Ordering::Acquire)) else {
             return Some(packet);
         };
-        let mut waiting = lane.waiting.lock();
+        let waiting = lane.waiting.lock();
         if waiting.device.is_none() {
             return Some(packet);
         }
         let mut packets = RxList::default();
         packets.push(packet);
-        waiting.push(device, packets);
+        lane.bring(waiting, device, packets, monotonic_ns());
         None
     }
 }
