@@ -20,7 +20,8 @@ use core::{
 };
 use kernel::bindings as kernel_bindings;
 
-/// Received datagrams in a row, first in, first out. It takes no memory, and has no lock. Drop: any context.
+/// Received datagrams in a row, first in, first out. It takes no memory, and has no lock. Drop: process or
+/// softirq.
 ///
 /// # Invariants
 ///

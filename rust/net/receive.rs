@@ -39,7 +39,7 @@ struct Control {
     ifindex: u32,
 }
 
-/// A received UDP datagram. May be kept as long as one likes; drop: any context.
+/// A received UDP datagram. May be kept as long as one likes; drop: process or softirq.
 ///
 /// # Invariants
 ///

@@ -82,7 +82,7 @@ const _: () = assert!(
         && align_of::<kernel_bindings::sk_buff>() % align_of::<Control>() == 0
 );
 
-/// A datagram to be sent, or several that leave together. Drop: any context.
+/// A datagram to be sent, or several that leave together. Drop: process or softirq.
 ///
 /// It is in one piece of memory, or it has a middle part in other pages: those of others, which stay theirs, or one of
 /// a page pool.

@@ -5,10 +5,10 @@
 //! # Locks
 //!
 //! A QP has a send lock and a receive lock, both taken with bottom halves off, by the doorbell, by
-//! BH work, by threads that build what is long, and by the packet handler; never one inside the other. Inside
-//! either, the lock of its paths may be taken, inside the send lock that of late responses. A kernel consumer's post, which
-//! may come with interrupts off, takes only the lock of the QP's kernel ring and kicks BH work.
-//! No lock is held while packets leave or consumers are called.
+//! BH work, by threads that build what is long, and by the packet handler; never one inside the other.
+//! Inside either, the lock of its paths may be taken, inside the send lock that of late responses. A
+//! kernel consumer's post, which may come with interrupts off, takes only the lock of the QP's kernel
+//! ring and kicks BH work. No lock is held while packets leave or consumers are called.
 
 mod attributes;
 mod bulk;
