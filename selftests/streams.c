@@ -98,6 +98,22 @@ static bool stream(struct link *link, enum ibv_wr_opcode opcode, unsigned int wa
 	return exchange(link->ways, 2, SECONDS);
 }
 
+static bool rounds(struct link *link, enum ibv_wr_opcode opcode, unsigned int ways,
+		   unsigned int messages)
+{
+	bool ok = true;
+	unsigned int i;
+
+	for (i = 0; ok && i < ROUNDS; i++)
+		ok = stream(link, opcode, ways, messages, MESSAGE);
+	return ok;
+}
+
+static unsigned long long packets_of(unsigned int messages, uint32_t length)
+{
+	return messages * (length / mtu_bytes(devices[0].active_mtu));
+}
+
 static unsigned long long steered(const struct device *device)
 {
 	usleep(COUNTER_MS * 1000);
@@ -113,16 +129,13 @@ static unsigned int cpus(void)
 static bool one_way(enum ibv_wr_opcode opcode)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
-	unsigned long long packets = 0, before = steered(taker), after;
+	unsigned long long packets = packets_of(ROUNDS * MAX_MESSAGES, MESSAGE);
+	unsigned long long before = steered(taker), after;
 	struct link link;
-	bool ok = true;
-	unsigned int i;
+	bool ok;
 
 	link_make(&link);
-	for (i = 0; ok && i < ROUNDS; i++) {
-		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
-		packets += MAX_MESSAGES * (MESSAGE / mtu_bytes(devices[0].active_mtu));
-	}
+	ok = rounds(&link, opcode, 1, MAX_MESSAGES);
 	after = steered(taker);
 	ksft_print_msg("%llu of %llu packets steered\n", after - before, packets);
 	return link_end(&link) && ok && 2 * (after - before) > packets;
@@ -131,28 +144,25 @@ static bool one_way(enum ibv_wr_opcode opcode)
 static bool both_ways(enum ibv_wr_opcode opcode)
 {
 	struct link link;
-	bool ok = true;
-	unsigned int i;
+	bool ok;
 
 	link_make(&link);
-	for (i = 0; ok && i < ROUNDS; i++)
-		ok = stream(&link, opcode, 2, MAX_MESSAGES / 2, MESSAGE);
+	ok = rounds(&link, opcode, 2, MAX_MESSAGES / 2);
 	return link_end(&link) && ok;
 }
 
 /* Less than a tenth is: on a busy machine some may come as if they were a stream. */
 static bool one_at_a_time(enum ibv_wr_opcode opcode)
 {
-	unsigned long long packets = 0, before = steered(&devices[1]), after;
+	unsigned long long packets = packets_of(MAX_MESSAGES, MESSAGE / 2);
+	unsigned long long before = steered(&devices[1]), after;
 	struct link link;
 	bool ok = true;
 	unsigned int i;
 
 	link_make(&link);
-	for (i = 0; ok && i < MAX_MESSAGES; i++) {
+	for (i = 0; ok && i < MAX_MESSAGES; i++)
 		ok = stream(&link, opcode, 1, 1, MESSAGE / 2);
-		packets += MESSAGE / 2 / mtu_bytes(devices[0].active_mtu);
-	}
 	after = steered(&devices[1]);
 	ksft_print_msg("%llu of %llu packets steered\n", after - before, packets);
 	return link_end(&link) && ok && 10 * (after - before) < packets;
@@ -173,15 +183,13 @@ static bool alone(enum ibv_wr_opcode opcode)
 {
 	unsigned long long before, after;
 	struct link link;
-	bool ok = true;
-	unsigned int i;
+	bool ok;
 
 	if (!other_cpu(false))
 		die("%s: %s", OTHER_CPU, strerror(errno));
 	before = steered(&devices[1]);
 	link_make(&link);
-	for (i = 0; ok && i < ROUNDS; i++)
-		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	ok = rounds(&link, opcode, 1, MAX_MESSAGES);
 	after = steered(&devices[1]);
 	if (!other_cpu(true))
 		die("%s: %s", OTHER_CPU, strerror(errno));
@@ -260,13 +268,14 @@ static void *keep_cpu(void *unused)
 static bool starved(enum ibv_wr_opcode opcode)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
-	unsigned long long before, after, packets;
+	/* Those that come late enough come twice: no more than these. */
+	unsigned long long packets = packets_of(ROUNDS * MAX_MESSAGES, MESSAGE);
+	unsigned long long before, after;
 	unsigned long share;
 	pthread_t thread;
 	struct link link;
 	cpu_set_t cpus;
-	bool ok = true;
-	unsigned int i;
+	bool ok;
 
 	if (sched_getaffinity(0, sizeof(cpus), &cpus))
 		die("sched_getaffinity: %s", strerror(errno));
@@ -282,8 +291,7 @@ static bool starved(enum ibv_wr_opcode opcode)
 	while (!is_kept)
 		usleep(1000);
 	before = steered(taker);
-	for (i = 0; ok && i < ROUNDS; i++)
-		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	ok = ok && rounds(&link, opcode, 1, MAX_MESSAGES);
 	after = steered(taker);
 	if (!is_kept) {
 		ksft_print_msg("it took longer than the other program\n");
@@ -293,8 +301,6 @@ static bool starved(enum ibv_wr_opcode opcode)
 	pthread_join(thread, NULL);
 	share_set(share);
 	sched_setaffinity(0, sizeof(cpus), &cpus);
-	/* Those that come late enough come twice: no more than these. */
-	packets = ROUNDS * MAX_MESSAGES * (MESSAGE / mtu_bytes(devices[0].active_mtu));
 	ksft_print_msg("%llu steered, of %llu packets\n", after - before, packets);
 	return link_end(&link) && ok && after > before && after - before < 2 * packets;
 }
