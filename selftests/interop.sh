@@ -7,6 +7,8 @@ set -u
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
 . "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/listener.sh
+. "$here/lib/listener.sh"
 
 device1=${FERROCE_DEV0:-$([ "${FERROCE_DRIVER:-ferroce}" = rxe ] && echo rxe0 || echo fer0)}
 device2=${FERROCE_PEER:-rxe0}
@@ -28,19 +30,11 @@ index()
 		grep -q "$1" $i && grep -q v2 ../gid_attrs/types/$i && echo $i && break; done' "$device" "$pattern"
 }
 
-# listens NODE-COMMAND PORT: something listens there, on TCP or for rdma_cm.
-listens()
-{
-	# shellcheck disable=SC2016 # expanded there
-	"$1" sh -c 'ss -Hltn "sport = :$0" | grep -q . ||
-		rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*src-addr [^ ]*:$0\b"' "$2"
-}
-
 # across DIRECTION SECONDS PORT SERVER... -- CLIENT...
 # The server on this machine and the client on the other (here), or the reverse (there), once the port is listened on.
 across()
 {
-	local direction=$1 seconds=$2 port=$3 server=() to_server="env" to_client=node2 pid tries
+	local direction=$1 seconds=$2 port=$3 server=() to_server="env" to_client=node2 pid
 	local server_status client_status
 	shift 3
 	while [ "$1" != -- ]; do
@@ -51,12 +45,7 @@ across()
 	[ "$direction" = here ] || { to_server=node2; to_client="env"; }
 	"$to_server" timeout -k 2 "$seconds" "${server[@]}" >"$ktap_dir/server" 2>"$ktap_dir/server.errors" &
 	pid=$!
-	for tries in $(seq 100); do
-		listens "$to_server" "$port" && break
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.2
-	done
-	[ "$tries" -lt 100 ] || echo "the server does not listen on port $port"
+	await_listener "$to_server" "$port" "$pid"
 	"$to_client" timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
 	[ "$client_status" -eq 0 ] || "$to_server" pkill -x "${server[0]}"

@@ -89,10 +89,7 @@ traffic_start()
 	local options=(-F -e -b -q 8 -s 65536 -n 5000000)
 	ip netns exec n1 ib_send_bw -d "$dev1" -x "$gid1" "${options[@]}" >"$ktap_dir/server" 2>&1 &
 	server_pid=$!
-	for tries in $(seq 100); do
-		listening n1 18515 && break
-		sleep 0.1
-	done
+	await_listener in1 18515 "$server_pid"
 	ip netns exec n2 ib_send_bw -d "$dev2" -x "$gid2" "${options[@]}" "$address1" >"$ktap_dir/client" 2>&1 &
 	client_pid=$!
 	users=("$server_pid" "$client_pid")

@@ -4,6 +4,9 @@
 # Two network namespaces, n1 and n2, with an RDMA device each, as
 # `scripts/vm --net veth` makes them, and pairs of programs run in them.
 
+# shellcheck source-path=SCRIPTDIR source=listener.sh
+. "$(dirname "${BASH_SOURCE[0]}")/listener.sh"
+
 # The driver under test: ferroce, or rxe for comparison.
 driver=${FERROCE_DRIVER:-ferroce}
 case $driver in
@@ -133,13 +136,6 @@ packets_of_many()
 		in2 ethtool -K "$(netdev_of n2 "$dev2")" tx-gso-list "$1"
 }
 
-# listening NAMESPACE PORT: something listens on TCP there, or on that rdma_cm port.
-listening()
-{
-	ip netns exec "$1" ss -Hltn "sport = :$2" | grep -q . && return 0
-	rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*src-addr [^ ]*:$2\b"
-}
-
 # pair SECONDS PORT SERVER... -- CLIENT...
 # The server in n1, the client in n2 once the port is listened on. Both must exit
 # with 0. Their output is in $ktap_dir/server and $ktap_dir/client, apart from what
@@ -147,7 +143,7 @@ listening()
 # too: the row shows it if it fails.
 pair()
 {
-	local seconds=$(($1 * slowness)) port=$2 server=() pid tries server_status client_status
+	local seconds=$(($1 * slowness)) port=$2 server=() pid server_status client_status
 	shift 2
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		server+=("$1")
@@ -158,12 +154,7 @@ pair()
 	ip netns exec n1 timeout -k 2 "$seconds" "${server[@]}" \
 		>"$ktap_dir/server" 2>"$ktap_dir/server.errors" &
 	pid=$!
-	for tries in $(seq 100); do
-		listening n1 "$port" && break
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.1
-	done
-	[ "$tries" -lt 100 ] || echo "the server does not listen on port $port"
+	await_listener in1 "$port" "$pid"
 	in2 timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
 	if [ "$client_status" -ne 0 ]; then
