@@ -28,8 +28,8 @@ const NUMBERS: RangeInclusive<u32> = 1..=0x00ff_ffff;
 
 /// Where datagrams go.
 ///
-/// Requests and packets in flight may hold on to it when its `ib_ah` is gone; so the last reference
-/// to the entry of the GID table that the address refers to may go late. `registry` allows for it.
+/// Requests, packets in flight and the table of the numbers may hold on to it when its `ib_ah` is gone; so the last
+/// reference to the entry of the GID table that the address refers to may go late. `registry` allows for it.
 pub(crate) struct Ah {
     pd: Arc<Pd>,
     /// By what number a process calls it.

@@ -109,6 +109,9 @@ pub(crate) struct Registry {
     namespaces: net::Namespaces,
     bh: Arc<WorkQueue>,
     process: Arc<WorkQueue>,
+    /// On which the tables give back what was removed from them. Nothing else, so that work on any other queue may
+    /// wait for it.
+    releases: Arc<WorkQueue>,
     /// For page faults: they take as long as whoever serves them likes, and nothing waits for them but
     /// the end of the module.
     paging: Arc<WorkQueue>,
@@ -123,6 +126,7 @@ impl Registry {
     pub(crate) fn new(module: &'static ThisModule) -> Result<(Arc<Self>, Guard<Self>)> {
         let bh = Arc::new(WorkQueue::new_bh(c"ferroce_bh")?, GFP_KERNEL)?;
         let process = Arc::new(WorkQueue::new_unbound(c"ferroce")?, GFP_KERNEL)?;
+        let releases = Arc::new(WorkQueue::new_unbound(c"ferroce_release")?, GFP_KERNEL)?;
         let paging = Arc::new(WorkQueue::new_unbound(c"ferroce_paging")?, GFP_KERNEL)?;
         let namespaces = net::Namespaces::register()?;
         let bulk = Arc::new(WorkQueue::new_bulk(c"ferroce_bulk")?, GFP_KERNEL)?;
@@ -130,18 +134,19 @@ impl Registry {
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,
-                qps <- RcuTable::new(process.clone()),
+                qps <- RcuTable::new(releases.clone()),
                 // Numbers of an earlier life are not used again soon.
                 qp_turn: Atomic::new(sync::random_u32()),
-                memory_regions <- RcuTable::new(process.clone()),
-                address_handles <- RcuTable::new(process.clone()),
-                addresses <- Addresses::new(process.clone()),
-                groups <- RcuTable::new(process.clone()),
-                on_netdevs <- RcuTable::new(process.clone()),
+                memory_regions <- RcuTable::new(releases.clone()),
+                address_handles <- RcuTable::new(releases.clone()),
+                addresses <- Addresses::new(releases.clone()),
+                groups <- RcuTable::new(releases.clone()),
+                on_netdevs <- RcuTable::new(releases.clone()),
                 devices <- new_mutex!(Devices::default()),
                 namespaces,
                 bh,
-                process: process.clone(),
+                process,
+                releases: releases.clone(),
                 paging,
                 bulk,
                 steered: Steered::default(),
@@ -332,8 +337,8 @@ impl Registry {
     /// Waits for all that was put off, when there are no devices on the list any more. Context: process, may sleep.
     pub(crate) fn flush(&self) {
         self.paging.flush();
-        // What is freed after a grace period is freed by process work; which may put off more. Packets of a device
-        // that waited are taken in some at a time, and then the rest is put off again.
+        // What is freed after a grace period is freed by work; which may put off more. Packets of a device that
+        // waited are taken in some at a time, and then the rest is put off again.
         for turn in 0..MOST_FLUSHES {
             if turn >= 3 && !live::is_any() {
                 break;
@@ -341,6 +346,7 @@ impl Registry {
             self.bulk.flush();
             self.bh.flush();
             sync::rcu_barrier();
+            self.releases.flush();
             self.process.flush();
         }
     }
@@ -399,12 +405,14 @@ pub(crate) fn device_gone(device: &Arc<Device>) {
 /// `ib_device`. Context: process, may sleep.
 ///
 /// Cores may live a little longer than their C objects, and with them references to the GID table,
-/// which is freed with the last handle of the device. So those must go first.
+/// which is freed with the last handle of the device. So those must go first: with packets in flight, and when the
+/// tables have given back what was removed from them.
 pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
     handle.unregister();
     registry.bulk.flush();
     registry.bh.flush();
     sync::rcu_barrier();
+    registry.releases.flush();
     handle.flush_gids();
 }
 
