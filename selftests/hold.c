@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Holds a device open with a protection domain, a completion queue, memory
- * regions and connected queue pairs, says what it holds, and waits.
+ * regions, connected queue pairs and very many address handles, says what it
+ * holds, and waits.
  *
  * hold [-i|-s] DEVICE
  *	-i	ignores the end of the device: stays until it is killed
@@ -29,6 +30,8 @@
 
 #define QPS 4
 #define REGION (256 << 10)
+/* To take them away takes a while, in which everything else may come to its end. */
+#define HANDLES 2000
 
 static struct device device;
 
@@ -60,6 +63,8 @@ static void objects_make(void)
 		       qps[i ^ 1]->qp_num);
 	qps[0] = qp_make(&device, IBV_QPT_UD, cq, cq, depth, NULL);
 	printf("qp lqpn=%u type=UD state=RESET\n", qps[0]->qp_num);
+	for (i = 0; i < HANDLES; i++)
+		ah_make(&device, &device);
 }
 
 static void *register_memory(void *memory)

@@ -178,11 +178,26 @@ namespace_end()
 	! gone "$stuck"
 }
 
+# A device that goes and comes, each time from under what two processes hold: what is freed late must not be freed
+# too late.
+link_again()
+{
+	local tries
+	for tries in $(seq 10); do
+		within "rdma link del $tries" rdma link del "$dev1" && devices_gone "$dev1" || return 1
+		users_kill
+		wait "${users[@]}" 2>/dev/null
+		in1 rdma link add "$dev1" type "$link_type" netdev veth1 &&
+			gid_index_wait "$dev1" "$address1" >/dev/null && hold_start || return 1
+	done
+}
+
 # act CASE: what is done to the devices or their users.
 act()
 {
 	case $1 in
 	link-del) within "rdma link del" rdma link del "$dev1" && within "its end" devices_gone "$dev1" ;;
+	link-again) link_again ;;
 	netdev-del) within "ip link del" ip -n n1 link del veth1 && within "their end" devices_gone "$dev1" "$dev2" ;;
 	rmmod) within "rmmod" rmmod "$module" && within "their end" devices_gone "$dev1" "$dev2" ;;
 	namespace-del) within "ip netns del" namespace_delete ;;
@@ -233,7 +248,7 @@ round()
 	if [ "$failed" -eq 0 ]; then
 		act "$case" || failed=1
 		case $load-$case in
-		hold-kill-*) ;;
+		hold-kill-* | hold-link-again) ;;
 		hold-*) holder_told || failed=1 ;;
 		esac
 	fi
@@ -243,7 +258,7 @@ round()
 }
 
 cases=(
-	"link-del traffic" "link-del hold"
+	"link-del traffic" "link-del hold" "link-again hold"
 	"netdev-del traffic" "netdev-del hold"
 	"rmmod traffic" "rmmod hold"
 	"namespace-del traffic" "namespace-del hold" "namespace-end stuck"
