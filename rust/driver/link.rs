@@ -35,6 +35,7 @@ use net::{
 use rdma::{
     device::{
         register,
+        Failure,
         Registration, //
     },
     error,
@@ -129,8 +130,11 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     });
     let handle = match registered {
         Ok(handle) => handle,
-        Err(error) => {
+        Err(Failure { error, handle }) => {
             // `device_gone` was called.
+            if let Some(handle) = handle {
+                registry::settle(&registry, &handle);
+            }
             let reason = if error == ENFILE {
                 "an RDMA device of that name exists"
             } else {

@@ -403,12 +403,18 @@ pub(crate) fn device_gone(device: &Arc<Device>) {
 
 /// Unregisters a device, or waits for the one who is doing so, and prepares for the end of the
 /// `ib_device`. Context: process, may sleep.
+pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
+    handle.unregister();
+    settle(registry, handle);
+}
+
+/// Prepares for the end of an `ib_device` that is not registered, or not any more. Context: process, may sleep, not on
+/// a workqueue that it flushes.
 ///
 /// Cores may live a little longer than their C objects, and with them references to the GID table,
 /// which is freed with the last handle of the device. So those must go first: with packets in flight, and when the
 /// tables have given back what was removed from them.
-pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
-    handle.unregister();
+pub(crate) fn settle(registry: &Registry, handle: &Handle<Ferroce>) {
     registry.bulk.flush();
     registry.bh.flush();
     sync::rcu_barrier();

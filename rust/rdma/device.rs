@@ -256,6 +256,24 @@ impl<D: Driver> Drop for Handle<D> {
     }
 }
 
+/// Why there is no device.
+pub struct Failure<D: Driver> {
+    /// What `ib_core` said.
+    pub error: Error,
+    /// What is left of a device that `ib_core` had already shown around: memory, the GID table above all. As for
+    /// any other, to be kept until the last use of an entry, and [`Handle::flush_gids`].
+    pub handle: Option<Handle<D>>,
+}
+
+impl<D: Driver> From<Error> for Failure<D> {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            handle: None,
+        }
+    }
+}
+
 /// A device that is not registered yet.
 struct Unregistered<D: Driver>(NonNull<bindings::ib_device>, PhantomData<D>);
 
@@ -270,11 +288,11 @@ impl<D: Driver> Drop for Unregistered<D> {
 ///
 /// The consumers of the kernel, and processes, may use the device before this returns. If it fails,
 /// [`Driver::device_gone`] is called.
-pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D>> {
+pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D>, Failure<D>> {
     // The first free number would be taken.
     if registration.name.to_bytes().contains(&b'%') {
         D::device_gone(&registration.core);
-        return Err(EINVAL);
+        return Err(EINVAL.into());
     }
     // SAFETY: The size is that of an `Obj<D>`; the netdev is referenced, and its namespace stays
     // while the netdev is in it.
@@ -286,7 +304,7 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
     };
     let Some(device) = NonNull::new(device) else {
         D::device_gone(&registration.core);
-        return Err(ENOMEM);
+        return Err(ENOMEM.into());
     };
     let ptr = device.as_ptr();
     // SAFETY: The device is new and belongs to us; it has the size of an `Obj<D>`.
@@ -317,9 +335,16 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
         _driver: PhantomData,
     };
     // SAFETY: The device is complete. Without a DMA device, it is one of virtual DMA.
-    to_result(unsafe {
+    let registered = to_result(unsafe {
         bindings::ib_register_device(ptr, registration.name.as_char_ptr(), core::ptr::null_mut())
-    })?;
+    });
+    if let Err(error) = registered {
+        drop(guard);
+        return Err(Failure {
+            error,
+            handle: Some(handle),
+        });
+    }
     // From now on unregistering, which anybody can do, frees the device.
     core::mem::forget(guard);
     Ok(handle)
