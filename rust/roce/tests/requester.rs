@@ -237,6 +237,33 @@ fn what_is_still_to_be_sent() {
     assert!(requester.has_unsent(160) && !requester.has_unsent(161));
     transmit(&mut requester, us(0));
     assert!(!requester.has_unsent(1));
+
+    // Not what a fence holds back.
+    let mut requester = requester_with(config);
+    requester.post(read(1000)).unwrap();
+    transmit(&mut requester, us(0));
+    let fenced = SendWr {
+        fence: true,
+        ..send(300)
+    };
+    for wr in [send(10), fenced, send(20)] {
+        requester.post(wr).unwrap();
+    }
+    assert!(requester.has_unsent(10) && !requester.has_unsent(11));
+
+    // Of what waits in SQD only what has begun.
+    let mut requester = requester_with(config);
+    for wr in [send(40 * MTU), send(300)] {
+        requester.post(wr).unwrap();
+    }
+    requester.pause();
+    assert!(!requester.has_unsent(1));
+    requester.start();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 32);
+    requester.pause();
+    respond(&mut requester, us(1), &ack(psn.add(31)));
+    let begun = 40 * MTU;
+    assert!(requester.has_unsent(begun) && !requester.has_unsent(begun + 1));
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// Whether there is room for more packets, and there are messages still to be sent that are as long as `bytes`
+    /// Whether there is room for more packets, and there are messages that may be sent now and are as long as `bytes`
     /// together, out of the next few that are posted; of one that has begun, all of it counts.
     pub fn has_unsent(&self, bytes: u32) -> bool {
         let is_running = matches!(self.phase, Phase::Running | Phase::Paused);
@@ -191,14 +191,19 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return false;
         }
         let mut sum = 0u32;
+        let mut has_begun = true;
         let mut sequence = self.cursor;
         for _ in 0..LOOK_AHEAD {
+            has_begun &= sequence != self.started;
             if sequence == self.head || sum >= bytes {
                 break;
             }
             let Some(slot) = self.slot(sequence) else {
                 break;
             };
+            if !has_begun && !self.may_begin(sequence, &slot.wr) {
+                break;
+            }
             if is_message(slot.wr.operation) {
                 sum = sum.saturating_add(slot.wr.length);
             }
@@ -207,17 +212,21 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         sum >= bytes
     }
 
+    /// Whether the work request `sequence`, which has not begun, does not have to wait for others.
+    fn may_begin(&self, sequence: u32, wr: &SendWr) -> bool {
+        match wr.operation {
+            _ if !matches!(self.phase, Phase::Running) => false,
+            SendOperation::Local => !wr.fence || self.oldest == sequence,
+            _ => !wr.fence || self.reads == 0,
+        }
+    }
+
     /// Starts the work request `sequence`, if it is its turn. Returns whether it is started.
     fn begin(&mut self, sequence: u32) -> bool {
         let Some(wr) = self.slot(sequence).map(|slot| &slot.wr) else {
             return false;
         };
-        let ready = match wr.operation {
-            _ if !matches!(self.phase, Phase::Running) => false,
-            SendOperation::Local => !wr.fence || self.oldest == sequence,
-            _ => !wr.fence || self.reads == 0,
-        };
-        if !ready {
+        if !self.may_begin(sequence, wr) {
             return false;
         }
 
