@@ -330,6 +330,11 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         window_responses: roce::requester::DEFAULT_WINDOW_RESPONSES,
     };
     let mut send = qp.send.lock();
+    // First: a QP that has failed must not get a requester that does not know. One that fails from now on waits for
+    // the lock with what it has to tell it.
+    if !qp.change_state(from, to) {
+        return Err(EINVAL);
+    }
     send.qkey = set.qkey;
     if from == State::Rtr && to == State::Rts {
         send.requester.configure(config);
@@ -341,9 +346,6 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         send.requester.set_retry_count(config.retry_count);
         send.requester.set_rnr_retry(config.rnr_retry);
         send.requester.set_max_rd_atomic(config.max_rd_atomic);
-    }
-    if !qp.change_state(from, to) {
-        return Err(EINVAL);
     }
     match to {
         State::Rts => send.requester.start(),
