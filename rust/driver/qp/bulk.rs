@@ -13,7 +13,11 @@ use core::sync::atomic::{
 };
 use kernel::{
     cpu::CpuId,
-    sync::Arc,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
     workqueue::{
         HasWork,
         WorkItem, //
@@ -21,10 +25,12 @@ use kernel::{
 };
 use sync::{
     BhGuard,
-    Cpu, //
+    Cpu,
+    Timer,
+    TimerCallback, //
 };
 
-/// The numbers of this work among a QP's.
+/// The numbers of this work among a QP's, and those of the timers that look after it.
 pub(super) const BULK_SEND: u64 = 2;
 pub(super) const BULK_RESPOND: u64 = 3;
 
@@ -39,37 +45,57 @@ const NO_CPU: u32 = u32::MAX;
 const STARVED_NS: u64 = 2_000_000;
 
 /// Where a side's packets are built, if they are many.
-struct Place {
+#[pin_data]
+struct Place<const ID: u64>
+where
+    Qp: TimerCallback<ID>,
+{
     cpu: AtomicU32,
     /// When the thread was asked for last, in nanoseconds.
     asked: AtomicU64,
+    /// Looks whether it has begun: nothing else may happen that would.
+    #[pin]
+    rescue: Timer<Qp, ID>,
 }
 
-impl Place {
-    fn new() -> Self {
-        Self {
+impl<const ID: u64> Place<ID>
+where
+    Qp: TimerCallback<ID>,
+{
+    fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
             cpu: AtomicU32::new(NO_CPU),
             asked: AtomicU64::new(0),
-        }
+            rescue <- Timer::new(),
+        })
     }
 }
 
 /// Which CPUs build a QP's packets: not those that take in what these are answered with, which may be what lets a side
 /// go on. There is enough to do.
+#[pin_data]
 pub(super) struct Places {
     /// Where the consumer posted last.
-    send: Place,
+    #[pin]
+    send: Place<BULK_SEND>,
     /// Where the first request came that took a thread to respond to.
-    respond: Place,
+    #[pin]
+    respond: Place<BULK_RESPOND>,
 }
 
 impl Places {
     /// Nothing has been posted, and no request has come.
-    pub(super) fn new() -> Self {
-        Self {
-            send: Place::new(),
-            respond: Place::new(),
-        }
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            send <- Place::new(),
+            respond <- Place::new(),
+        })
+    }
+
+    /// Nobody is to look after threads any more. Context: process.
+    pub(super) fn shutdown(&self) {
+        self.send.rescue.shutdown();
+        self.respond.rescue.shutdown();
     }
 
     /// The consumer posts requests, on this CPU. Context: any.
@@ -101,12 +127,24 @@ impl WorkItem<BULK_RESPOND> for Qp {
     }
 }
 
+impl TimerCallback<BULK_SEND> for Qp {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).kick();
+    }
+}
+
+impl TimerCallback<BULK_RESPOND> for Qp {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).kick();
+    }
+}
+
 impl Qp {
     /// Has a thread send requests, soon. Returns whether it will: if not, it has been asked before, and its CPU has not
     /// let it begin. Context: process or softirq.
     pub(super) fn send_in_bulk(self: &Arc<Self>) -> bool {
         let place = &self.places.send;
-        self.build_in_bulk::<BULK_SEND>(place, place.cpu.load(Ordering::Relaxed))
+        self.build_in_bulk(place, place.cpu.load(Ordering::Relaxed))
     }
 
     /// As [`Qp::send_in_bulk`], for responses. Context: softirq, or a thread of the same kind.
@@ -116,12 +154,12 @@ impl Qp {
         let before = place
             .cpu
             .compare_exchange(NO_CPU, own, Ordering::Relaxed, Ordering::Relaxed);
-        self.build_in_bulk::<BULK_RESPOND>(place, before.err().unwrap_or(own))
+        self.build_in_bulk(place, before.err().unwrap_or(own))
     }
 
-    fn build_in_bulk<const ID: u64>(self: &Arc<Self>, place: &Place, cpu: u32) -> bool
+    fn build_in_bulk<const ID: u64>(self: &Arc<Self>, place: &Place<ID>, cpu: u32) -> bool
     where
-        Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID>,
+        Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID> + TimerCallback<ID>,
     {
         let now = sync::monotonic_ns();
         let queue = self.device().bulk_queue();
@@ -136,8 +174,7 @@ impl Qp {
             return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < STARVED_NS;
         }
         place.asked.store(now, Ordering::Relaxed);
-        // Nothing else may happen that would look.
-        self.pace.start_in(self.as_arc_borrow(), STARVED_NS);
+        place.rescue.start_in(self.as_arc_borrow(), STARVED_NS);
         true
     }
 }

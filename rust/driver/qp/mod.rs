@@ -135,9 +135,9 @@ const FLUSH_BUDGET: u32 = 256;
 const RESCAN_FIRST_NS: u64 = 4_000_000;
 const RESCAN_LAST_NS: u64 = 1_000_000_000;
 
-/// The number of [`Qp::pace`] among a QP's timers, and that of [`Qp::hold`].
+/// The number of [`Qp::pace`] among a QP's timers, and that of [`Qp::hold`]. [`bulk`] has two more.
 const PACE: u64 = 1;
-const HOLD: u64 = 2;
+const HOLD: u64 = 4;
 /// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
 const PACE_NS: u64 = 100_000;
 /// After so long, in nanoseconds, it sends a batch all the same. The queues are all of the namespace's: it may
@@ -201,11 +201,14 @@ pub(crate) struct Qp {
     /// Looks again whether the machine's queues have drained.
     #[pin]
     pace: Timer<Qp, PACE>,
+    /// Whether it is going to: the one who waits later does not put off the one who waits already.
+    is_paced: AtomicBool,
     #[pin]
     doorbells: SpinLockBh<Doorbells>,
     /// Doorbells whose requests are held back: counted under [`Qp::doorbells`], taken back under the send
     /// lock.
     held: AtomicU32,
+    #[pin]
     places: Places,
     #[pin]
     hold: Timer<Qp, HOLD>,
@@ -278,6 +281,8 @@ impl TimerCallback for Qp {
 
 impl TimerCallback<PACE> for Qp {
     fn expired(this: ArcBorrow<'_, Self>) {
+        // Who waits from now on starts the timer anew; who waited before is looked after by the work.
+        this.is_paced.swap(false, Ordering::AcqRel);
         Arc::from(this).kick();
     }
 }
@@ -385,7 +390,9 @@ impl Qp {
 
     /// The machine's queues are full: goes on when they may have drained.
     fn wait_for_queues(self: &Arc<Self>) {
-        self.pace.start_in(self.as_arc_borrow(), PACE_NS);
+        if !self.is_paced.swap(true, Ordering::AcqRel) {
+            self.pace.start_in(self.as_arc_borrow(), PACE_NS);
+        }
     }
 
     /// Receives posted to a QP in error make no system call: look again after a while.
@@ -609,9 +616,10 @@ pub(crate) fn create(
             published,
             timer <- Timer::new(),
             pace <- Timer::new(),
+            is_paced: AtomicBool::new(false),
             doorbells <- new_spin_lock_bh!(Doorbells::new()),
             held: AtomicU32::new(0),
-            places: Places::new(),
+            places <- Places::new(),
             hold <- Timer::new(),
             work <- new_work!("Qp::work"),
             paging <- new_work!("Qp::paging"),
@@ -647,6 +655,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     qp.gate.close_and_wait();
     qp.timer.shutdown();
     qp.pace.shutdown();
+    qp.places.shutdown();
     qp.hold.shutdown();
     qp.set_state(State::Reset);
     for ring in qp.published.iter().flatten() {
