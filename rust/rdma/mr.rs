@@ -165,21 +165,15 @@ impl<D: Driver> Private<D> {
     }
 }
 
-/// Makes the C object of a region: drivers allocate these.
+/// Makes the C object of a region, which drivers allocate, and the region by `make`: last, as peers may use it, and bind
+/// windows to it, from then on.
 fn publish<D: Driver>(
-    core: Arc<D::Mr>,
     fast: Option<Arc<FastPages>>,
+    make: impl FnOnce() -> Result<Arc<D::Mr>>,
 ) -> Result<*mut bindings::ib_mr> {
+    let memory = KBox::<Obj<D>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+    let core = make()?;
     let key = D::mr_key(&core);
-    let memory = KBox::<Obj<D>>::new_uninit(GFP_KERNEL | __GFP_ZERO);
-    let memory = match memory {
-        Ok(memory) => memory,
-        Err(error) => {
-            // Nobody knows it yet, so it is not in use.
-            let _ = D::dereg_mr(&core);
-            return Err(error.into());
-        }
-    };
     let mr = KBox::into_raw(memory).cast::<bindings::ib_mr>();
     // SAFETY: The memory is zeroed, which is valid for a `struct ib_mr`, has room for an `Obj<D>`,
     // and nobody else knows it.
@@ -246,8 +240,7 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
         };
         // SAFETY: As above.
         let pd = unsafe { pd::Obj::<D>::get(pd) };
-        let core = D::register_user_mr(pd, iova, access, memory)?;
-        publish::<D>(core, None)
+        publish::<D>(None, || D::register_user_mr(pd, iova, access, memory))
     })())
 }
 
@@ -343,13 +336,11 @@ pub(crate) unsafe extern "C" fn get_dma<D: Driver>(
     pd: *mut bindings::ib_pd,
     access: c_int,
 ) -> *mut bindings::ib_mr {
-    into_ptr((|| {
-        // SAFETY: `ib_core` passes a protection domain. Only kernel consumers get such regions,
-        // and vouch for the addresses that they use with them.
-        let (core, memory) = unsafe { (pd::Obj::<D>::get(pd), Unchecked::new()) };
-        let core = D::get_dma_mr(core, Access::from_bits(access as u32), memory)?;
-        publish::<D>(core, None)
-    })())
+    // SAFETY: `ib_core` passes a protection domain. Only kernel consumers get such regions,
+    // and vouch for the addresses that they use with them.
+    let (core, memory) = unsafe { (pd::Obj::<D>::get(pd), Unchecked::new()) };
+    let access = Access::from_bits(access as u32);
+    into_ptr(publish::<D>(None, || D::get_dma_mr(core, access, memory)))
 }
 
 /// `alloc_mr`. Process context.
@@ -372,8 +363,7 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
         // SAFETY: `ib_core` passes a protection domain.
         let core = unsafe { pd::Obj::<D>::get(pd) };
         let fast = FastPages::new(max_pages)?;
-        let core = D::alloc_mr(core, fast.clone())?;
-        publish::<D>(core, Some(fast))
+        publish::<D>(Some(fast.clone()), || D::alloc_mr(core, fast))
     })())
 }
 
