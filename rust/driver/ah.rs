@@ -89,7 +89,9 @@ pub(crate) fn destroy(ah: &Arc<Ah>) {
     }
 }
 
-/// The address handle that a process of `pd` calls `number`. Context: any.
+/// The address handle that a process of `pd` calls `number`. Context: any, preemption off: on the way it refers to
+/// whatever handle has that number, for no longer than a grace period lasts, and the device that it is of waits for no
+/// more than that.
 pub(crate) fn find(pd: &Arc<Pd>, number: u32) -> Option<Arc<Ah>> {
     let ah = pd.device().address_handles().get(number)?;
     Arc::ptr_eq(&ah.pd, pd).then_some(ah)

@@ -80,8 +80,9 @@ struct Devices {
 /// Pages that each pool keeps, at the most: two windows of packets, 2 MiB.
 const POOL_PAGES: u32 = 512;
 
-/// How often the module, when it goes, waits for works that queue themselves again: these have an end, as there are no
-/// queue pairs, but no promise says when.
+/// How often the module, when it goes, waits for works that queue others, and at the most for those that queue themselves
+/// again: these have an end, as there are no queue pairs, but no promise says when.
+const LEAST_FLUSHES: u32 = 4;
 const MOST_FLUSHES: u32 = 100;
 
 /// What the devices of the module share. Dropped in process context: it ends workqueues and page pools.
@@ -336,13 +337,14 @@ impl Registry {
 
     /// Waits for all that was put off, when there are no devices on the list any more. Context: process, may sleep.
     pub(crate) fn flush(&self) {
-        self.paging.flush();
-        // What is freed after a grace period is freed by work; which may put off more. Packets of a device that
+        // What is freed after a grace period is freed by work; which may put off more: a device that is unregistered by
+        // work tells an SRQ of its end, by work, which tells the SRQ's consumer, by work. Packets of a device that
         // waited are taken in some at a time, and then the rest is put off again.
         for turn in 0..MOST_FLUSHES {
-            if turn >= 3 && !live::is_any() {
+            if turn >= LEAST_FLUSHES && !live::is_any() {
                 break;
             }
+            self.paging.flush();
             self.bulk.flush();
             self.bh.flush();
             sync::rcu_barrier();

@@ -35,8 +35,9 @@ pub(crate) fn to_raw(raw: &mut bindings::ib_gid, gid: &Gid) {
 /// A referenced entry of a GID table (`struct ib_gid_attr`).
 ///
 /// The entry is pinned, not valid: when its address leaves the netdev, the entry loses its netdev.
-/// A reference must be given up before the destroy operation of the object that it was given for
-/// returns: `ib_core` frees the table together with the device.
+/// A reference must be given up before the last [`Handle`](crate::device::Handle) of the device, and
+/// [`flush_gids`](crate::device::Handle::flush_gids) called in between: `ib_core` frees the table together with the
+/// device.
 ///
 /// # Invariants
 ///

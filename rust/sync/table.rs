@@ -123,8 +123,8 @@ impl Effort {
 }
 
 impl<T: Send + Sync + 'static> RcuTable<T> {
-    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep. No
-    /// object of the table may own the queue.
+    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep. As long as an
+    /// object of the table owns the queue, somebody else must, too.
     pub fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
         // INVARIANT: The array is empty.
         pin_init!(Self {
