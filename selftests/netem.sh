@@ -54,14 +54,29 @@ moves()
 	note "netem $*: $counter + $((after - before)), $sent packets sent"
 }
 
-# Connections are made and ended by datagrams that rdma_cm repeats.
+ended()
+{
+	! kill -0 "$1" 2>/dev/null
+}
+
+# Connections are made and ended by datagrams that rdma_cm repeats; but the last of a client that ends it does not: if
+# that is lost, the server is told of nothing. So it is the client's time, and the server has to end well or to wait.
 rping_ms()
 {
-	local start
+	local seconds=$((120 * slowness)) pid start end status
+	ip netns exec n1 timeout -k 2 "$seconds" rping -s -a "$address1" -p 7174 -C "$1" >"$ktap_dir/pair" 2>&1 &
+	pid=$!
+	await_listener in1 7174 "$pid" >>"$ktap_dir/pair"
 	start=$(date +%s%3N)
-	pair 120 7174 rping -s -a "$address1" -p 7174 -C "$1" -- \
-		rping -c -a "$address1" -p 7174 -C "$1" >"$ktap_dir/pair" || { cat "$ktap_dir/pair"; return 1; }
-	echo $(($(date +%s%3N) - start))
+	in2 timeout -k 2 "$seconds" rping -c -a "$address1" -p 7174 -C "$1" >>"$ktap_dir/pair" 2>&1
+	status=$?
+	end=$(date +%s%3N)
+	await 50 ended "$pid"
+	if ! kill "$pid" 2>/dev/null; then
+		wait "$pid" || { echo "the server ends with $?" >>"$ktap_dir/pair"; status=1; }
+	fi
+	[ "$status" -eq 0 ] || { cat "$ktap_dir/pair"; return 1; }
+	echo $((end - start))
 }
 
 rping_ratio()
