@@ -23,7 +23,7 @@ pub enum What {
     Received,
     /// The host has taken note of a response that it had received.
     Noted,
-    /// As `Noted`, but the payload could not be placed.
+    /// As `Noted`, but the payload, if any, was not placed: it could not be, or its turn had not come.
     Unplaced,
     /// The host has received it damaged: for the protocol, a loss.
     Damaged,

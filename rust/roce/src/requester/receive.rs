@@ -372,12 +372,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// A response to a READ of which one before is missing: that one is asked for again, but this
-    /// one need not be wasted. What makes no sense is dropped here: it is looked at when its turn
-    /// has come.
+    /// one need not be wasted, unless it is another READ's that is asked for again: what is read by
+    /// the later one must not be older than what is read by that (IBTA 10.8.3.3). What makes no sense
+    /// is dropped here: it is looked at when its turn has come.
     fn on_early_response(&mut self, now: Instant, position: u64, packet: &Packet) -> Received {
         let distance = position.wrapping_sub(self.una);
         if distance < MAX_AHEAD && !self.ahead.contains(distance) {
-            if let Some((sequence, slot)) = self.find_read(position) {
+            if let Some((sequence, slot)) = self.find_first_read(position) {
                 if let Ok((offset, length)) = self.expected_response(&slot, position, packet) {
                     let ticket = self.tickets.issue();
                     self.place = Some((ticket, position));
@@ -394,14 +395,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         Received::Dropped(DropReason::OutOfOrder)
     }
 
-    /// The READ that a position belongs to, and its sequence number.
-    fn find_read(&self, position: u64) -> Option<(u32, SendSlot)> {
+    /// The READ that a position belongs to, and its sequence number, if none is before it.
+    fn find_first_read(&self, position: u64) -> Option<(u32, SendSlot)> {
         let mut sequence = self.oldest;
         while sequence != self.started {
             let slot = self.slot(sequence)?;
-            if position < slot.end() {
-                let is_read = matches!(slot.wr.operation, SendOperation::Read);
-                return (is_read && position >= slot.first).then_some((sequence, *slot));
+            let is_read = matches!(slot.wr.operation, SendOperation::Read);
+            if is_read || position < slot.end() {
+                let is_its_own = position >= slot.first && position < slot.end();
+                return (is_read && is_its_own).then_some((sequence, *slot));
             }
             sequence = sequence.wrapping_add(1);
         }

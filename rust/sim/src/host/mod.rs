@@ -457,6 +457,10 @@ impl Host {
             Received::Dropped(
                 DropReason::State | DropReason::Opcode | DropReason::Pkey | DropReason::Syndrome,
             ) => return,
+            Received::Dropped(DropReason::OutOfOrder) => {
+                out.noted.push((What::Unplaced, packet));
+                return;
+            }
             Received::Nothing | Received::Dropped(_) => {
                 out.noted.push((What::Noted, packet));
                 return;
