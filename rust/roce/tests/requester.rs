@@ -1986,6 +1986,34 @@ fn local_errors_wait_for_what_was_before() {
     });
 }
 
+/// What failed was sending once more what had arrived; the one behind it is refused all the same.
+#[test]
+fn refusal_is_not_forgotten_for_an_error_before() {
+    let mut requester = requester_with(RequesterConfig {
+        max_rd_atomic: 0,
+        ..requester_config(Psn::new(0))
+    });
+    for wr in [send(1), send(1), read(1), send(1)] {
+        requester.post(wr).unwrap();
+    }
+    assert_eq!(transmit(&mut requester, us(0)).len(), 2);
+    requester.on_timeout(us(1_000));
+    for outcome in [Outcome::Done, Outcome::Protection] {
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        requester.commit(us(1_000), burst.ticket, outcome);
+    }
+    assert!(requester.poll_action().is_none());
+    respond(&mut requester, us(1_001), &ack(Psn::new(1)));
+    assert!(transmit(&mut requester, us(1_001)).is_empty());
+    assert_eq!(requester.take_error(), Some(Status::LocalQpOperation));
+    requester.flush();
+    let ends = completions(&mut requester);
+    assert_eq!(ends.len(), 4);
+    assert_eq!(ends[2], (2, Status::LocalQpOperation));
+}
+
 #[test]
 fn local_operation_fails() {
     for (outcome, status) in [

@@ -301,7 +301,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// The work request `sequence` fails once everything before it is complete.
     fn refuse(&mut self, sequence: u32, status: Status) {
-        self.stop = Some((sequence, status));
+        if let Some((later, _)) = self.stop.replace((sequence, status)) {
+            // What was refused before any of it was sent begins anew, if it comes to that once more.
+            if self
+                .slot(later)
+                .is_some_and(|slot| slot.first >= self.max_sent)
+            {
+                self.started = later;
+            }
+        }
         self.settle();
     }
 
