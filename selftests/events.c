@@ -1242,7 +1242,10 @@ static bool run_access_error(void)
 	return finish() && ok;
 }
 
-/* The queue pairs of a completion queue that has overflowed, and no others, fail with it. */
+/*
+ * The queue pairs of a completion queue that has overflowed, and no others, fail with it; and when it overflows
+ * once more, one that was made since. The queue itself is in error once.
+ */
 static bool run_lost_completions(void)
 {
 	struct ibv_cq *cq = ibv_create_cq(a->device.context, 3, NULL, NULL, 0), *own = a->send_cq;
@@ -1271,6 +1274,15 @@ static bool run_lost_completions(void)
 	ok = events_are(a, wanted, 3) && state_is(a, IBV_QPS_ERR) &&
 	     same("the idle one's state", qp_state(idle), IBV_QPS_ERR) &&
 	     same("the other's state", qp_state(other), IBV_QPS_RTS);
+	for (i = 0; ok && i < capacity; i++)
+		ok = completed(cq, i, IBV_WC_SUCCESS);
+	ok = finish() && ok;
+	a->send_cq = cq;
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	a->send_cq = own;
+	for (i = 0; i <= capacity; i++)
+		post(a, IBV_WR_RDMA_WRITE, i);
+	ok = ok && event_is(a, IBV_EVENT_QP_FATAL, a->qp) && state_is(a, IBV_QPS_ERR);
 	for (i = 0; ok && i < capacity; i++)
 		ok = completed(cq, i, IBV_WC_SUCCESS);
 	ok = finish() && ok;

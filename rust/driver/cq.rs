@@ -126,7 +126,8 @@ enum Queue {
 struct State {
     queue: Queue,
     armed: Option<Arm>,
-    overflowed: bool,
+    /// The consumer has been told of an overflow.
+    told: bool,
 }
 
 /// A completion queue. Outlives the `ib_cq`.
@@ -166,8 +167,11 @@ impl WorkItem<OVERFLOW> for Cq {
     type Pointer = Arc<Cq>;
 
     fn run(cq: Arc<Cq>) {
-        cq.events.error();
-        // Their consumers cannot know any more what has become of their requests.
+        if !core::mem::replace(&mut cq.state.lock().told, true) {
+            cq.events.error();
+        }
+        // Their consumers cannot know any more what has become of their requests. Each time: there may be QPs that
+        // were in RESET the last time, or not there.
         cq.device.registry().fail_qps_if(|qp| qp.posts_to(&cq));
     }
 }
@@ -203,7 +207,7 @@ pub(crate) fn create(
             state <- new_spin_lock_irq!(State {
                 queue,
                 armed: None,
-                overflowed: false,
+                told: false,
             }),
             notification <- new_work!("Cq::notification"),
             overflow <- new_work!("Cq::overflow"),
@@ -245,7 +249,7 @@ impl Cq {
     }
 
     /// Appends a completion of `qp`. One that finds no room is lost, and the consumer is told of the
-    /// overflow once (IBTA 11.6.3.2); the QPs of the queue go to the error state. Context: any.
+    /// overflow once (IBTA 11.6.3.2); the QPs of the queue go to the error state, each time. Context: any.
     pub(crate) fn post(
         self: &Arc<Self>,
         qp: &Handle,
@@ -262,15 +266,12 @@ impl Cq {
         };
         if pushed.is_err() {
             self.device.counters().add(Counter::CompletionOverflow, 1);
-            if !state.overflowed {
-                state.overflowed = true;
-                drop(state);
-                let _ = self
-                    .device
-                    .process_queue()
-                    .queue()
-                    .enqueue::<_, OVERFLOW>(self.clone());
-            }
+            drop(state);
+            let _ = self
+                .device
+                .process_queue()
+                .queue()
+                .enqueue::<_, OVERFLOW>(self.clone());
             return Posted { notify: false };
         }
         let notify = match state.armed {
