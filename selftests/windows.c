@@ -7,10 +7,18 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <rdma/ib_user_verbs.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -1179,12 +1187,91 @@ static bool run_attributes(void)
 	return false;
 }
 
+/* The registration of a region, to be answered where its key is, but not all of the answer, on a page that is there. */
+struct registration {
+	struct ib_uverbs_cmd_hdr header;
+	struct ib_uverbs_reg_mr command;
+};
+
+#define KEY_END (offsetof(struct ib_uverbs_reg_mr_resp, lkey) + sizeof(uint32_t))
+
+static struct registration registration;
+
+static void *write_registration(void *written)
+{
+	*(ssize_t *)written = write(b->device.context->cmd_fd, &registration, sizeof(registration));
+	return NULL;
+}
+
+/*
+ * Who reads the key while the answer is being written, and binds a window, must not keep a region alive of which nobody
+ * is told: uverbs takes it back, and warns if it cannot.
+ */
+static bool run_unanswered(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	long page = sysconf(_SC_PAGESIZE);
+	uint8_t *answer = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register absent = {
+		.range = { .start = (uintptr_t)answer + page, .len = page },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffd_msg message;
+	struct bind bind;
+	pthread_t thread;
+	ssize_t written;
+	bool ok;
+	int fd;
+
+	start(IBV_MW_TYPE_2);
+	fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (answer == MAP_FAILED || fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
+	    ioctl(fd, UFFDIO_REGISTER, &absent))
+		die("userfaultfd: %s", strerror(errno));
+	memset(answer, 0, page);
+	registration = (struct registration){
+		.header = {
+			.command = IB_USER_VERBS_CMD_REG_MR,
+			.in_words = sizeof(registration) / 4,
+			.out_words = sizeof(struct ib_uverbs_reg_mr_resp) / 4,
+		},
+		.command = {
+			.response = (uintptr_t)answer + page - KEY_END,
+			.start = (uintptr_t)hidden.memory,
+			.length = SIZE,
+			.hca_va = (uintptr_t)hidden.memory,
+			.pd_handle = b->device.pd->handle,
+			.access_flags = BINDABLE,
+		},
+	};
+	if (pthread_create(&thread, NULL, write_registration, &written))
+		die("pthread_create");
+	if (read(fd, &message, sizeof(message)) != sizeof(message) ||
+	    message.event != UFFD_EVENT_PAGEFAULT)
+		die("no page fault");
+	bind = usual();
+	memcpy(&bind.region, answer + page - sizeof(bind.region), sizeof(bind.region));
+	ok = bind_as(bind, IBV_WC_SUCCESS) && writes(true);
+	/* The page never comes. */
+	munmap(answer + page, page);
+	close(fd);
+	pthread_join(thread, NULL);
+	if (written != -1) {
+		printf("# the registration returned %zd\n", written);
+		ok = false;
+	}
+	ok = ok && writes(false);
+	munmap(answer, page);
+	return finish() && ok;
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(void);
 } rows[] = {
 	{ "the device's attributes", run_attributes },
 	{ "bind: an unknown region", run_unknown_region },
+	{ "bind: a region whose registration then fails", run_unanswered },
 	{ "bind: another variant of the region's key", run_other_variant_of_region },
 	{ "bind: a window instead of a region", run_window_as_region },
 	{ "bind: a region instead of a window", run_region_as_window },

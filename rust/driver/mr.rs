@@ -50,7 +50,8 @@ use rdma::{
 use sync::{
     new_spin_lock_bh,
     smp_mb,
-    SpinLockBh, //
+    SpinLockBh,
+    SpinLockBhGuard, //
 };
 
 /// Keys are a 24-bit index and 8 bits that the consumer of a fast-registration region or of a window may
@@ -270,10 +271,24 @@ pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
 /// Errors: `EBUSY` while windows are bound to it, as `ibv_dereg_mr(3)` has it (IBTA 10.6.7.2.6); nothing is
 /// changed then. Context: process, may sleep.
 pub(crate) fn deregister(mr: &Arc<Mr>) -> Result {
-    let mut backing = mr.backing.lock();
+    let backing = mr.backing.lock();
     if mr.windows.load(Relaxed) != 0 {
         return Err(EBUSY);
     }
+    #[cfg(planted = "leaked_mr")]
+    core::mem::forget(mr.clone());
+    end(mr, backing)
+}
+
+/// As [`deregister`], but windows that are bound to it do not keep it: they have no memory any more. Context: process,
+/// may sleep.
+pub(crate) fn abandon(mr: &Arc<Mr>) {
+    // It is a region, so there is no error.
+    let _ = end(mr, mr.backing.lock());
+}
+
+/// Ends a region. Errors: `EINVAL` if it is a window. Context: process, may sleep.
+fn end(mr: &Mr, mut backing: SpinLockBhGuard<'_, Backing>) -> Result {
     let memory = match &mut *backing {
         Backing::User { umem, range } => {
             range.end();
@@ -296,8 +311,6 @@ pub(crate) fn deregister(mr: &Arc<Mr>) -> Result {
     };
     drop(backing);
     mr.withdraw();
-    #[cfg(planted = "leaked_mr")]
-    core::mem::forget(mr.clone());
     match memory {
         Some(UserMemory::Pinned(umem)) => umem.release(),
         Some(UserMemory::OnDemand(memory)) => memory.release(),

@@ -223,6 +223,10 @@ impl Driver for Ferroce {
         mr::deregister(mr)
     }
 
+    fn abandon_mr(mr: &Arc<Mr>) {
+        mr::abandon(mr);
+    }
+
     fn advise_mr(pd: &Arc<Pd>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result {
         prefetch::advise(pd, advice, flush, ranges)
     }

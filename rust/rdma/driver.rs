@@ -171,8 +171,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Its key, local and remote.
     fn mr_key(mr: &Self::Mr) -> u32;
 
-    /// Destroys a region. Errors: `EBUSY` while memory windows are bound to it; it stays then.
+    /// Destroys a region. Errors: `EBUSY` while memory windows are bound to it, which only happens to one of a
+    /// process; it stays then.
     fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
+
+    /// Destroys a region of which its process was never told. Memory windows that are bound to it all the same lose
+    /// their memory.
+    fn abandon_mr(mr: &Arc<Self::Mr>);
 
     /// Prepares for what will be done with regions that are paged on demand, before it returns if `flush`.
     /// Errors: as [`ibv_advise_mr(3)`](https://man7.org/linux/man-pages/man3/ibv_advise_mr.3.html) has them.

@@ -422,6 +422,24 @@ pub(crate) unsafe extern "C" fn map<D: Driver>(
     })
 }
 
+/// Whether the process was not told of its region, and is not going to be: its verb fails. uverbs does not expect that
+/// such a region cannot be destroyed. But it was there while the answer was written; and who reads that as it is written
+/// knows the key.
+///
+/// # Safety
+///
+/// `mr` must be a process's region that `ib_core` is destroying.
+unsafe fn is_unanswered(mr: *const bindings::ib_mr) -> bool {
+    // SAFETY: The caller promises that the region is valid, and of a process: then the union is its `uobject`, which
+    // lives longer.
+    unsafe {
+        let user = (&raw const (*mr).__bindgen_anon_1).cast::<*const bindings::ib_uobject>();
+        // What was answered is on the list of its file.
+        let list = &raw const (*user.read()).list;
+        core::ptr::eq((*list).next, list)
+    }
+}
+
 /// `dereg_mr`. Process context.
 ///
 /// # Safety
@@ -433,8 +451,13 @@ pub(crate) unsafe extern "C" fn deregister<D: Driver>(
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that `publish` made; no other operation on it is in progress.
     // It comes again if this fails, and only then.
-    if let Err(error) = D::dereg_mr(unsafe { &Obj::<D>::get(mr).core }) {
-        return error.to_errno();
+    let core = unsafe { &Obj::<D>::get(mr).core };
+    if let Err(error) = D::dereg_mr(core) {
+        // SAFETY: As above; that fails for a process's region only.
+        if !unsafe { is_unanswered(mr) } {
+            return error.to_errno();
+        }
+        D::abandon_mr(core);
     }
     // SAFETY: As above; nobody uses the private part any more, and nobody will.
     let private = unsafe { Obj::<D>::take(mr) };
