@@ -1332,7 +1332,7 @@ proptest! {
     fn responses_to_several_reads_in_any_order(
         lengths in proptest::collection::vec(1u32..60 * MTU, 1..5),
         order in proptest::collection::vec(any::<u32>(), 256),
-        lost in any::<proptest::sample::Index>(),
+        lost in any::<u32>(),
     ) {
         let mut requester = requester(Psn::new(0xff_fff0));
         let count = lengths.len();
@@ -1344,7 +1344,7 @@ proptest! {
         let mut responses: Vec<_> = read_responses(&packets).into_iter().zip(order).collect();
         // Of the very last nobody would know.
         if responses.len() > 1 {
-            responses.remove(lost.index(responses.len() - 1));
+            responses.remove(lost as usize % (responses.len() - 1));
         }
         responses.sort_by_key(|(_, key)| *key);
         let mut bytes = 0;
