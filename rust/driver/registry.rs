@@ -147,7 +147,7 @@ impl Registry {
                 namespaces,
                 bh,
                 process,
-                releases: releases.clone(),
+                releases,
                 paging,
                 bulk,
                 steered: Steered::default(),
@@ -345,12 +345,18 @@ impl Registry {
                 break;
             }
             self.paging.flush();
-            self.bulk.flush();
-            self.bh.flush();
-            sync::rcu_barrier();
-            self.releases.flush();
+            self.flush_releases();
             self.process.flush();
         }
+    }
+
+    /// Waits for packets in flight, then for what they, or the tables, were the last to refer to. Context: process, may
+    /// sleep, not on a workqueue that it flushes.
+    fn flush_releases(&self) {
+        self.bulk.flush();
+        self.bh.flush();
+        sync::rcu_barrier();
+        self.releases.flush();
     }
 }
 
@@ -410,17 +416,14 @@ pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
     settle(registry, handle);
 }
 
-/// Prepares for the end of an `ib_device` that is not registered, or not any more. Context: process, may sleep, not on
-/// a workqueue that it flushes.
+/// Prepares for the end of an `ib_device` that is not registered, or not any more. Context: as for
+/// [`Registry::flush_releases`].
 ///
 /// Cores may live a little longer than their C objects, and with them references to the GID table,
 /// which is freed with the last handle of the device. So those must go first: with packets in flight, and when the
 /// tables have given back what was removed from them.
 pub(crate) fn settle(registry: &Registry, handle: &Handle<Ferroce>) {
-    registry.bulk.flush();
-    registry.bh.flush();
-    sync::rcu_barrier();
-    registry.releases.flush();
+    registry.flush_releases();
     handle.flush_gids();
 }
 
