@@ -40,7 +40,10 @@ use rdma::{
         Init,
         WcSlots, //
     },
-    qp::Handle,
+    qp::{
+        Handle,
+        State as QpState, //
+    },
     udata::Udata,
     wc::{
         Completion,
@@ -171,8 +174,10 @@ impl WorkItem<OVERFLOW> for Cq {
             cq.events.error();
         }
         // Their consumers cannot know any more what has become of their requests. Each time: there may be QPs that
-        // were in RESET the last time, or not there.
-        cq.device.registry().fail_qps_if(|qp| qp.posts_to(&cq));
+        // were in RESET the last time, or not there. One in error is flushed already, at its own pace.
+        cq.device
+            .registry()
+            .fail_qps_if(|qp| qp.posts_to(&cq) && qp.state() != QpState::Error);
     }
 }
 
