@@ -400,12 +400,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let mut sequence = self.oldest;
         while sequence != self.started {
             let slot = self.slot(sequence)?;
-            let is_read = matches!(slot.wr.operation, SendOperation::Read);
-            if is_read || position < slot.end() {
-                let is_its_own = position >= slot.first && position < slot.end();
-                return (is_read && is_its_own).then_some((sequence, *slot));
+            match slot.wr.operation {
+                SendOperation::Read => {
+                    let is_its_own = (slot.first..slot.end()).contains(&position);
+                    return is_its_own.then_some((sequence, *slot));
+                }
+                _ if position < slot.end() => return None,
+                _ => sequence = sequence.wrapping_add(1),
             }
-            sequence = sequence.wrapping_add(1);
         }
         None
     }
