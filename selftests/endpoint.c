@@ -3,11 +3,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -110,6 +114,29 @@ static void gid_find(struct device *device, int family)
 		}
 	}
 	die("%s: no IPv%d address among %zd GIDs", device->name, family, count);
+}
+
+int absence_begin(void *memory, size_t size)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register area = {
+		.range = { .start = (uintptr_t)memory, .len = size },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &area))
+		die("userfaultfd: %s", strerror(errno));
+	return fd;
+}
+
+void absence_noticed(int fd)
+{
+	struct uffd_msg message;
+
+	if (read(fd, &message, sizeof(message)) != sizeof(message) ||
+	    message.event != UFFD_EVENT_PAGEFAULT)
+		die("no page fault");
 }
 
 void device_open(struct device *device, const char *name, int family)

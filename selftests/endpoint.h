@@ -60,6 +60,14 @@ uint64_t now_ms(void);
 /* The calling thread runs on this CPU only. */
 void stay_on(int cpu);
 
+/*
+ * Who touches what is not there of this memory, in whole pages, waits until the file that is returned, a
+ * userfaultfd, is closed.
+ */
+int absence_begin(void *memory, size_t size);
+/* Returns once somebody waits. */
+void absence_noticed(int fd);
+
 /* family is 4 or 6: the first RoCE v2 GID that is an address of that family. */
 void device_open(struct device *device, const char *name, int family);
 void device_close(struct device *device);

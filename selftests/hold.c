@@ -16,14 +16,10 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "endpoint.h"
@@ -77,26 +73,17 @@ static void *register_memory(void *memory)
 /* Returns once another thread waits inside of ibv_reg_mr(). */
 static void get_stuck(void)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register area = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffd_msg message;
 	pthread_t thread;
 	void *memory;
 	int fd;
 
 	memory = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (memory == MAP_FAILED || fd < 0 || ioctl(fd, UFFDIO_API, &api))
-		die("userfaultfd: %s", strerror(errno));
-	area.range.start = (uintptr_t)memory;
-	area.range.len = REGION;
-	if (ioctl(fd, UFFDIO_REGISTER, &area))
-		die("UFFDIO_REGISTER: %s", strerror(errno));
+	if (memory == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+	fd = absence_begin(memory, REGION);
 	if (pthread_create(&thread, NULL, register_memory, memory))
 		die("pthread_create");
-	if (read(fd, &message, sizeof(message)) != sizeof(message) ||
-	    message.event != UFFD_EVENT_PAGEFAULT)
-		die("no page fault");
+	absence_noticed(fd);
 }
 
 static void wait_for_end(void)

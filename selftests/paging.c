@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -928,20 +927,13 @@ enum cause { MESSAGE, ADVICE, FLUSHED_ADVICE };
 
 static bool stuck(enum ibv_wr_opcode opcode, enum cause cause)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register range = {
-		.range = { .start = (uintptr_t)b->memory, .len = size },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	int fd = absence_begin(b->memory, size);
 	uint64_t began;
 	struct ibv_wc wc;
 	bool ok = true;
 	int i, status;
 	pid_t child;
 
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
-		die("userfaultfd: %s", strerror(errno));
 	/* Pages for the row before, whose page came when its userfaultfd was closed, may be at the same place. */
 	if (madvise(b->memory, size, MADV_DONTNEED))
 		die("madvise: %s", strerror(errno));
@@ -1007,12 +999,7 @@ static bool run_stuck_flush(enum ibv_wr_opcode opcode)
 static bool run_late(enum ibv_wr_opcode opcode)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register range = {
-		.range = { .start = (uintptr_t)b->memory, .len = size },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), i;
+	int fd, i;
 	struct ibv_wc wc;
 	bool ok;
 
@@ -1022,8 +1009,7 @@ static bool run_late(enum ibv_wr_opcode opcode)
 		ends[i].qp = qp_make(&ends[i].device, IBV_QPT_RC, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
 	}
 	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, PATIENT);
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
-		die("userfaultfd: %s", strerror(errno));
+	fd = absence_begin(b->memory, size);
 	if (madvise(b->memory, size, MADV_DONTNEED))
 		die("madvise: %s", strerror(errno));
 	post(opcode, length);

@@ -7,8 +7,6 @@
  */
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <rdma/ib_user_verbs.h>
 #include <signal.h>
@@ -16,9 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -1209,14 +1205,8 @@ static void *write_registration(void *written)
  */
 static bool run_unanswered(void)
 {
-	struct uffdio_api api = { .api = UFFD_API };
 	long page = sysconf(_SC_PAGESIZE);
 	uint8_t *answer = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_register absent = {
-		.range = { .start = (uintptr_t)answer + page, .len = page },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	struct uffd_msg message;
 	struct bind bind;
 	pthread_t thread;
 	ssize_t written;
@@ -1224,10 +1214,9 @@ static bool run_unanswered(void)
 	int fd;
 
 	start(IBV_MW_TYPE_2);
-	fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (answer == MAP_FAILED || fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
-	    ioctl(fd, UFFDIO_REGISTER, &absent))
-		die("userfaultfd: %s", strerror(errno));
+	if (answer == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+	fd = absence_begin(answer + page, page);
 	memset(answer, 0, page);
 	registration = (struct registration){
 		.header = {
@@ -1246,9 +1235,7 @@ static bool run_unanswered(void)
 	};
 	if (pthread_create(&thread, NULL, write_registration, &written))
 		die("pthread_create");
-	if (read(fd, &message, sizeof(message)) != sizeof(message) ||
-	    message.event != UFFD_EVENT_PAGEFAULT)
-		die("no page fault");
+	absence_noticed(fd);
 	bind = usual();
 	memcpy(&bind.region, answer + page - sizeof(bind.region), sizeof(bind.region));
 	ok = bind_as(bind, IBV_WC_SUCCESS) && writes(true);
