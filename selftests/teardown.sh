@@ -115,7 +115,7 @@ hold_start()
 	"$hold" -i "$dev1" >"$ktap_dir/stayer" 2>&1 &
 	stayer=$!
 	users=("$holder" "$stayer")
-	for tries in $(seq 100); do
+	for tries in $(seq $((100 * slowness))); do
 		grep -q '^ready' "$ktap_dir/holder" && grep -q '^ready' "$ktap_dir/stayer" && return 0
 		sleep 0.1
 	done
@@ -184,10 +184,10 @@ link_again()
 {
 	local tries
 	for tries in $(seq 10); do
-		within "rdma link del $tries" rdma link del "$dev1" && devices_gone "$dev1" || return 1
+		act link-del || return 1
 		users_kill
-		wait "${users[@]}" 2>/dev/null
-		in1 rdma link add "$dev1" type "$link_type" netdev veth1 &&
+		within "the end of its users" wait_gone "${users[@]}" &&
+			in1 rdma link add "$dev1" type "$link_type" netdev veth1 &&
 			gid_index_wait "$dev1" "$address1" >/dev/null && hold_start || return 1
 	done
 }
