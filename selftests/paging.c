@@ -17,6 +17,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,6 +37,10 @@
 #define PAGES 48
 #define DEPTH 16
 #define WAIT_MS 60000
+/* Bytes that take several signals to bring in, how often those come, and how many. */
+#define INTERRUPTED (16 << 20)
+#define SIGNAL_US 2000
+#define SIGNALS 50
 /* Nothing answers for a page that is on its way: as long as a slow machine may take. */
 #define VERY_PATIENT ((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 })
 #define ALL                                                                                  \
@@ -989,6 +995,54 @@ static bool run_stuck_advice(enum ibv_wr_opcode opcode)
 	return stuck(opcode, ADVICE);
 }
 
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+/* Signals that come all the time do not keep it from its end. */
+static bool run_interrupted_flush(enum ibv_wr_opcode opcode)
+{
+	struct end *b = &ends[1];
+	/* No SA_RESTART: a call that gives up is seen. */
+	struct sigaction counted = { .sa_handler = count_signal }, before;
+	struct itimerval often = { { 0, SIGNAL_US }, { 0, SIGNAL_US } }, never = {};
+	uint64_t end = now_ms() + WAIT_MS;
+	uint8_t *range = mmap(NULL, INTERRUPTED, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_sge all = { .addr = (uintptr_t)range, .length = INTERRUPTED };
+	unsigned int calls = 0;
+	struct ibv_mr *mr;
+	int error = 0;
+
+	(void)opcode;
+	if (range == MAP_FAILED || madvise(range, INTERRUPTED, MADV_NOHUGEPAGE))
+		die("mmap: %s", strerror(errno));
+	mr = ibv_reg_mr(b->device.pd, range, INTERRUPTED, ALL);
+	if (!mr)
+		die("ibv_reg_mr: %s", strerror(errno));
+	all.lkey = mr->lkey;
+	signals = 0;
+	if (sigaction(SIGALRM, &counted, &before) || setitimer(ITIMER_REAL, &often, NULL))
+		die("a timer: %s", strerror(errno));
+	for (; !error && signals < SIGNALS && now_ms() < end; calls++) {
+		while (madvise(range, INTERRUPTED, MADV_DONTNEED) && errno == EINTR)
+			;
+		error = advise(b->device.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH,
+			       &all, 1);
+	}
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	ksft_print_msg("%u times, %d signals: %s\n", calls, (int)signals, strerror(error));
+	if (ibv_dereg_mr(mr))
+		die("ibv_dereg_mr: %s", strerror(errno));
+	munmap(range, INTERRUPTED);
+	return !error && signals >= SIGNALS;
+}
+
 /* Who waits for what was advised can still be killed. */
 static bool run_stuck_flush(enum ibv_wr_opcode opcode)
 {
@@ -1120,6 +1174,7 @@ static const struct {
 	{ "advice about a page that never comes", run_stuck_advice, IBV_WR_SEND, OWN },
 	{ "all addresses: advice about a page that never comes",
 	  run_stuck_advice, IBV_WR_SEND, EVERYWHERE },
+	{ "signals while waiting for advice to be taken", run_interrupted_flush, IBV_WR_SEND, OWN },
 	{ "killed while waiting for advice to be taken", run_stuck_flush, IBV_WR_SEND, OWN },
 };
 

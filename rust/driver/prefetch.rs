@@ -12,7 +12,6 @@ use crate::{
     storage::append, //
 };
 use kernel::{
-    current,
     prelude::*,
     sync::Arc,
     workqueue::WorkItem, //
@@ -65,8 +64,8 @@ pub(crate) struct Pending {
 /// of the ranges is refused.
 ///
 /// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`mr::paged`] has them; with `flush` also `EFAULT` if the
-/// process could not access a page itself, `ENODEV` if the device goes away, and `ERESTARTSYS`. Context: process;
-/// with `flush` it may sleep for as long as whoever serves the process's page faults likes.
+/// process could not access a page itself, `ENODEV` if the device goes away, and `EINTR` if the process is being
+/// killed. Context: process; with `flush` it may sleep for as long as whoever serves the process's page faults likes.
 pub(crate) fn advise(
     pd: &Arc<Pd>,
     advice: Advice,
@@ -92,8 +91,10 @@ pub(crate) fn advise(
             if pd.device().is_dead() {
                 return Err(ENODEV);
             }
-            if current!().signal_pending() {
-                return Err(ERESTARTSYS);
+            // Others wait until the pages are there: a system call that begins anew each time, with a timer that
+            // expires more often than it gets to its end, would never end.
+            if sync::fatal_signal_pending() {
+                return Err(EINTR);
             }
             Ok(())
         };

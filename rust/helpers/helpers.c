@@ -19,6 +19,7 @@
 #include "netns.c"
 #include "page_pool.c"
 #include "rcu.c"
+#include "signal.c"
 #include "skb.c"
 #include "sock.c"
 #include "softirq.c"

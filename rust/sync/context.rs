@@ -3,9 +3,13 @@
 //! The context that code runs in.
 //!
 //! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
-//! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
+//! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h),
+//! [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
 
-use kernel::types::NotThreadSafe;
+use kernel::{
+    current,
+    types::NotThreadSafe, //
+};
 use rdma_bindings as bindings;
 
 /// Evidence that bottom halves are disabled on this CPU.
@@ -76,4 +80,11 @@ pub fn can_send_inline() -> bool {
     // SAFETY: No requirements.
     let interrupted = unsafe { bindings::in_hardirq() || bindings::in_nmi() };
     !interrupted && !irqs_disabled()
+}
+
+/// Returns whether the current task is being killed: what it waits for is of no use to it any more. Context: process.
+#[inline]
+pub fn fatal_signal_pending() -> bool {
+    // SAFETY: The current task exists.
+    unsafe { bindings::fatal_signal_pending(current!().as_ptr()) != 0 }
 }

@@ -20,6 +20,7 @@ pub mod workqueue;
 
 pub use context::{
     can_send_inline,
+    fatal_signal_pending,
     in_softirq,
     irqs_disabled,
     owns_softirq,
