@@ -49,6 +49,8 @@
 #define WAIT_MS 20000
 #define QUIET_MS 200
 #define GRH 40
+#define RESIZED_ROUNDS 2
+#define RESIZED_LEAST 4
 /* Packets that a netdev may have for reasons of its own, as neighbour discovery. */
 #define NOISE 30
 
@@ -902,6 +904,133 @@ static bool run_seen(void)
 	return ok && seen.netdevs >= messages / 4 && seen.ip >= messages / 4 && seen.captured >= messages / 4;
 }
 
+/* A pair of connections with room for all the requests that a queue may have, and those requests. */
+struct full {
+	struct ibv_cq *cq;
+	struct ibv_qp *qps[2];
+	unsigned int count;
+	struct ibv_send_wr *wrs;
+	struct ibv_sge *sges;
+};
+
+static void full_make(struct full *full)
+{
+	struct device *device = &devices[0];
+	struct depth depth = { .send = device->attr.max_qp_wr, .receive = 1, .sges = 1 };
+	struct side *side = &sides[0];
+	unsigned int i;
+
+	full->count = depth.send;
+	full->cq = ibv_create_cq(device->context, full->count, NULL, NULL, 0);
+	full->wrs = calloc(full->count, sizeof(*full->wrs));
+	full->sges = calloc(full->count, sizeof(*full->sges));
+	if (!full->cq || !full->wrs || !full->sges)
+		die("a full queue: %s", strerror(errno));
+	for (i = 0; i < 2; i++)
+		full->qps[i] = qp_make(device, IBV_QPT_RC, full->cq, full->cq, depth, NULL);
+	qp_connect(device, full->qps[0], device, full->qps[1], IBV_MTU_1024, PATIENT);
+	for (i = 0; i < full->count; i++) {
+		full->sges[i] = (struct ibv_sge){
+			.addr = (uintptr_t)side->source.memory,
+			.length = 8,
+			.lkey = side->source.mr->lkey,
+		};
+		full->wrs[i] = (struct ibv_send_wr){
+			.wr_id = i,
+			.next = i + 1 < full->count ? &full->wrs[i + 1] : NULL,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.sg_list = &full->sges[i],
+			.num_sge = 1,
+			.wr.rdma = {
+				.remote_addr = (uintptr_t)side->sink.memory,
+				.rkey = side->sink.mr->rkey,
+			},
+		};
+	}
+}
+
+/* Posts all requests with one doorbell. They have to complete in order, each once, all with this status. */
+static bool full_round(struct full *full, enum ibv_wc_status status)
+{
+	struct ibv_send_wr *bad;
+	unsigned int i;
+	struct ibv_wc wc;
+
+	if (ibv_post_send(full->qps[0], full->wrs, &bad))
+		die("ibv_post_send: %s", strerror(errno));
+	for (i = 0; i < full->count; i++) {
+		if (!cq_poll(full->cq, &wc, WAIT_MS)) {
+			ksft_print_msg("%u of %u completions\n", i, full->count);
+			return false;
+		}
+		if (wc.wr_id != i || wc.status != status) {
+			ksft_print_msg("completion %u is of request %u: %s\n", i, (unsigned int)wc.wr_id,
+				       ibv_wc_status_str(wc.status));
+			return false;
+		}
+	}
+	return cq_quiet(full->cq, 1);
+}
+
+static bool full_free(struct full *full)
+{
+	struct side *side = &sides[0];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		qp_free(full->qps[i]);
+	if (ibv_destroy_cq(full->cq))
+		die("ibv_destroy_cq: %s", strerror(errno));
+	free(full->wrs);
+	free(full->sges);
+	memcpy(side->sink.expected, side->source.expected, 8);
+	return side_check(side);
+}
+
+struct resizer {
+	struct full *full;
+	volatile bool ends;
+	unsigned int count;
+};
+
+static void *resize_on(void *argument)
+{
+	struct resizer *resizer = argument;
+
+	while (!resizer->ends) {
+		unsigned int entries = resizer->full->count << (resizer->count++ & 1);
+		int error = ibv_resize_cq(resizer->full->cq, entries);
+
+		if (error)
+			die("ibv_resize_cq: %s", strerror(error));
+		/* Who polls wants the queue, too. */
+		usleep(2000);
+	}
+	return NULL;
+}
+
+/* What is in the queue moves, in order, and what comes meanwhile is not lost. */
+static bool run_resized(void)
+{
+	struct resizer resizer = {};
+	struct full full;
+	pthread_t thread;
+	bool ok = true;
+	int i;
+
+	full_make(&full);
+	resizer.full = &full;
+	if (pthread_create(&thread, NULL, resize_on, &resizer))
+		die("pthread_create");
+	for (i = 0; i < RESIZED_ROUNDS; i++)
+		ok = ok && full_round(&full, IBV_WC_SUCCESS);
+	resizer.ends = true;
+	pthread_join(thread, NULL);
+	ksft_print_msg("resized %u times\n", resizer.count);
+	return full_free(&full) && ok && resizer.count >= RESIZED_LEAST;
+}
+
 /* Processes that flood a device from one CPU until they are killed. */
 #define FLOOD_CPU 0
 /* Requests that make a flood: some hundred a second are all that a machine which checks everything posts. */
@@ -1263,6 +1392,7 @@ static const struct {
 	{ "the network does not see it, IPv4", run_unseen_v4 },
 	{ "the network does not see it, IPv6", run_unseen_v6 },
 	{ "the network sees it between two devices", run_seen },
+	{ "a completion queue that is resized meanwhile", run_resized },
 	{ "a flood of datagrams", run_flood_datagrams },
 	{ "a flood of WRITEs", run_flood_writes },
 	{ "a flood of READs", run_flood_reads },

@@ -20,14 +20,18 @@ use crate::{
     queue::{
         KernelRing,
         Producer,
+        Relocation,
         SharedRing, //
     },
     verbs::Ferroce,
 };
 use kernel::{
-    impl_has_work, new_work,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        Mutex, //
+    },
     workqueue::{
         Work,
         WorkItem, //
@@ -115,13 +119,15 @@ impl UserCompletion {
     }
 }
 
+/// A ring that a process polls without a system call.
+struct UserQueue {
+    ring: SharedRing,
+    producer: Producer,
+    published: Option<Published>,
+}
+
 enum Queue {
-    /// A ring that a process polls without a system call.
-    User {
-        ring: SharedRing,
-        producer: Producer,
-        published: Option<Published>,
-    },
+    User(UserQueue),
     /// What `poll_cq` takes from.
     Kernel(KernelRing<(Handle, Completion)>),
 }
@@ -141,6 +147,9 @@ pub(crate) struct Cq {
     events: Events,
     #[pin]
     state: SpinLockIrq<State>,
+    /// Held while a process's ring is replaced.
+    #[pin]
+    resizing: Mutex<()>,
     /// Calls a kernel consumer, one call at a time.
     #[pin]
     notification: Work<Cq, NOTIFICATION>,
@@ -149,6 +158,11 @@ pub(crate) struct Cq {
     overflow: Work<Cq, OVERFLOW>,
     _live: Live,
 }
+
+/// How often the completions of a queue that is resized are copied without its lock, while more come, and how many may
+/// be left to be copied under it.
+const COPY_ROUNDS: u32 = 64;
+const COPY_REST: u32 = 64;
 
 const NOTIFICATION: u64 = 0;
 const OVERFLOW: u64 = 1;
@@ -198,7 +212,10 @@ pub(crate) fn create(
         return Err(EINVAL);
     }
     let (queue, is_user) = match (init.context, udata) {
-        (Some(context), Some(udata)) => (user_queue(context, init.entries, udata)?, true),
+        (Some(context), Some(udata)) => {
+            let queue = UserQueue::new(context, init.entries, udata)?;
+            (Queue::User(queue), true)
+        }
         _ => (
             Queue::Kernel(KernelRing::with_capacity(init.entries)?),
             false,
@@ -214,6 +231,7 @@ pub(crate) fn create(
                 armed: None,
                 told: false,
             }),
+            resizing <- new_mutex!(()),
             notification <- new_work!("Cq::notification"),
             overflow <- new_work!("Cq::overflow"),
             _live: Live::new(Kind::Cq),
@@ -222,25 +240,25 @@ pub(crate) fn create(
     )
 }
 
-fn user_queue(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Queue> {
-    let ring = SharedRing::new(entries, size_of::<UserCompletion>())?;
-    let published = context.publish(ring.memory())?;
-    if let Err(error) = udata.copy_out::<MmapInfo>(&published.info()) {
-        published.withdraw();
-        return Err(error);
+impl UserQueue {
+    /// Allocates a ring, lets the process map it and tells it where. Context: process, may sleep.
+    fn new(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Self> {
+        let ring = SharedRing::new(entries, size_of::<UserCompletion>())?;
+        let published = context.publish(ring.memory())?;
+        udata.copy_out::<MmapInfo>(&published.info())?;
+        Ok(Self {
+            ring,
+            producer: Producer::new(),
+            published: Some(published),
+        })
     }
-    Ok(Queue::User {
-        ring,
-        producer: Producer::new(),
-        published: Some(published),
-    })
 }
 
 impl Cq {
     /// How many completions fit.
     pub(crate) fn capacity(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User { ring, .. } => ring.capacity(),
+            Queue::User(queue) => queue.ring.capacity(),
             Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
         }
     }
@@ -248,7 +266,7 @@ impl Cq {
     /// A number that changes when a process takes completions. Context: any.
     pub(crate) fn polled(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User { ring, .. } => ring.consumed(),
+            Queue::User(queue) => queue.ring.consumed(),
             Queue::Kernel(_) => 0,
         }
     }
@@ -263,9 +281,9 @@ impl Cq {
     ) -> Posted {
         let mut state = self.state.lock();
         let pushed = match &mut state.queue {
-            Queue::User { ring, producer, .. } => {
+            Queue::User(queue) => {
                 let element = UserCompletion::new(completion);
-                producer.push(ring, element.as_bytes())
+                queue.producer.push(&queue.ring, element.as_bytes())
             }
             Queue::Kernel(ring) => ring.push((qp.clone(), *completion)),
         };
@@ -327,7 +345,7 @@ impl Cq {
             state.armed = Some(arm);
         }
         match &mut state.queue {
-            Queue::User { ring, producer, .. } => producer.len(ring) > 0,
+            Queue::User(queue) => queue.producer.len(&queue.ring) > 0,
             Queue::Kernel(ring) => ring.len() > 0,
         }
     }
@@ -346,42 +364,43 @@ impl Cq {
         if entries == 0 || entries > device::limits().max_cqe {
             return Err(EINVAL);
         }
-        let Queue::User {
-            ring: new_ring,
-            published: new_published,
-            ..
-        } = user_queue(context, entries, udata)?
-        else {
-            return Err(EINVAL);
-        };
-        let result = {
+        let new = UserQueue::new(context, entries, udata)?;
+        let _turn = self.resizing.lock();
+        self.move_to(new).map(drop)
+    }
+
+    /// Moves a process's queue to another ring, which is empty. Returns the old one. The completions are copied
+    /// without the lock, but for the last ones: there may be many, and interrupts are off under it. The caller has its
+    /// turn.
+    fn move_to(&self, mut new: UserQueue) -> Result<UserQueue> {
+        let (ring, mut producer) = self.queued().ok_or(EINVAL)?;
+        let mut relocation = Relocation::new(&producer);
+        let mut rounds = 0..COPY_ROUNDS;
+        loop {
+            relocation.copy(&ring, &producer, &new.ring)?;
+            let is_last = rounds.next().is_none();
             let mut state = self.state.lock();
-            match &mut state.queue {
-                Queue::User {
-                    ring,
-                    producer,
-                    published,
-                } => match producer.migrate(ring, &new_ring) {
-                    Ok(moved) => {
-                        *producer = moved;
-                        let old_ring = core::mem::replace(ring, new_ring);
-                        let old_published = core::mem::replace(published, new_published);
-                        Ok((old_ring, old_published))
-                    }
-                    Err(_) => Err((new_ring, new_published)),
-                },
-                Queue::Kernel(_) => Err((new_ring, new_published)),
+            let Queue::User(old) = &mut state.queue else {
+                return Err(EINVAL);
+            };
+            old.producer.catch_up(&ring);
+            if is_last || relocation.remaining(&old.producer) <= COPY_REST {
+                new.producer = relocation.finish(&ring, &old.producer, &new.ring)?;
+                return Ok(core::mem::replace(old, new));
             }
-        };
-        let (outcome, (ring, published)) = match result {
-            Ok(old) => (Ok(()), old),
-            Err(new) => (Err(EINVAL), new),
-        };
-        if let Some(published) = published {
-            published.withdraw();
+            producer = old.producer;
         }
-        drop(ring);
-        outcome
+    }
+
+    /// A process's ring, and what is in it now.
+    fn queued(&self) -> Option<(SharedRing, Producer)> {
+        match &mut self.state.lock().queue {
+            Queue::User(queue) => {
+                queue.producer.catch_up(&queue.ring);
+                Some((queue.ring.clone(), queue.producer))
+            }
+            Queue::Kernel(_) => None,
+        }
     }
 
     /// Drops the completions of `qp` that a kernel consumer has not polled. A process's ring is its
@@ -395,7 +414,7 @@ impl Cq {
     /// The queue is being destroyed: its process can no longer map it. Context: process, may sleep.
     pub(crate) fn close(&self) {
         let published = match &mut self.state.lock().queue {
-            Queue::User { published, .. } => published.take(),
+            Queue::User(queue) => queue.published.take(),
             Queue::Kernel(_) => None,
         };
         if let Some(published) = published {

@@ -102,7 +102,6 @@ pub(crate) const fn limits() -> Limits {
         max_sge: 32,
         max_inline: 1024,
         max_cq: 1 << 20,
-        // A queue is moved to another ring with interrupts off.
         max_cqe: (1 << 16) - 1,
         max_srq: 1 << 20,
         max_srq_wr: 1 << 15,

@@ -19,6 +19,12 @@ const DATA: usize = 384;
 /// The ring is full.
 pub(crate) struct Full;
 
+impl From<Full> for Error {
+    fn from(_: Full) -> Self {
+        EINVAL
+    }
+}
+
 /// A ring shared with a process.
 ///
 /// What the process needs to know stands in the ring for it to read; the kernel goes by its private
@@ -28,6 +34,7 @@ pub(crate) struct Full;
 ///
 /// `mask` is a power of two less one, and `mem` holds `mask + 1` elements of `1 << shift` bytes
 /// behind the header.
+#[derive(Clone)]
 pub(crate) struct SharedRing {
     mem: Arc<RingMemory>,
     mask: u32,
@@ -187,9 +194,11 @@ impl Consumer {
 }
 
 /// The kernel's end of a ring whose consumer is the process. Belongs under a lock.
-#[derive(Default)]
+///
+/// Elements are numbered without end; the slots that they go to are numbers modulo the ring's.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Producer {
-    index: u32,
+    next: u32,
     /// Where the process had come to when we looked last.
     seen: u32,
 }
@@ -205,20 +214,25 @@ impl Producer {
     /// Providers before rdma-core 55 go one slot too far where `ibv_next_poll()` finds nothing and
     /// `ibv_end_poll()` follows, as it should: the ring would look full, and for ever. A sound consumer
     /// never passes us. We go on where this one will look next.
-    fn catch_up(&mut self, ring: &SharedRing) {
-        let consumer = ring.index(CONSUMER);
-        let taken = consumer.wrapping_sub(self.seen) & ring.mask;
-        if taken > self.index.wrapping_sub(self.seen) & ring.mask {
-            self.index = consumer;
-            let _ = ring.mem.store_release(PRODUCER, consumer);
+    pub(crate) fn catch_up(&mut self, ring: &SharedRing) {
+        let taken = ring.index(CONSUMER).wrapping_sub(self.seen) & ring.mask;
+        let untaken = self.next.wrapping_sub(self.seen);
+        self.seen = self.seen.wrapping_add(taken);
+        if taken > untaken {
+            self.next = self.seen;
+            let _ = self.publish(ring);
         }
-        self.seen = consumer;
+    }
+
+    /// Lets the process see all elements.
+    fn publish(&self, ring: &SharedRing) -> Option<()> {
+        ring.mem.store_release(PRODUCER, self.next & ring.mask)
     }
 
     /// How many elements the process has not taken.
     pub(crate) fn len(&mut self, ring: &SharedRing) -> u32 {
         self.catch_up(ring);
-        self.index.wrapping_sub(self.seen) & ring.mask
+        self.next.wrapping_sub(self.seen)
     }
 
     /// Appends an element, no longer than the ring's.
@@ -227,24 +241,87 @@ impl Producer {
             return Err(Full);
         }
         ring.mem
-            .write(ring.element(self.index), element)
+            .write(ring.element(self.next), element)
             .ok_or(Full)?;
-        self.index = self.index.wrapping_add(1) & ring.mask;
-        ring.mem.store_release(PRODUCER, self.index).ok_or(Full)
+        self.next = self.next.wrapping_add(1);
+        self.publish(ring).ok_or(Full)
+    }
+}
+
+/// A move of what a process has not taken to another ring, of elements of the same size, which is new and empty and
+/// which nobody uses yet (resize).
+pub(crate) struct Relocation {
+    /// The number that becomes 0.
+    first: u32,
+    /// The first one that is not copied.
+    end: u32,
+}
+
+impl Relocation {
+    /// What `producer` has in its ring is to move, and what it adds until [`Self::finish`].
+    pub(crate) fn new(producer: &Producer) -> Self {
+        Self {
+            first: producer.seen,
+            end: producer.seen,
+        }
     }
 
-    /// Moves what the process has not taken to `to`, a new and empty ring (resize).
-    pub(crate) fn migrate(&mut self, ring: &SharedRing, to: &SharedRing) -> Result<Producer, Full> {
-        let mut target = Producer::new();
+    /// How many elements of `producer` are not copied yet.
+    pub(crate) fn remaining(&self, producer: &Producer) -> u32 {
+        producer.next.wrapping_sub(self.begin(producer))
+    }
+
+    /// The first number to be copied: what the process has taken meanwhile need not be.
+    fn begin(&self, producer: &Producer) -> u32 {
+        let copied = self.end.wrapping_sub(producer.seen);
+        if copied <= producer.next.wrapping_sub(producer.seen) {
+            self.end
+        } else {
+            producer.seen
+        }
+    }
+
+    /// Copies what `producer` had when this copy of it was made. Needs no lock: a slot of `ring` that is filled anew
+    /// meanwhile had an element that the process has taken.
+    pub(crate) fn copy(
+        &mut self,
+        ring: &SharedRing,
+        producer: &Producer,
+        to: &SharedRing,
+    ) -> Result<(), Full> {
+        if producer.next.wrapping_sub(producer.seen) > to.capacity() {
+            return Err(Full);
+        }
         let mut element = [0u8; 64];
         let element = element.get_mut(..ring.element_len()).ok_or(Full)?;
-        for ahead in 0..self.len(ring) {
-            ring.mem
-                .read(ring.element(self.seen.wrapping_add(ahead)), element)
-                .ok_or(Full)?;
-            target.push(to, element)?;
+        let mut number = self.begin(producer);
+        while number != producer.next {
+            ring.mem.read(ring.element(number), element).ok_or(Full)?;
+            let slot = to.element(number.wrapping_sub(self.first));
+            to.mem.write(slot, element).ok_or(Full)?;
+            number = number.wrapping_add(1);
         }
-        Ok(target)
+        self.end = number;
+        Ok(())
+    }
+
+    /// Copies the rest. Returns the producer of `to`. Belongs under the producer's lock; it has just caught up.
+    pub(crate) fn finish(
+        &mut self,
+        ring: &SharedRing,
+        producer: &Producer,
+        to: &SharedRing,
+    ) -> Result<Producer, Full> {
+        self.copy(ring, producer, to)?;
+        let moved = Producer {
+            next: producer.next.wrapping_sub(self.first),
+            seen: producer.seen.wrapping_sub(self.first),
+        };
+        to.mem
+            .store_release(CONSUMER, moved.seen & to.mask)
+            .ok_or(Full)?;
+        moved.publish(to).ok_or(Full)?;
+        Ok(moved)
     }
 }
 

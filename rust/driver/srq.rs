@@ -92,7 +92,7 @@ struct ModifyRequest {
 
 /// A ring that a process posts to without a system call.
 struct UserQueue {
-    ring: Arc<SharedRing>,
+    ring: SharedRing,
     consumer: Consumer,
     /// One element of the ring, while it is taken over.
     scratch: KVVec<u8>,
@@ -205,7 +205,7 @@ impl UserQueue {
         let ring = SharedRing::new(max_wr, element_len)?;
         let published = context.publish(ring.memory())?;
         Ok(Self {
-            ring: Arc::new(ring, GFP_KERNEL)?,
+            ring,
             consumer: Consumer::new(),
             scratch: filled(element_len, || Ok(0))?,
             published: Some(published),
@@ -406,9 +406,7 @@ impl Srq {
             Queue::User(old) => (old.ring.clone(), old.consumer),
             Queue::Kernel(_) => return Err(EINVAL),
         };
-        let count = consumer
-            .copy_all(&ring, &new.ring, &mut new.scratch)
-            .or(Err(EINVAL))?;
+        let count = consumer.copy_all(&ring, &new.ring, &mut new.scratch)?;
         new.answer_modify(udata)?;
 
         let mut state = self.state.lock();
