@@ -988,10 +988,96 @@ static bool full_free(struct full *full)
 	return side_check(side);
 }
 
+static bool run_full(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct full full;
+	bool ok;
+
+	full_make(&full);
+	ok = full_round(&full, IBV_WC_SUCCESS) && full_round(&full, IBV_WC_SUCCESS);
+	if (ibv_modify_qp(full.qps[0], &attr, IBV_QP_STATE))
+		die("ibv_modify_qp: %s", strerror(errno));
+	ok = ok && full_round(&full, IBV_WC_WR_FLUSH_ERR);
+	return full_free(&full) && ok;
+}
+
+/* Has a queue pair go on as soon as it is in SQE. */
+static void *go_on(void *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE };
+	uint64_t end = now_ms() + WAIT_MS;
+
+	while (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE)) {
+		if (now_ms() > end)
+			die("the queue pair is not in SQE");
+	}
+	return NULL;
+}
+
+/*
+ * A request fails, and all that were posted with it are flushed: no matter how many of them the queue pair has looked
+ * at when it goes on.
+ */
+static bool run_full_sqe(void)
+{
+	struct device *device = &devices[0];
+	unsigned int count = device->attr.max_qp_wr, i;
+	struct ibv_cq *cq = ibv_create_cq(device->context, count, NULL, NULL, 0);
+	struct ibv_ah *ah = ah_make(device, device);
+	struct ibv_send_wr *wrs = calloc(count, sizeof(*wrs)), *bad;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)sides[0].source.memory,
+		.length = 8,
+		.lkey = sides[0].source.mr->lkey,
+	}, too_long = sge;
+	struct ibv_qp *qp;
+	pthread_t thread;
+	struct ibv_wc wc;
+	bool ok = true;
+
+	if (!cq || !wrs)
+		die("a full queue: %s", strerror(errno));
+	qp = ud_make(device, cq, count);
+	too_long.length = mtu_bytes(device->active_mtu) + 1;
+	for (i = 0; i < count; i++) {
+		wrs[i].wr_id = i;
+		wrs[i].next = i + 1 < count ? &wrs[i + 1] : NULL;
+		wrs[i].opcode = IBV_WR_SEND;
+		wrs[i].send_flags = IBV_SEND_SIGNALED;
+		wrs[i].sg_list = i ? &sge : &too_long;
+		wrs[i].num_sge = 1;
+		wrs[i].wr.ud.ah = ah;
+		wrs[i].wr.ud.remote_qpn = qp->qp_num;
+		wrs[i].wr.ud.remote_qkey = QKEY;
+	}
+	if (pthread_create(&thread, NULL, go_on, qp))
+		die("pthread_create");
+	if (ibv_post_send(qp, wrs, &bad))
+		die("ibv_post_send: %s", strerror(errno));
+	pthread_join(thread, NULL);
+	for (i = 0; ok && i < count; i++) {
+		enum ibv_wc_status status = i ? IBV_WC_WR_FLUSH_ERR : IBV_WC_LOC_LEN_ERR;
+
+		ok = cq_poll(cq, &wc, WAIT_MS);
+		if (ok && (wc.wr_id != i || wc.status != status)) {
+			ksft_print_msg("completion %u is of request %u: %s\n", i, (unsigned int)wc.wr_id,
+				       ibv_wc_status_str(wc.status));
+			ok = false;
+		}
+	}
+	ok = ok && cq_quiet(cq, 1);
+	qp_free(qp);
+	if (ibv_destroy_ah(ah) || ibv_destroy_cq(cq))
+		die("what was made for it does not go away");
+	free(wrs);
+	return ok;
+}
+
 struct resizer {
 	struct full *full;
 	volatile bool ends;
-	unsigned int count;
+	volatile unsigned int count;
 };
 
 static void *resize_on(void *argument)
@@ -1023,12 +1109,12 @@ static bool run_resized(void)
 	resizer.full = &full;
 	if (pthread_create(&thread, NULL, resize_on, &resizer))
 		die("pthread_create");
-	for (i = 0; i < RESIZED_ROUNDS; i++)
-		ok = ok && full_round(&full, IBV_WC_SUCCESS);
+	for (i = 0; ok && (i < RESIZED_ROUNDS || resizer.count < RESIZED_LEAST); i++)
+		ok = full_round(&full, IBV_WC_SUCCESS);
 	resizer.ends = true;
 	pthread_join(thread, NULL);
 	ksft_print_msg("resized %u times\n", resizer.count);
-	return full_free(&full) && ok && resizer.count >= RESIZED_LEAST;
+	return full_free(&full) && ok;
 }
 
 /* Processes that flood a device from one CPU until they are killed. */
@@ -1392,6 +1478,8 @@ static const struct {
 	{ "the network does not see it, IPv4", run_unseen_v4 },
 	{ "the network does not see it, IPv6", run_unseen_v6 },
 	{ "the network sees it between two devices", run_seen },
+	{ "all the requests that a queue may have", run_full },
+	{ "all the requests behind one that fails", run_full_sqe },
 	{ "a completion queue that is resized meanwhile", run_resized },
 	{ "a flood of datagrams", run_flood_datagrams },
 	{ "a flood of WRITEs", run_flood_writes },

@@ -125,7 +125,7 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
     // Messages are under way as they were begun: neither their attributes nor the end of the wait for
     // them change (IBTA 10.3.1.5). It starts none meanwhile, so what is drained stays so.
     let stays = matches!(to, State::Rts | State::Sqd);
-    if from == State::Sqd && stays && !qp.send.lock().requester.drained() {
+    if from == State::Sqd && stays && !qp.send.lock().is_drained() {
         return Err(EINVAL);
     }
 
@@ -329,6 +329,10 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         window_packets_most: WINDOW_PACKETS_MOST,
         window_responses: roce::requester::DEFAULT_WINDOW_RESPONSES,
     };
+    if from == State::Sqe {
+        // What was posted until now is flushed, whether or not its turn has come (IBTA 10.3.1).
+        qp.flush_posted_sends();
+    }
     let mut send = qp.send.lock();
     // First: a QP that has failed must not get a requester that does not know. One that fails from now on waits for
     // the lock with what it has to tell it.
@@ -381,6 +385,6 @@ pub(crate) fn query(qp: &Arc<Qp>, attr: &mut Attr) -> Result<Cap> {
     attr.state = qp.state();
     attr.cur_state = attr.state;
     attr.cap = qp.cap;
-    attr.sq_draining = attr.state == State::Sqd && !qp.send.lock().requester.drained();
+    attr.sq_draining = attr.state == State::Sqd && !qp.send.lock().is_drained();
     Ok(qp.cap)
 }

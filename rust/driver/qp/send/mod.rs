@@ -22,6 +22,7 @@ use crate::{
     cq::Cq,
     datagram::Batch,
     demux::Run,
+    device,
     element::SendElements,
     mr::Absent,
     path::Path,
@@ -68,6 +69,12 @@ const LONG_BYTES: u32 = 16 << 10;
 
 /// Batches that one caller sends before it leaves the rest to a thread.
 const BATCHES_PER_CALL: u32 = 16;
+
+/// Requests that are taken over, and requests that are completed, in one turn: others wait for the lock.
+const TURN_BUDGET: u32 = 256;
+
+/// Turns in which all of a queue can be taken over, and completed.
+const FLUSH_TURNS: u32 = 2 * (device::limits().max_qp_wr / TURN_BUDGET + 1);
 
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
 const SENT_ATTEMPTS: u32 = 200;
@@ -224,8 +231,9 @@ impl SendSide {
         }
     }
 
-    /// Takes over what was posted since the last time.
-    fn fetch(&mut self, qp: &Qp) {
+    /// Takes over what was posted since the last time, or as much of it as a turn may. Returns whether there may be more.
+    fn fetch(&mut self, qp: &Qp) -> bool {
+        let mut budget = TURN_BUDGET;
         match &mut self.source {
             SendSource::User {
                 ring,
@@ -233,9 +241,13 @@ impl SendSide {
                 outstanding,
                 scratch,
             } => {
-                // The producer index is read once: what comes later rings the doorbell again.
+                // The producer index is read once a turn: there is an end to it.
                 let mut fresh = consumer.available(ring).saturating_sub(*outstanding);
                 while fresh > 0 && self.requester.len() < self.requester.capacity() {
+                    if budget == 0 {
+                        return true;
+                    }
+                    budget = budget.wrapping_sub(1);
                     fresh = fresh.wrapping_sub(1);
                     if consumer.peek(ring, *outstanding, scratch).is_none() {
                         break;
@@ -257,9 +269,13 @@ impl SendSide {
             SendSource::Kernel => {
                 let mut guard = qp.kernel_sends.lock();
                 let Some(staged) = &mut *guard else {
-                    return;
+                    return false;
                 };
                 while self.requester.len() < self.requester.capacity() {
+                    if budget == 0 {
+                        return true;
+                    }
+                    budget = budget.wrapping_sub(1);
                     let sequence = self.next;
                     let Some(mut wr) = staged.pop(&mut self.elements, sequence) else {
                         break;
@@ -272,6 +288,12 @@ impl SendSide {
                 }
             }
         }
+        false
+    }
+
+    /// Whether all that was begun has ended, and its completions are posted.
+    pub(super) fn is_drained(&self) -> bool {
+        self.requester.drained() && !self.requester.has_completions()
     }
 
     /// Completes what has ended, and arms the timer. `is_sent`: no packets are on their way out of a batch. What is
@@ -284,7 +306,7 @@ impl SendSide {
             qp.fail_sends(self);
         }
         let notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
-        let drained = self.tell_drained && self.requester.drained();
+        let drained = self.tell_drained && self.is_drained();
         self.tell_drained &= !drained;
         self.arm(qp);
         Aftermath {
@@ -294,10 +316,13 @@ impl SendSide {
         }
     }
 
-    /// Hands finished requests to the CQ. Returns whether the CQ wants to be notified.
+    /// Hands finished requests to the CQ, or as many as a turn may. Returns whether the CQ wants to be notified.
     fn complete(&mut self, qp: &Qp) -> bool {
         let mut notify = false;
-        while let Some(done) = self.requester.poll_completion() {
+        for _ in 0..TURN_BUDGET {
+            let Some(done) = self.requester.poll_completion() else {
+                return notify;
+            };
             let element = self.elements.release(done.sequence);
             if let SendSource::User {
                 ring,
@@ -329,6 +354,7 @@ impl SendSide {
             }
             notify |= qp.send_cq.post(&qp.handle, &completion, false).notify;
         }
+        self.again = true;
         notify
     }
 
@@ -483,9 +509,11 @@ impl Qp {
                     self.after_send(after);
                     return;
                 }
+                send.again = false;
                 if self.takes_sends() {
                     self.release_held();
-                    send.fetch(self);
+                    let has_more = send.fetch(self);
+                    send.again |= has_more;
                 }
                 let is_late = core::mem::take(&mut send.is_late);
                 if has_bh_off
@@ -502,7 +530,6 @@ impl Qp {
                 }
                 owner = true;
                 send.busy = true;
-                send.again = false;
                 let mut batch = given_back
                     .take()
                     .unwrap_or_else(|| core::mem::take(&mut send.batch));
@@ -557,6 +584,25 @@ impl Qp {
             Type::Rc => self.flush(None),
             // What is posted and not taken over yet is flushed, too.
             Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => self.kick(),
+        }
+    }
+
+    /// Takes over and flushes all that has been posted, of a QP in SQE. Context: process, no lock held.
+    pub(super) fn flush_posted_sends(self: &Arc<Self>) {
+        for _ in 0..FLUSH_TURNS {
+            let (after, is_empty) = {
+                let mut send = self.send.lock();
+                if self.state() != State::Sqe {
+                    return;
+                }
+                let has_more = send.fetch(self);
+                let after = send.settle(self, true);
+                (after, !has_more && send.requester.is_empty())
+            };
+            self.after_send(after);
+            if is_empty {
+                return;
+            }
         }
     }
 

@@ -15,6 +15,12 @@ use super::{
 };
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
+    /// Whether there are completions to be taken, other than those of a queue that is flushed.
+    #[inline]
+    pub fn has_completions(&self) -> bool {
+        self.tail != self.oldest
+    }
+
     /// The next completion. Unsignaled successes are among them: the driver frees what belongs to
     /// the work request and tells nobody.
     pub fn poll_completion(&mut self) -> Option<SendCompletion> {
