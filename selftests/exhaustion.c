@@ -2,17 +2,21 @@
 /*
  * What happens when something runs out: retries, after the time that the attributes
  * promise; a queue pair's life, with requests still in its queues; a queue that is
- * not open yet; the room in a completion queue.
+ * not open yet; the room in a completion queue. And whose memory it is.
  *
  * exhaustion [-4|-6] -c COMMAND -m COMMAND DEVICE DEVICE
  *	-c	takes away the route from the first device; -m brings it back
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -520,9 +524,123 @@ static bool run_cq_ex(void)
 	return ok;
 }
 
+/* Objects of a row, and how many bytes each charges at the least: more than the libraries take for it. */
+#define CHARGED 8000
+#define CHARGE 250
+#define CGROUPS "/sys/fs/cgroup"
+#define CGROUP CGROUPS "/ferroce"
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		die("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* Whether there are cgroups that memory is charged to. */
+static bool has_charges(void)
+{
+	char controllers[256] = "";
+	FILE *file;
+
+	if (access(CGROUPS "/cgroup.controllers", R_OK) && mount("none", CGROUPS, "cgroup2", 0, NULL))
+		return false;
+	file = fopen(CGROUPS "/cgroup.controllers", "r");
+	if (!file)
+		return false;
+	if (!fgets(controllers, sizeof(controllers), file))
+		controllers[0] = '\0';
+	fclose(file);
+	if (!strstr(controllers, "memory"))
+		return false;
+	write_file(CGROUPS "/cgroup.subtree_control", "+memory");
+	return true;
+}
+
+static unsigned long long memory_charged(void)
+{
+	unsigned long long bytes;
+	FILE *file = fopen(CGROUP "/memory.current", "r");
+
+	if (!file || fscanf(file, "%llu", &bytes) != 1)
+		die(CGROUP "/memory.current: %s", strerror(errno));
+	fclose(file);
+	return bytes;
+}
+
+static void make_window(struct device *device)
+{
+	if (!ibv_alloc_mw(device->pd, IBV_MW_TYPE_1))
+		die("ibv_alloc_mw: %s", strerror(errno));
+}
+
+static void make_region(struct device *device)
+{
+	static uint8_t page[4096] __attribute__((aligned(4096)));
+
+	if (!ibv_reg_mr(device->pd, page, sizeof(page), IBV_ACCESS_LOCAL_WRITE))
+		die("ibv_reg_mr: %s", strerror(errno));
+}
+
+static void make_handle(struct device *device)
+{
+	ah_make(device, device);
+}
+
+/* Whoever may not have much memory makes the device take no more for it. Objects end with their process. */
+static bool run_charged(void (*make_object)(struct device *device))
+{
+	unsigned long long before, after;
+	struct device device;
+	pid_t child;
+	int i, status;
+
+	if (mkdir(CGROUP, 0755) && errno != EEXIST)
+		die(CGROUP ": %s", strerror(errno));
+	fflush(stdout);
+	child = fork();
+	if (child < 0)
+		die("fork: %s", strerror(errno));
+	if (!child) {
+		write_file(CGROUP "/cgroup.procs", "0");
+		device_open(&device, devices[0].name, 4);
+		make_object(&device);
+		before = memory_charged();
+		for (i = 0; i < CHARGED; i++)
+			make_object(&device);
+		after = memory_charged();
+		ksft_print_msg("%llu bytes each\n", after > before ? (after - before) / CHARGED : 0);
+		fflush(stdout);
+		_exit(after < before + CHARGED * CHARGE);
+	}
+	if (waitpid(child, &status, 0) != child)
+		die("waitpid: %s", strerror(errno));
+	if (rmdir(CGROUP))
+		die(CGROUP ": %s", strerror(errno));
+	return !status;
+}
+
+static bool run_windows_charged(void)
+{
+	return run_charged(make_window);
+}
+
+static bool run_regions_charged(void)
+{
+	return run_charged(make_region);
+}
+
+static bool run_handles_charged(void)
+{
+	return run_charged(make_handle);
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(void);
+	bool needs_charges;
 } rows[] = {
 	{ "RNR retries take as long as the timer's code says", run_rnr_timer },
 	{ "one retry takes as long as the timeout says", run_timeout_short },
@@ -536,12 +654,16 @@ static const struct {
 	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init },
 	{ "a completion queue overflows", run_cq_overflow },
 	{ "a completion queue is polled until it is empty, by ibv_start_poll()", run_cq_ex },
+	{ "memory windows are charged to who makes them", run_windows_charged, true },
+	{ "memory regions are charged to who makes them", run_regions_charged, true },
+	{ "address handles are charged to who makes them", run_handles_charged, true },
 };
 
 int main(int argc, char **argv)
 {
 	int option, family = 4, i;
 	unsigned int j;
+	bool charges;
 
 	while ((option = getopt(argc, argv, "46c:m:")) != -1) {
 		switch (option) {
@@ -565,8 +687,13 @@ int main(int argc, char **argv)
 		if (!send_cqs[i] || !recv_cqs[i])
 			die("ibv_create_cq: %s", strerror(errno));
 	}
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
-		ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+	charges = has_charges();
+	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++) {
+		if (rows[j].needs_charges && !charges)
+			ksft_test_result_skip("%s: no memory cgroups\n", rows[j].name);
+		else
+			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+	}
 	for (i = 0; i < 2; i++) {
 		if (ibv_destroy_cq(send_cqs[i]) || ibv_destroy_cq(recv_cqs[i]))
 			die("ibv_destroy_cq");

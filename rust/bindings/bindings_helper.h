@@ -40,6 +40,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 /* Values that bindgen cannot read off a macro. */
+const gfp_t RUST_CONST_HELPER_XA_FLAGS_ACCOUNT = XA_FLAGS_ACCOUNT;
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_ALLOC = XA_FLAGS_ALLOC;
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ = XA_FLAGS_LOCK_IRQ;
 const unsigned int RUST_CONST_HELPER_LL_MAX_HEADER = LL_MAX_HEADER;

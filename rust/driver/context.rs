@@ -74,7 +74,7 @@ impl Context {
                 }),
                 _live: Live::new(Kind::Context),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -236,7 +236,7 @@ pub(crate) fn create(
             overflow <- new_work!("Cq::overflow"),
             _live: Live::new(Kind::Cq),
         }),
-        GFP_KERNEL,
+        GFP_KERNEL_ACCOUNT,
     )
 }
 

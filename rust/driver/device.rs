@@ -93,7 +93,7 @@ pub(crate) struct Limits {
 }
 
 /// The same for all devices. Those of objects are not enforced: they are what their numbers allow,
-/// and memory ends before.
+/// and memory ends before; the module's part of it is charged to the cgroup of the process.
 pub(crate) const fn limits() -> Limits {
     Limits {
         max_qp: 1 << 20,

@@ -222,7 +222,7 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
             is_withdrawn: Atomic::new(false),
             _live: Live::new(kind),
         }),
-        GFP_KERNEL,
+        GFP_KERNEL_ACCOUNT,
     )?;
     reservation.fill(mr.clone())?;
     Ok(mr)

@@ -64,7 +64,7 @@ impl SharedRing {
         mem.store(INDEX_MASK, mask).ok_or(EINVAL)?;
         // INVARIANT: `slots` is a power of two, and so many elements were allocated.
         Ok(Self {
-            mem: Arc::new(mem, GFP_KERNEL)?,
+            mem: Arc::new(mem, GFP_KERNEL_ACCOUNT)?,
             mask,
             shift,
         })

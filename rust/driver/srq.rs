@@ -194,7 +194,7 @@ pub(crate) fn create(
             failure <- new_work!("Srq::failure"),
             _live: Live::new(Kind::Srq),
         }),
-        GFP_KERNEL,
+        GFP_KERNEL_ACCOUNT,
     )
 }
 

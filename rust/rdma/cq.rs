@@ -173,7 +173,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
                 gate <- Gate::new(),
                 cq,
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let core = D::create_cq(
             device,

@@ -81,7 +81,7 @@ impl FastPages {
                 active <- new_spin_lock_bh!(Active { blocks, turn: 0 }),
                 iova: Atomic::new(0),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -171,7 +171,7 @@ fn publish<D: Driver>(
     fast: Option<Arc<FastPages>>,
     make: impl FnOnce() -> Result<Arc<D::Mr>>,
 ) -> Result<*mut bindings::ib_mr> {
-    let memory = KBox::<Obj<D>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+    let memory = KBox::<Obj<D>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
     let core = make()?;
     let key = D::mr_key(&core);
     let mr = KBox::into_raw(memory).cast::<bindings::ib_mr>();
@@ -236,7 +236,7 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
             // SAFETY: `ib_core` passes a protection domain of a registered device of this driver,
             // which has no DMA device.
             let umem = unsafe { Umem::get((*pd).device, start, length, access)? };
-            UserMemory::Pinned(Arc::pin_init(umem, GFP_KERNEL)?)
+            UserMemory::Pinned(Arc::pin_init(umem, GFP_KERNEL_ACCOUNT)?)
         };
         // SAFETY: As above.
         let pd = unsafe { pd::Obj::<D>::get(pd) };

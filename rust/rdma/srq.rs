@@ -199,7 +199,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
                 work <- new_work!("rdma::srq::Link"),
                 queue: D::process_queue(device),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let init = Init::<D> {
             max_wr: attr.attr.max_wr,

@@ -108,7 +108,7 @@ enum Effort {
 impl Effort {
     fn flags(self) -> Flags {
         match self {
-            Self::Sleep => GFP_KERNEL,
+            Self::Sleep => GFP_KERNEL_ACCOUNT,
             Self::Atomic => GFP_ATOMIC,
         }
     }
@@ -133,7 +133,9 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
                 unsafe {
                     kernel::bindings::xa_init_flags(
                         xa,
-                        bindings::XA_FLAGS_ALLOC | bindings::XA_FLAGS_LOCK_IRQ,
+                        bindings::XA_FLAGS_ALLOC
+                            | bindings::XA_FLAGS_LOCK_IRQ
+                            | bindings::XA_FLAGS_ACCOUNT,
                     )
                 }
             }),
@@ -194,7 +196,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Takes the next free key of `range`, as [`alloc_cyclic`](Self::alloc_cyclic), for an object that is
     /// still to be made. Process.
     pub fn reserve_cyclic(&self, range: RangeInclusive<u32>) -> Result<Reservation<'_, T>> {
-        let entry = KBox::new_uninit(GFP_KERNEL)?;
+        let entry = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
         let key = self.locked(|xa| {
             // SAFETY: `locked` holds the lock.
             unsafe { self.alloc_raw(xa, range, ptr::null_mut(), Effort::Sleep) }
@@ -209,7 +211,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
 
     /// Takes `key` for an object that is still to be made; `EBUSY` if something is there. Process.
     pub fn reserve(&self, key: u32) -> Result<Reservation<'_, T>> {
-        let entry = KBox::new_uninit(GFP_KERNEL)?;
+        let entry = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
         self.locked(|xa| {
             // SAFETY: `locked` holds the lock.
             to_result(unsafe {

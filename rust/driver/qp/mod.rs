@@ -627,7 +627,7 @@ pub(crate) fn create(
             bulk_respond <- new_work!("Qp::bulk_respond"),
             _live: Live::new(Kind::Qp),
         }),
-        GFP_KERNEL,
+        GFP_KERNEL_ACCOUNT,
     )?;
     if init.ty == Type::Gsi {
         pd.device().set_gsi(Some(qp.clone()));

@@ -111,7 +111,7 @@ impl Link {
                 work <- new_work!("rdma::qp::Link"),
                 queue,
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
