@@ -1334,6 +1334,8 @@ static bool run_srq_error(void)
 	struct ibv_qp *idle;
 	bool ok;
 
+	/* The requests that fail have no answer: they must not end before they are flushed. */
+	attr.timeout = 19;
 	if (!srq)
 		die("ibv_create_srq: %s", strerror(errno));
 	ring = last_ring(b->device.context, 0);
@@ -1368,6 +1370,21 @@ static bool run_srq_error(void)
 	ok = ok && same("ibv_modify_srq", ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT) ? errno : 0, EINVAL);
 	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
 	ok = ok && sent(a, 2, IBV_WC_WR_FLUSH_ERR);
+	ok = finish() && ok;
+	/* One that is made since fails with its first message, and nobody answers that any more. */
+	a->qp = make(a, IBV_QPT_RC);
+	b->qp = ibv_create_qp(b->device.pd, &init);
+	if (!b->qp)
+		die("ibv_create_qp: %s", strerror(errno));
+	connect_to(b->qp, usual(b, a, a->qp->qp_num), IBV_QPS_RTS);
+	attr.dest_qp_num = b->qp->qp_num;
+	connect_to(a->qp, attr, IBV_QPS_RTS);
+	post(a, IBV_WR_SEND, 1);
+	wanted[0] = (struct expected){ IBV_EVENT_QP_FATAL, b->qp };
+	wanted[1] = (struct expected){ IBV_EVENT_QP_LAST_WQE_REACHED, b->qp };
+	ok = ok && events_are(b, wanted, 2) && state_is(b, IBV_QPS_ERR);
+	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	ok = ok && sent(a, 1, IBV_WC_WR_FLUSH_ERR);
 	ok = finish() && ok;
 	if (ibv_destroy_qp(idle) || ibv_destroy_srq(srq))
 		die("what was made for it does not go away");

@@ -52,6 +52,7 @@ use kernel::{
 };
 use rdma::{
     error::not_supported,
+    qp::State as QpState,
     srq::{
         Attr,
         Change,
@@ -113,6 +114,8 @@ struct State {
     limit: u32,
     /// The process has spoilt its ring: nothing is taken any more.
     failed: bool,
+    /// The consumer has been told of that.
+    told: bool,
 }
 
 /// A shared receive queue. Outlives the `ib_srq`, for as long as a QP does.
@@ -140,9 +143,12 @@ impl WorkItem for Srq {
     type Pointer = Arc<Srq>;
 
     fn run(srq: Arc<Srq>) {
-        srq.events.error();
+        if !core::mem::replace(&mut srq.state.lock().told, true) {
+            srq.events.error();
+        }
+        // Each time: there may be QPs that were not there the last time. One in error is flushed already.
         let registry = srq.pd.device().registry();
-        registry.fail_qps_if(|qp| qp.takes_from(&srq));
+        registry.fail_qps_if(|qp| qp.takes_from(&srq) && qp.state() != QpState::Error);
     }
 }
 
@@ -189,6 +195,7 @@ pub(crate) fn create(
                 max_wr,
                 limit: 0,
                 failed: false,
+                told: false,
             }),
             resizing <- new_mutex!(()),
             failure <- new_work!("Srq::failure"),
@@ -255,15 +262,13 @@ impl State {
         }
     }
 
-    /// Whether the process's index has just been found to make no sense (IBTA 10.2.9.5): what stands in
-    /// the ring cannot be trusted to be requests, then.
+    /// Whether the process's index makes no sense (IBTA 10.2.9.5), or once did: what stands in the ring cannot be
+    /// trusted to be requests, then.
     fn fails(&mut self) -> bool {
-        let fails = match &self.queue {
-            Queue::User(queue) => !self.failed && !queue.ring.is_sound(),
-            Queue::Kernel(_) => false,
-        };
-        self.failed |= fails;
-        fails
+        if let Queue::User(queue) = &self.queue {
+            self.failed |= !queue.ring.is_sound();
+        }
+        self.failed
     }
 
     /// Whether the limit was armed and is reached; disarms it then (IBTA 10.2.9).
@@ -305,9 +310,6 @@ impl Srq {
             drop(state);
             let queue = self.pd.device().process_queue().queue();
             let _ = queue.enqueue(self.clone());
-            return Receive::Empty;
-        }
-        if state.failed {
             return Receive::Empty;
         }
         let receive = match &mut state.queue {
