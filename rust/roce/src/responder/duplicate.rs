@@ -33,6 +33,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Answers that are due to later requests stay due. A peer that has gone back asks for them
     /// again, which takes the place of what is left of them; but the network may have made the
     /// duplicate, and then the peer would wait for them in vain, for the whole of its timeout.
+    #[cold]
+    #[inline(never)]
     pub(super) fn duplicate(&mut self, packet: &Packet) -> Step {
         self.counters.duplicates = self.counters.duplicates.wrapping_add(1);
         let run = match (packet.opcode.operation(), packet.reth) {

@@ -94,6 +94,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Answers [`Step::Atomic`].
+    #[inline(never)]
     pub fn commit_atomic(&mut self, ticket: Ticket, packet: &Packet, atomic: Atomic) -> Step {
         if !self.take_pending(ticket, Stage::Access) {
             return Step::Dropped(DropReason::State);
