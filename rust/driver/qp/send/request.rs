@@ -164,19 +164,21 @@ impl SendSide {
         // once more is copied, in case that it did not.
         let mut lends =
             qp.ty == Type::Rc && inline.is_none() && !burst.is_repeated() && path.takes_pages();
+        let mut current = None;
         for index in 0..burst.packets {
-            let Some((mut packet, offset, len)) = self.requester.packet(burst, index) else {
+            let made = self.requester.next_packet(burst, index, &mut current);
+            let (Some(packet), Some((offset, len))) = (&mut current, made) else {
                 break;
             };
             packet.migrated = *migrated;
             let mut lent = None;
             if lends && len >= LEND_MIN {
                 let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
-                lent = datagram::build_lent(path, &packet, batch, lend).transpose();
+                lent = datagram::build_lent(path, packet, batch, lend).transpose();
                 lends = lent.is_some();
             }
             let skb = lent.unwrap_or_else(|| {
-                datagram::build(path, &packet, batch, qp.device().pages(), |out| {
+                datagram::build(path, packet, batch, qp.device().pages(), |out| {
                     fill(inline, &mut cursor, offset, out)
                 })
             });
