@@ -32,6 +32,10 @@ impl Ahead {
     /// The distance of the first position that is answered.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
+        // As a rule there is none.
+        if self.words.iter().fold(0, |all, word| all | word) == 0 {
+            return None;
+        }
         let words = self.words.iter().zip([0u64, 64, 128, 192]);
         let mut set = words.filter(|(word, _)| **word != 0);
         let (word, base) = set.next()?;

@@ -270,19 +270,24 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// `Err` if an answer is missing, which is an implied NAK (IBTA 9.7.5.1.1).
     fn acknowledge_before(&mut self, now: Instant, position: u64) -> Result<(), DropReason> {
         if self.acknowledge(now, position) {
-            // It may have failed a work request behind.
-            if matches!(self.phase, Phase::Failed) {
-                return Err(DropReason::State);
-            }
-            // It may have been answered before its turn.
-            if self.una > position {
-                return Err(DropReason::Stale);
-            }
-            Ok(())
+            self.awaits(position)
         } else {
             self.implied_nak(now, position);
             Err(DropReason::OutOfOrder)
         }
+    }
+
+    /// Everything before `position` has just been acknowledged. `Err` if nothing is to be done for it any more.
+    fn awaits(&self, position: u64) -> Result<(), DropReason> {
+        // It may have failed a work request behind.
+        if matches!(self.phase, Phase::Failed) {
+            return Err(DropReason::State);
+        }
+        // It may have been answered before its turn.
+        if self.una > position {
+            return Err(DropReason::Stale);
+        }
+        Ok(())
     }
 
     /// The response to a READ or ATOMIC is missing, and something at `position` behind it was
@@ -333,18 +338,20 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if !self.acknowledge(now, position) {
             return self.on_early_response(now, position, packet);
         }
-        if let Err(reason) = self.acknowledge_before(now, position) {
+        if let Err(reason) = self.awaits(position) {
             return Received::Dropped(reason);
         }
         let sequence = self.oldest;
-        let slot = match self.slot(sequence) {
+        let expected = match self.slot(sequence) {
             Some(slot) if slot.wr.operation.is_answered_empty() => {
                 return self.on_empty_response(now, packet);
             }
-            Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => *slot,
+            Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => {
+                self.expected_response(slot, position, packet)
+            }
             _ => return self.on_bad_response(Status::BadResponse),
         };
-        match self.expected_response(&slot, position, packet) {
+        match expected {
             Ok((offset, length)) => {
                 let ticket = self.tickets.issue();
                 self.place = Some((ticket, position));
