@@ -230,15 +230,20 @@ fn count(device: &Device, skb: &RxSkb) {
 /// Reads the headers of a datagram.
 #[inline(always)]
 fn parse(skb: &RxSkb) -> Result<Packet, ParseError> {
-    let len = skb.datagram_len();
     // They are in one piece as a rule. If that is too short, as it may be, there are others.
-    let mut parsed = Packet::parse(skb.linear(), len);
-    if matches!(parsed, Err(ParseError::TooShort)) {
-        let mut headers = [0u8; MAX_HEADER_LEN];
-        let copied = skb.header(&mut headers);
-        parsed = Packet::parse(headers.get(..copied).unwrap_or(&[]), len);
+    match Packet::parse(skb.linear(), skb.datagram_len()) {
+        Err(ParseError::TooShort) => parse_pieces(skb),
+        parsed => parsed,
     }
-    parsed
+}
+
+/// As [`parse`], of headers that need not be in one piece.
+#[cold]
+#[inline(never)]
+fn parse_pieces(skb: &RxSkb) -> Result<Packet, ParseError> {
+    let mut headers = [0u8; MAX_HEADER_LEN];
+    let copied = skb.header(&mut headers);
+    Packet::parse(headers.get(..copied).unwrap_or(&[]), skb.datagram_len())
 }
 
 /// Whether a datagram that came to `device` is a packet for one of its QPs: returns what [`parse`] found, by

@@ -380,6 +380,12 @@ impl Opcode {
         matches!(self.position(), Position::Last | Position::Only)
     }
 
+    /// Whether extension headers follow the BTH.
+    #[inline]
+    pub fn has_extensions(self) -> bool {
+        self.header_len() > BTH_LEN
+    }
+
     #[inline]
     fn has(self, part: u16) -> bool {
         self.info().parts & part != 0

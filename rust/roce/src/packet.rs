@@ -261,6 +261,7 @@ impl Packet {
     /// ICRC included. Reserved bits are ignored, as IBTA 9.2 asks for. The ICRC is not looked at.
     ///
     /// In the packet that is returned, header, payload, pad and ICRC fill the datagram exactly.
+    #[inline]
     pub fn parse(bytes: &[u8], datagram_len: usize) -> Result<Self, ParseError> {
         let mut rest = bytes;
         let header: bth::Bth = take(&mut rest)?;
@@ -279,7 +280,9 @@ impl Packet {
         packet.becn = header.ecn & bth::BECN != 0;
         packet.ack_request = header.ack & bth::ACK_REQUEST != 0;
         packet.payload_len = payload_len;
-        packet.parse_extensions(rest)?;
+        if opcode.has_extensions() {
+            packet.parse_extensions(rest)?;
+        }
         Ok(packet)
     }
 
@@ -395,7 +398,9 @@ impl Packet {
                 psn: U24::new(self.psn.get()),
             },
         )?;
-        self.emit_extensions(rest)?;
+        if self.opcode.has_extensions() {
+            self.emit_extensions(rest)?;
+        }
         Some(len)
     }
 
