@@ -12,12 +12,24 @@ here=$(dirname "$(readlink -f "$0")")
 
 seed=${FERROCE_SEED:-$(date +%s)}
 
-# impair ARGUMENT...: of netem, for what either netdev sends; none is a good network.
+# impair ARGUMENT...: of netem, for what either netdev sends; none is a good network. ARP has no checksum: where it is
+# corrupted, all that is sent would go nowhere for a second or more, so that is not left to ARP.
 impair()
 {
-	local side netdev
+	local side netdev peer address mac
 	for side in 1 2; do
-		if [ "$side" = 1 ]; then netdev=$netdev1; else netdev=$netdev2; fi
+		if [ "$side" = 1 ]; then
+			netdev=$netdev1 peer=$netdev2 address=$address2
+		else
+			netdev=$netdev2 peer=$netdev1 address=$address1
+		fi
+		if [[ " $* " = *" corrupt "* ]]; then
+			mac=$(ip netns exec "n$((3 - side))" cat "/sys/class/net/$peer/address")
+			ip -n "n$side" neigh replace "$address" lladdr "$mac" dev "$netdev" nud permanent ||
+				fail "ip refuses the neighbour $address"
+		else
+			ip -n "n$side" neigh del "$address" dev "$netdev" 2>/dev/null
+		fi
 		ip netns exec "n$side" tc qdisc del dev "$netdev" root 2>/dev/null
 		[ $# -eq 0 ] || ip netns exec "n$side" tc qdisc add dev "$netdev" root netem limit 10000 "$@" ||
 			fail "tc refuses netem $*"
