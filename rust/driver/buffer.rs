@@ -16,10 +16,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::{
-    RxSkb,
-    TxSkb, //
-};
+use net::RxSkb;
 use rdma::memory::{
     self,
     KernelBuffer,
@@ -136,17 +133,6 @@ impl<'a> Cursor<'a> {
             let part = out.get_mut(done..done.wrapping_add(n));
             memory.read(at, part.ok_or(memory::Fault::OutOfRange)?)
         })
-    }
-
-    /// Puts the pages that `len` bytes of the list are in, starting `offset` bytes into it, into a packet.
-    /// Returns false if that cannot be.
-    pub(crate) fn lend(&mut self, offset: u64, len: usize, skb: &mut TxSkb) -> Result<bool, Fault> {
-        let mut lent = true;
-        self.walk(offset, len, |memory, at, _, n| {
-            lent = lent && memory.lend(at, n, skb)?;
-            Ok(())
-        })?;
-        Ok(lent)
     }
 
     /// Writes `data` into the list, starting `offset` bytes into it.

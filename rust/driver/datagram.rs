@@ -14,6 +14,7 @@ use kernel::{
     sync::Arc, //
 };
 use net::{
+    Fragment,
     PagePools,
     RxList,
     RxSkb,
@@ -62,7 +63,8 @@ pub(crate) enum BuildError<F> {
 }
 
 /// Builds the datagram of `packet` towards `path`, to be the next of `batch`. `fill` writes exactly the payload, into
-/// memory from `pages` if there is much. The ICRC of what goes to a QP of the same device is 0.
+/// memory from `pages` if there is much: the packet never refers to the memory that the payload comes from, which the
+/// consumer gets back before the packet is gone. The ICRC of what goes to a QP of the same device is 0.
 ///
 /// Context: bottom halves off.
 pub(crate) fn build<F>(
@@ -77,8 +79,7 @@ pub(crate) fn build<F>(
     if len > MAX_LIGHT && path.takes_pages() {
         if let Some(mut fragment) = pages.fragment(packet.payload_len as usize) {
             fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
-            return build_lent(path, packet, batch, |skb| Ok(skb.push_fragment(fragment)))?
-                .ok_or(BuildError::NoMemory);
+            return build_around(path, packet, batch, fragment).ok_or(BuildError::NoMemory);
         }
     }
     let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
@@ -115,52 +116,31 @@ pub(crate) fn build<F>(
     Ok(skb)
 }
 
-/// Builds the datagram of `packet` towards `path`, with the payload where it is: `lend` puts exactly its pages into
-/// the packet, and returns whether it could. `None` if the payload is to be copied.
-///
-/// The pages may be written to by their owner, before the ICRC is computed or after; then the packet is lost. So
-/// what is sent once more is better copied: memory that never rests would never arrive. Context: process or
-/// softirq.
-pub(crate) fn build_lent<F>(
+/// Builds the datagram of `packet` towards `path` around its payload. [`None`] if there is no memory.
+fn build_around(
     path: &Path,
     packet: &Packet,
     batch: &mut Batch,
-    lend: impl FnOnce(&mut TxSkb) -> Result<bool, F>,
-) -> Result<Option<TxSkb>, BuildError<F>> {
+    payload: Fragment<'_>,
+) -> Option<TxSkb> {
     let pad = packet.pad();
     let tail_len = pad.wrapping_add(ICRC_LEN as u8);
-    let header_len = packet.header_len();
-    let payload_len = packet.payload_len as usize;
-    let Some(mut skb) = TxSkb::with_pages(header_len, payload_len, tail_len) else {
-        return Ok(None);
-    };
+    let mut skb = TxSkb::with_page(packet.header_len(), payload.bytes().len(), tail_len)?;
     path.address(&mut skb, batch.next_id());
-    if packet.emit(skb.body_mut()).is_none() {
-        return Ok(None);
-    }
+    packet.emit(skb.body_mut())?;
     if path.is_loopback() {
-        let is_lent = lend(&mut skb).map_err(BuildError::Payload)?;
-        return Ok((is_lent && skb.finish([0; MAX_TAIL])).then_some(skb));
+        return skb.finish(payload, [0; MAX_TAIL]).then_some(skb);
     }
-    let Some((bth, rest)) = skb.body().split_first_chunk::<BTH_LEN>() else {
-        return Ok(None);
-    };
-    let state = prefix(&mut batch.header_crc, skb.headers(), bth).ok_or(BuildError::NoMemory)?;
-    let state = crc(state, rest);
-    skb.set_crc(state);
-    if !lend(&mut skb).map_err(BuildError::Payload)? {
-        return Ok(None);
-    }
+    let (bth, rest) = skb.body().split_first_chunk::<BTH_LEN>()?;
+    let state = prefix(&mut batch.header_crc, skb.headers(), bth)?;
     let padding = [0u8; MAX_PAD];
-    let state = crc(
-        skb.crc(),
-        padding.get(..usize::from(pad)).unwrap_or_default(),
-    );
+    let state = crc(crc(state, rest), payload.bytes());
+    let state = crc(state, padding.get(..usize::from(pad)).unwrap_or_default());
     let trailer = u64::from(u32::from_le_bytes(icrc::finish(state)));
     let tail = trailer
         .wrapping_shl(u32::from(pad).wrapping_mul(8))
         .to_le_bytes();
-    Ok(skb.finish(tail).then_some(skb))
+    skb.finish(payload, tail).then_some(skb)
 }
 
 /// The CRC's state behind `data`.

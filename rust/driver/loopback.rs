@@ -77,51 +77,27 @@ impl Loopback {
 
 /// Hands packets of `device` over to its QPs: at once, or, within a packet's handing over, when their turn comes.
 /// Returns how many were lost. Context: process or softirq, no lock held.
-///
-/// What is handed over at once may have pages of memory regions in it: its sender, who calls this, is not done with
-/// them before. What has to wait is copied.
-pub(crate) fn deliver(device: &Arc<Device>, mut packets: RxList) -> u32 {
+pub(crate) fn deliver(device: &Arc<Device>, packets: RxList) -> u32 {
     let bh = BhGuard::new();
     let sent = packets.len();
     let Some(queue) = device.loopback().own(&bh) else {
         return sent;
     };
-    let mut lost = 0;
-    let mut is_private = false;
-    loop {
+    {
         let mut queue = queue.lock();
         if queue.packets.len() > MAX_WAITING {
             return sent;
         }
-        let is_served = core::mem::replace(&mut queue.is_served, true);
-        if !is_served || is_private {
-            queue.packets.append(packets);
-            if is_served {
-                return lost;
-            }
-            break;
+        queue.packets.append(packets);
+        if core::mem::replace(&mut queue.is_served, true) {
+            return 0;
         }
-        drop(queue);
-        packets = private(packets);
-        is_private = true;
-        lost = sent.saturating_sub(packets.len());
     }
     let mut budget = PACKETS_PER_CALL;
     if !serve(device, queue, &mut budget) {
         device.loopback_later();
     }
-    lost
-}
-
-/// Makes the bytes of all packets their own. Those for which there is no memory are missing.
-fn private(mut packets: RxList) -> RxList {
-    let mut all = RxList::default();
-    while let Some(skb) = packets.pop() {
-        if let Some(skb) = skb.into_private() {
-            all.push(skb);
-        }
-    }
-    all
+    0
 }
 
 /// Goes on with what was left. Context: BH work.

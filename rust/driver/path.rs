@@ -125,7 +125,7 @@ impl Path {
         self.route.address(skb, id);
     }
 
-    /// Whether packets may have pages of memory regions in them. Context: process or softirq.
+    /// Whether packets may have a part in pages of their own. Context: process or softirq.
     pub(crate) fn takes_pages(&self) -> bool {
         self.is_loopback || self.route.takes_pages()
     }

@@ -37,12 +37,6 @@ __rust_helper void rust_helper_skb_add_page_of(struct sk_buff *skb, const void *
 	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, offset_in_page(start), len, len);
 }
 
-/* Somebody may write to the pages: nobody shall rely on a checksum of theirs. */
-__rust_helper void rust_helper_skb_set_shared_frag(struct sk_buff *skb)
-{
-	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
-}
-
 __rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
 {
 	kfree_skb(skb);

@@ -133,6 +133,14 @@ pub struct Fragment<'a> {
 }
 
 impl Fragment<'_> {
+    /// Returns the bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: By the type invariant these bytes are ours. They come from the allocator, behind a C function, so
+        // each is some byte. Who writes them has an exclusive reference.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
     /// Returns the bytes, to be written.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

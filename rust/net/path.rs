@@ -173,8 +173,8 @@ impl Path {
         first.append(next)
     }
 
-    /// Returns whether packets with pages of others are any use: where a network device does not take them, all
-    /// is copied in the end. Process or softirq context.
+    /// Returns whether packets with a part in pages are any use: where a network device does not take them, the stack
+    /// copies all of it. Process or softirq context.
     #[inline]
     pub fn takes_pages(&self) -> bool {
         // SAFETY: By the type invariant.

@@ -54,24 +54,15 @@ const _: () = assert!(MAX_LIGHT + HEADROOM as usize + 512 <= PAGE_SIZE);
 /// The most bytes behind the pages of a datagram: the pad and the ICRC.
 pub const MAX_TAIL: usize = 8;
 
-/// The most pages that a datagram refers to: two, and one more for each piece of memory beyond the first, up to
-/// this.
-const MAX_PAGES: u32 = 6;
-
 /// What is known of a packet until it leaves: in its control block, so that only a pointer is moved around.
 struct Control {
     last: *mut kernel_bindings::sk_buff,
     tail: *mut u8,
     len: u32,
     total: u32,
-    /// What [`TxSkb::push`] feeds bytes to, if it `feeds` any.
-    crc: u32,
-    feeds: bool,
     followers: u8,
     headers_len: u8,
     tail_len: u8,
-    /// A page of a pool is in it: those go back to where they came from, unlike others.
-    recycles: bool,
 }
 
 /// Bytes of a packet's control block.
@@ -84,22 +75,20 @@ const _: () = assert!(
 
 /// A datagram to be sent, or several that leave together. Drop: process or softirq.
 ///
-/// It is in one piece of memory, or it has a middle part in other pages: those of others, which stay theirs, or one of
-/// a page pool.
+/// It is in one piece of memory, or its middle part is in a page of a page pool. All its bytes are its own: no packet
+/// refers to memory of a process.
 ///
 /// # Invariants
 ///
 /// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
-/// - The first part of the datagram is in its linear part; the rest of the `len` bytes, or those of them that were put
-///   there so far, is in fragments.
-/// - If `tail_len` is not 0, `tail` is valid for writes of [`MAX_TAIL`] bytes, which belong to the page that the
-///   packet's head is in, and to nobody else, until the first `tail_len` of them become the last fragment. `tail_len`
-///   is no more than that.
+/// - If `tail_len` is 0, the `len` bytes of the datagram are in the linear part, or they are in the linear part and in
+///   two fragments: one in a page of a pool, whose reference is the packet's, and one in the page of the packet's head.
+/// - Otherwise the packet has no fragments yet; the last `tail_len` bytes, at most [`MAX_TAIL`], and those in front of
+///   them are missing. `tail` is valid for writes of [`MAX_TAIL`] bytes, which belong to the page that the packet's
+///   head is in, and to nobody else.
 /// - The linear part starts with `headers_len` bytes of headers. If that is 0, it has `HEADROOM` in front of it;
 ///   otherwise these are the headers of IP and UDP of the datagram, and the packet's network and transport header
 ///   are set.
-/// - If `recycles`, the packet returns fragments to page pools: its first one is of a pool, whose reference is the
-///   packet's, and no other is. Otherwise the packet has a reference of its own to the page of each.
 /// - `len` is at most `header::MAX_DATAGRAM`.
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
 ///   own, but with data from the datagram on, and with nothing in their control blocks; its length and size are theirs,
@@ -153,12 +142,9 @@ impl TxSkb {
             tail,
             len,
             total: len,
-            crc: 0,
-            feeds: false,
             followers: 0,
             headers_len: 0,
             tail_len,
-            recycles: false,
         };
         // SAFETY: The control block of a packet that is the caller's is free for use; it is as aligned as a `Control`,
         // and no smaller.
@@ -201,17 +187,16 @@ impl TxSkb {
         skb
     }
 
-    /// Makes a datagram whose first `body_len` bytes and last `tail_len`, at most [`MAX_TAIL`] and not 0, are its own,
-    /// and the `middle_len` between them those of pages, which are put there with [`Self::push`] or
-    /// [`Self::push_fragment`], before [`Self::finish`] ends it.
+    /// Makes a datagram of `body_len` bytes in one piece, `middle_len` bytes in a page of a pool, and the last `tail_len`
+    /// bytes, 1 to [`MAX_TAIL`]. [`Self::finish`] adds the latter two.
     ///
     /// `None` if there is no memory, or in process context with bottom halves on. What the bytes are at first is
     /// not specified: all of them are to be written.
-    pub fn with_pages(body_len: usize, middle_len: usize, tail_len: u8) -> Option<Self> {
+    pub fn with_page(body_len: usize, middle_len: usize, tail_len: u8) -> Option<Self> {
         let len = body_len
             .checked_add(middle_len)?
             .checked_add(usize::from(tail_len))?;
-        if len > header::MAX_DATAGRAM || usize::from(tail_len) > MAX_TAIL {
+        if len > header::MAX_DATAGRAM || !(1..=MAX_TAIL).contains(&usize::from(tail_len)) {
             return None;
         }
         // CAST: Less than `MAX_DATAGRAM`, all.
@@ -250,98 +235,23 @@ impl TxSkb {
         }
     }
 
-    /// Has [`Self::push`] compute a CRC, from this state on.
-    #[inline]
-    pub fn set_crc(&mut self, state: u32) {
-        let control = self.control_mut();
-        control.crc = state;
-        control.feeds = true;
-    }
-
-    /// Returns the state of the CRC.
-    #[inline]
-    pub fn crc(&self) -> u32 {
-        self.control().crc
-    }
-
-    /// Puts bytes of pages behind what there is, and, after [`Self::set_crc`], feeds them, as they are now, to
-    /// [`crc32_le`](sync::crc32_le); returns whether there was room.
-    ///
-    /// # Safety
-    ///
-    /// The `len` bytes from `start` on are valid for reads, in the direct mapping, in pages that are counted and
-    /// that somebody holds a reference to.
-    pub unsafe fn push(&mut self, start: *const u8, len: usize) -> bool {
-        let (mut start, mut left) = (start, len);
+    /// Puts the middle part and the end behind the first part of a datagram of [`Self::with_page`]: of `tail`, as many
+    /// bytes as it was said to have. Returns whether the datagram is complete.
+    pub fn finish(&mut self, middle: Fragment<'_>, tail: [u8; MAX_TAIL]) -> bool {
         let skb = self.0.as_ptr();
         let control = self.control_mut();
-        // All its fragments are let go of in one way.
-        if control.recycles {
+        let tail_len = core::mem::take(&mut control.tail_len);
+        if tail_len == 0 {
             return false;
         }
-        // SAFETY: By the type invariant this is a packet, which is ours.
-        unsafe { bindings::skb_set_shared_frag(skb) };
-        while left != 0 {
-            let offset = start.addr() & PAGE_SIZE.wrapping_sub(1);
-            let part = left.min(PAGE_SIZE.wrapping_sub(offset));
-            // SAFETY: By the type invariant this is a packet.
-            if unsafe { skb::nr_frags(skb) } >= MAX_PAGES {
-                return false;
-            }
-            // SAFETY: The caller promises such a page, of which `part` bytes are at `offset`. The packet has room
-            // for more fragments than `MAX_PAGES`.
-            // CAST: At most a page.
-            unsafe {
-                if control.feeds {
-                    control.crc = bindings::crc32_le(control.crc, start.cast(), part);
-                }
-                bindings::skb_add_page_of(skb, start.cast(), part as c_int);
-            }
-            start = start.wrapping_add(part);
-            left = left.wrapping_sub(part);
-        }
-        true
-    }
-
-    /// Puts memory behind what there is, and, after [`Self::set_crc`], feeds it to [`crc32_le`](sync::crc32_le);
-    /// returns whether there was room.
-    pub fn push_fragment(&mut self, fragment: Fragment<'_>) -> bool {
-        let skb = self.0.as_ptr();
-        // All its fragments are let go of in one way; that of the end, which is of no pool, in either.
-        // SAFETY: By the type invariant this is a packet.
-        if unsafe { skb::nr_frags(skb) } != 0 {
-            return false;
-        }
-        let control = self.control_mut();
-        control.recycles = true;
-        let (start, len) = fragment.into_raw();
-        let start = start.as_ptr().cast::<c_void>();
-        // SAFETY: These are `len` bytes of a page of a pool, which is ours, and is the packet's then. It is the packet's
-        // first fragment.
+        let (start, len) = middle.into_raw();
+        // SAFETY: By the type invariant the packet has no fragments, and `MAX_TAIL` bytes in the page of its head, which
+        // gets another reference. `start` is a page of a pool, of which `len` bytes are used; it becomes the packet's.
         // CAST: At most a page.
         unsafe {
-            if control.feeds {
-                control.crc = bindings::crc32_le(control.crc, start.cast_const(), len);
-            }
-            bindings::skb_add_pool_page(skb, start, len as c_int);
-        }
-        true
-    }
-
-    /// Writes the end of a datagram with pages: of `tail`, the first bytes, as many as it was said to have. Returns
-    /// whether the datagram is complete.
-    pub fn finish(&mut self, tail: [u8; MAX_TAIL]) -> bool {
-        let skb = self.0.as_ptr();
-        let control = self.control_mut();
-        let len = core::mem::take(&mut control.tail_len);
-        if len == 0 {
-            return false;
-        }
-        // SAFETY: By the type invariant there are so many bytes; they are in the page of the packet's head, which
-        // gets another reference. The packet has room for more fragments than `MAX_PAGES`.
-        unsafe {
+            bindings::skb_add_pool_page(skb, start.as_ptr().cast::<c_void>(), len as c_int);
             control.tail.cast::<[u8; MAX_TAIL]>().write(tail);
-            bindings::skb_add_page_of(skb, control.tail.cast(), c_int::from(len));
+            bindings::skb_add_page_of(skb, control.tail.cast(), c_int::from(tail_len));
         }
         self.is_complete()
     }

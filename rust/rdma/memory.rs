@@ -17,10 +17,7 @@ use kernel::{
         Release, //
     },
 };
-use net::{
-    Piece,
-    TxSkb, //
-};
+use net::Piece;
 use rdma_bindings as bindings;
 
 // Kernel memory is addressed through its direct mapping.
@@ -52,7 +49,7 @@ pub enum Intent {
 /// When [`Memory::pieces`] is asked for `len` bytes, it calls its argument only during the call, with an
 /// address, a length and the number of bytes before them. Each address is valid for reads of that length,
 /// and for writes too if that is the intent; no Rust reference to these bytes exists. The lengths add
-/// up to no more than `len`, and to `len` if the result is `Ok`. [`Memory::has_counted_pages`] is true.
+/// up to no more than `len`, and to `len` if the result is `Ok`.
 pub unsafe trait Memory {
     /// Calls `f` with each contiguous piece of `offset .. offset + len`, in order.
     fn pieces(
@@ -62,13 +59,6 @@ pub unsafe trait Memory {
         intent: Intent,
         f: &mut dyn FnMut(*mut u8, usize, usize),
     ) -> Result<(), Fault>;
-
-    /// Whether each byte is in a page of its own reference count, in the direct mapping, to which somebody holds
-    /// a reference during the call of [`Memory::pieces`].
-    #[inline]
-    fn has_counted_pages(&self) -> bool {
-        false
-    }
 
     /// Whether the memory keeps its contents without power, and whoever writes to it relies on that. Then
     /// what is written is persistent as soon as it is written: a FLUSH that came later would have to walk
@@ -93,20 +83,6 @@ impl dyn Memory + '_ {
         })
     }
 
-    /// Puts the pages of a range into a packet, which keeps them. Returns false if that cannot be; a part may
-    /// have been put there.
-    #[inline]
-    pub fn lend(&self, offset: u64, len: usize, packet: &mut TxSkb) -> Result<bool, Fault> {
-        let mut lent = self.has_counted_pages();
-        if lent {
-            self.pieces(offset, len, Intent::Read, &mut |start, len, _| {
-                // SAFETY: The bytes are valid for reads, in pages that are counted and held, as the trait says.
-                lent = lent && unsafe { packet.push(start, len) };
-            })?;
-        }
-        Ok(lent)
-    }
-
     /// Copies into the memory.
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
@@ -129,10 +105,9 @@ impl dyn Memory + '_ {
         let base = piece.as_ptr();
         let persistent = self.is_persistent();
         let f = &mut |dst, len, done| {
-            // SAFETY: As for `write`; the piece is valid for reads of its length. Page fragments of a
-            // packet are not part of the memory, or if they are (a packet that was sent to ourselves
-            // without a copy), `memmove` semantics do not matter to anybody: its owner sends from
-            // where it receives.
+            // SAFETY: As for `write`; the piece is valid for reads of its length. A packet of ours has pages of its
+            // own; of another sender's it may be part of the memory (spliced into a socket),
+            // which `copy` allows.
             unsafe { copy(dst, base.add(done), len) };
             if persistent {
                 // SAFETY: `dst` is valid for writes of `len` bytes.
@@ -195,14 +170,14 @@ impl dyn Memory + '_ {
 ///
 /// # Safety
 ///
-/// - `dst` must be valid for writes of `len` bytes, `src` for reads of `len` bytes, and they must
-///   not overlap.
+/// - `dst` must be valid for writes of `len` bytes, `src` for reads of `len` bytes. Where they overlap, what is
+///   written is unspecified.
 /// - Rust references to shared bytes among them must not exist.
 #[inline]
 unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: `memcpy` asks for nothing beyond the promises of the caller. It is C code, for which
-    // the kernel's memory model allows the bytes to change underneath: what is read of them is
-    // unspecified, and nothing here depends on it.
+    // SAFETY: The caller promises that the bytes may be read and written. The kernel's `memcpy` is assembly, which
+    // copies some byte to each place also if others change the bytes underneath, or if both ranges overlap: what is
+    // read then is unspecified, and nothing here depends on it.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
 }
 

@@ -203,13 +203,6 @@ unsafe impl Memory for Pages<'_> {
         self.blocks.pieces(offset, len, intent, f)
     }
 
-    // Those of a process, which can be pinned: neither slabs nor anything without a count. They are pinned as long
-    // as the pass.
-    #[inline]
-    fn has_counted_pages(&self) -> bool {
-        true
-    }
-
     #[inline]
     fn is_persistent(&self) -> bool {
         self.persistent

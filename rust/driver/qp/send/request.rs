@@ -39,7 +39,6 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::TxSkb;
 use rdma::qp::Type;
 use roce::{
     requester::{
@@ -52,9 +51,6 @@ use roce::{
 
 /// What is done of requests under one hold of the lock, at the most.
 const ACTIONS_PER_BATCH: u32 = 128;
-
-/// Bytes of payload from which on a packet has the pages themselves instead of a copy.
-const LEND_MIN: u32 = 1024;
 
 impl SendSide {
     /// Whether the route that is in use, if any, leads to queues that are full.
@@ -160,27 +156,15 @@ impl SendSide {
         place.rewind();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
         let built = batch.len();
-        // An acknowledgement ends the use of the pages; until then the consumer leaves them alone. What is sent
-        // once more is copied, in case that it did not.
-        let mut lends =
-            qp.ty == Type::Rc && inline.is_none() && !burst.is_repeated() && path.takes_pages();
         let mut current = None;
         for index in 0..burst.packets {
             let made = self.requester.next_packet(burst, index, &mut current);
-            let (Some(packet), Some((offset, len))) = (&mut current, made) else {
+            let (Some(packet), Some((offset, _))) = (&mut current, made) else {
                 break;
             };
             packet.migrated = *migrated;
-            let mut lent = None;
-            if lends && len >= LEND_MIN {
-                let lend = |skb: &mut TxSkb| cursor.lend(u64::from(offset), len as usize, skb);
-                lent = datagram::build_lent(path, packet, batch, lend).transpose();
-                lends = lent.is_some();
-            }
-            let skb = lent.unwrap_or_else(|| {
-                datagram::build(path, packet, batch, qp.device().pages(), |out| {
-                    fill(inline, &mut cursor, offset, out)
-                })
+            let skb = datagram::build(path, packet, batch, qp.device().pages(), |out| {
+                fill(inline, &mut cursor, offset, out)
             });
             match skb {
                 Ok(skb) => batch.push(skb, path),
