@@ -50,8 +50,9 @@ matrix:
 test-suites:
 	@scripts/test-suites
 
+# make test-debug [TESTS='NAME...']
 test-debug:
-	@scripts/test --kernel debug
+	@scripts/test --kernel debug $(TESTS)
 
 test-the-tests:
 	@scripts/test-the-tests
@@ -96,7 +97,7 @@ help:
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
 	@echo '  make debug-kernel  a kernel with KASAN, lockdep, kmemleak and more, for scripts/vm --kernel debug'
-	@echo '  make test-debug      the selftests, and longer ones, with the debug kernel'
+	@echo '  make test-debug [TESTS="NAME..."]  the selftests, and longer ones, or only those, with the debug kernel'
 	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
 	@echo '  make fuzz [SECONDS=600] [SEED=N]  nonsense in rings and packets, with the debug kernel, and coverage'
 	@echo '  make fuzz-roce [SECONDS=600]  fuzz the protocol, each target for so long'
