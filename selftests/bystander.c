@@ -102,7 +102,7 @@ void bystander_start(struct bystander *bystander, const char *device, const char
 		     uint64_t seed)
 {
 	const char *names[2] = { device, other };
-	uint64_t end = now_ms() + READY_MS;
+	uint64_t end = now_ms() + patience_ms(READY_MS);
 	struct bystander_news *news;
 
 	news = mmap(NULL, sizeof(*news), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

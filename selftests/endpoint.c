@@ -72,6 +72,26 @@ uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static unsigned int slowness(void)
+{
+	const char *text = getenv("FERROCE_SLOWNESS");
+	int times = text ? atoi(text) : 1;
+
+	if (times < 1)
+		die("FERROCE_SLOWNESS is %s", text);
+	return times;
+}
+
+unsigned int patience_ms(unsigned int ms)
+{
+	return ms * slowness();
+}
+
+unsigned int quiet_ms(unsigned int ms)
+{
+	return ms * slowness();
+}
+
 void stay_on(int cpu)
 {
 	cpu_set_t set;
@@ -388,7 +408,7 @@ struct ibv_ah *ah_make(struct device *from, const struct device *to)
 
 bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms)
 {
-	uint64_t end = now_ms() + ms;
+	uint64_t end = now_ms() + patience_ms(ms);
 	int found;
 
 	do {

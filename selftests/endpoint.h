@@ -57,6 +57,12 @@ size_t random_between(size_t low, size_t high);
 void random_fill(void *memory, size_t size);
 
 uint64_t now_ms(void);
+/*
+ * What would take so many milliseconds at most where nothing slows the kernel down, here: FERROCE_SLOWNESS times as
+ * long. patience_ms() is for what has to happen, quiet_ms() for what must not.
+ */
+unsigned int patience_ms(unsigned int ms);
+unsigned int quiet_ms(unsigned int ms);
 /* The calling thread runs on this CPU only. */
 void stay_on(int cpu);
 
@@ -96,9 +102,9 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp);
 void qp_ready_ud(struct ibv_qp *qp);
 struct ibv_ah *ah_make(struct device *from, const struct device *to);
 
-/* One completion within so many milliseconds; false if there is none. */
+/* One completion within patience_ms(ms); false if there is none. */
 bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms);
-/* That there is none at all within so many milliseconds. */
+/* That there is none at all within quiet_ms(ms). */
 bool cq_quiet(struct ibv_cq *cq, unsigned int ms);
 /* Takes all completions that are there, whatever they are. */
 void cq_drain(struct ibv_cq *cq);

@@ -69,7 +69,7 @@ static bool events_are(struct end *end, const struct expected *wanted, unsigned 
 	struct ibv_async_event event;
 	unsigned int found = 0, i;
 
-	while (poll(&ready, 1, found < count ? WAIT_MS : QUIET_MS) > 0) {
+	while (poll(&ready, 1, found < count ? patience_ms(WAIT_MS) : quiet_ms(QUIET_MS)) > 0) {
 		if (ibv_get_async_event(context, &event))
 			die("ibv_get_async_event: %s", strerror(errno));
 		for (i = 0; i < count; i++) {
@@ -280,7 +280,7 @@ static bool state_is(struct end *end, enum ibv_qp_state state)
 
 static bool becomes(struct end *end, enum ibv_qp_state state)
 {
-	uint64_t until = now_ms() + WAIT_MS;
+	uint64_t until = now_ms() + patience_ms(WAIT_MS);
 
 	while (qp_state(end->qp) != state && now_ms() < until)
 		;

@@ -426,7 +426,7 @@ static void expect(const struct message *message)
 bool exchange(struct way *ways, unsigned int count, unsigned int seconds)
 {
 	struct side *sides[2] = { ways[0].from, ways[0].to };
-	uint64_t end = now_ms() + seconds * 1000;
+	uint64_t end = now_ms() + patience_ms(seconds * 1000);
 	unsigned int i, j;
 	bool ok = true;
 

@@ -97,7 +97,7 @@ static void peer_open(const char *namespace, const char *netdev)
 /* The next frame of ours, with the tag that the stack has taken out put back; its length, 0 if there is none. */
 static size_t peer_receive(uint8_t *frame, unsigned int ms)
 {
-	uint64_t end = now_ms() + ms;
+	uint64_t end = now_ms() + patience_ms(ms);
 
 	for (;;) {
 		uint64_t now = now_ms();
@@ -796,7 +796,7 @@ static bool run_full_queue(void)
 		ok = !post(i, 0, MTU + HEADER, 1, 0);
 	begin = now_ms();
 	ok &= qp_close();
-	if (now_ms() - begin > 5000) {
+	if (now_ms() - begin > patience_ms(5000)) {
 		printf("# destroying it takes %llu ms\n", (unsigned long long)(now_ms() - begin));
 		ok = false;
 	}
@@ -815,7 +815,7 @@ static bool run_down(void)
 	     qp_state(qp) == IBV_QPS_RTS;
 	ok = command("ip -n %s link set %s up", own_namespace, own_netdev) && ok;
 	/* The link takes its time. */
-	for (deadline = now_ms() + WAIT_MS; ok && now_ms() < deadline;) {
+	for (deadline = now_ms() + patience_ms(WAIT_MS); ok && now_ms() < deadline;) {
 		uint8_t frame[SIZE + 4];
 
 		if (post(2, 0, 64, 1, 0) || !completes(2, IBV_WC_SUCCESS))
@@ -830,7 +830,7 @@ static bool run_down(void)
 static bool run_gone(void)
 {
 	unsigned int posted = 0, done = 0, flushed = 0;
-	uint64_t deadline = now_ms() + 3 * WAIT_MS;
+	uint64_t deadline = now_ms() + patience_ms(3 * WAIT_MS);
 	struct ibv_wc wc;
 	int status;
 	pid_t child;

@@ -19,7 +19,8 @@ hold_start()
 	holder=$!
 	# Its end is none of the shell's business.
 	disown "$holder"
-	for tries in $(seq 100); do
+	# shellcheck disable=SC2154 # of namespaces.sh
+	for tries in $(seq $((100 * slowness))); do
 		grep -q '^ready' "$objects" && return 0
 		sleep 0.1
 	done
@@ -51,7 +52,7 @@ links()
 state_wait()
 {
 	local tries
-	for tries in $(seq 50); do
+	for tries in $(seq $((50 * slowness))); do
 		rdma link show "$dev1/1" | grep -q "state $1 " && return 0
 		sleep 0.1
 	done
@@ -166,7 +167,7 @@ ended()
 {
 	local tries out
 	kill -9 "$holder"
-	for tries in $(seq 50); do
+	for tries in $(seq $((50 * slowness))); do
 		out=$(rdma res show qp link "$dev1"; rdma res show mr dev "$dev1"; rdma res show ctx dev "$dev1")
 		grep -qw "pid $holder" <<<"$out" || return 0
 		sleep 0.1

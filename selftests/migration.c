@@ -123,7 +123,7 @@ static uint32_t events(int i, uint32_t wanted)
 	struct ibv_async_event event;
 	uint32_t seen = 0;
 
-	while (poll(&ready, 1, (seen & wanted) == wanted ? QUIET_MS : WAIT_MS) > 0) {
+	while (poll(&ready, 1, (seen & wanted) == wanted ? quiet_ms(QUIET_MS) : patience_ms(WAIT_MS)) > 0) {
 		if (ibv_get_async_event(context, &event))
 			die("ibv_get_async_event: %s", strerror(errno));
 		if (event.element.qp == ends[i].qp) {

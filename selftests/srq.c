@@ -327,7 +327,7 @@ static int events(enum ibv_event_type type, const void *element, int first_ms)
 	struct ibv_async_event event;
 	int count = 0, ms = first_ms;
 
-	while (poll(&ready, 1, ms) > 0) {
+	while (poll(&ready, 1, patience_ms(ms)) > 0) {
 		if (ibv_get_async_event(b->context, &event))
 			die("ibv_get_async_event: %s", strerror(errno));
 		if (event.event_type == type && (const void *)event.element.srq == element)
@@ -474,7 +474,7 @@ static bool send_half(struct pair *pair)
 		{ .addr = (uintptr_t)source.memory, .length = 256,
 		  .lkey = source.mr->lkey ^ 0x5a5a00 },
 	};
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 
 	post(pair, sges, 2, 0);
 	if (!sent(IBV_WC_LOC_PROT_ERR))

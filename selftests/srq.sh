@@ -52,7 +52,8 @@ nvme()
 	ln -s "$nvmet/subsystems/srq" "$nvmet/ports/4420/subsystems/srq" || fail "the target does not listen"
 	echo transport=rdma,traddr=10.5.0.1,trsvcid=4420,nqn=srq,nr_io_queues=2 >/dev/nvme-fabrics ||
 		fail "the host does not connect"
-	for tries in $(seq 100); do
+	# shellcheck disable=SC2154 # of namespaces.sh
+	for tries in $(seq $((100 * slowness))); do
 		disk=$(ls /dev/nvme*n1 2>/dev/null) && break
 		sleep 0.1
 	done

@@ -94,7 +94,7 @@ traffic_start()
 	client_pid=$!
 	users=("$server_pid" "$client_pid")
 	before=$(received_bytes)
-	for tries in $(seq 100); do
+	for tries in $(seq $((100 * slowness))); do
 		[ $(($(received_bytes) - before)) -gt 2000000 ] && return 0
 		gone "$server_pid" && break
 		gone "$client_pid" && break
@@ -133,7 +133,7 @@ stuck_start()
 	"$hold" -s "$dev1" >"$ktap_dir/stuck" 2>&1 &
 	stuck=$!
 	users=("$stuck")
-	for tries in $(seq 100); do
+	for tries in $(seq $((100 * slowness))); do
 		grep -q '^ready' "$ktap_dir/stuck" && return 0
 		sleep 0.1
 	done

@@ -97,7 +97,7 @@ rping_persistent()
 	done
 	kill -0 "$server" || { echo "the server is gone"; failed=1; }
 	kill -TERM "$server"
-	for tries in $(seq 50); do
+	for tries in $(seq $((50 * slowness))); do
 		kill -0 "$server" 2>/dev/null || break
 		sleep 0.1
 	done

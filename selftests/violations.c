@@ -129,7 +129,7 @@ static bool completed(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv
 
 static bool in_error(struct end *end, const char *what)
 {
-	uint64_t until = now_ms() + WAIT_MS;
+	uint64_t until = now_ms() + patience_ms(WAIT_MS);
 
 	while (qp_state(end->qp) != IBV_QPS_ERR) {
 		if (now_ms() > until) {

@@ -159,7 +159,7 @@ static bool parse(const struct wire *wire, const uint8_t *ip, size_t size, uint3
 bool wire_receive(const struct wire *wire, uint32_t qpn, struct wire_packet *packet, unsigned int ms)
 {
 	struct pollfd ready = { .fd = wire->from, .events = POLLIN };
-	uint64_t end = now_ms() + ms, now;
+	uint64_t end = now_ms() + patience_ms(ms), now;
 	static uint8_t bytes[1 << 16];
 	struct sockaddr_ll source;
 	socklen_t source_size;

@@ -14,7 +14,7 @@ listening()
 await_listener()
 {
 	local tries
-	for tries in $(seq 100); do
+	for tries in $(seq $((100 * ${slowness:-1}))); do
 		listening "$1" "$2" && return
 		kill -0 "$3" 2>/dev/null || return
 		sleep 0.1

@@ -32,6 +32,8 @@ export link_type module
 # How many times longer all may take: a kernel that checks everything is slow.
 slowness=1
 [ "${FERROCE_KERNEL:-stock}" = stock ] || slowness=4
+# For programs: patience_ms() and quiet_ms() in endpoint.h.
+export FERROCE_SLOWNESS=$slowness
 
 address1=10.0.0.1
 address2=10.0.0.2
@@ -76,7 +78,7 @@ print(":".join(digits[i : i + 4] for i in range(0, 32, 4)))' "$2")
 gid_index_wait()
 {
 	local tries
-	for tries in $(seq 50); do
+	for tries in $(seq $((50 * slowness))); do
 		gid_index "$1" "$2" 2>/dev/null && return 0
 		sleep 0.1
 	done
