@@ -85,8 +85,8 @@ example_multicast()
 	return "$failed"
 }
 
-verbs_rows=55
-cm_rows=64
+verbs_rows=52
+cm_rows=62
 ktap_start $((verbs_rows + cm_rows + 7))
 netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")

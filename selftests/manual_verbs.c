@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Chapter 3 of the "RDMA Aware Networks Programming" manual, entry by entry: each function once, as the manual
- * describes it. What each does in full is other tests' business; Documentation/manual.rst says whose.
+ * Chapter 3 of the "RDMA Aware Networks Programming" manual, entry by entry: each function that asks a device once,
+ * as the manual describes it. What each does in full is other tests' business; Documentation/manual.rst says whose.
  *
  * manual_verbs DEVICE DEVICE: between which packets can go
  */
@@ -19,7 +19,7 @@
 #include "endpoint.h"
 #include "kselftest.h"
 
-#define ROWS 55
+#define ROWS 52
 #define LENGTH 5000
 #define QKEY 0x1234567
 #define GRH 40
@@ -47,7 +47,6 @@ static void device_operations(const char *name)
 	struct ibv_context *context;
 	int count = 0, i;
 
-	entry(!ibv_fork_init(), "3.1.1 ibv_fork_init");
 	list = ibv_get_device_list(&count);
 	for (i = 0; list && i < count; i++) {
 		if (!strcmp(ibv_get_device_name(list[i]), name))
@@ -67,9 +66,8 @@ static void device_operations(const char *name)
 		      attr.node_guid == ibv_get_device_guid(device), "3.2.4 ibv_get_device_guid");
 	}
 	entry(context->device == device && context->cmd_fd >= 0 && context->async_fd >= 0 &&
-	      context->num_comp_vectors > 0, "3.2.5 ibv_open_device");
-	entry(!strcmp(ibv_node_type_str(device->node_type), "InfiniBand channel adapter") &&
-	      device->transport_type == IBV_TRANSPORT_IB, "3.2.7 ibv_node_type_str");
+	      context->num_comp_vectors > 0 && device->node_type == IBV_NODE_CA &&
+	      device->transport_type == IBV_TRANSPORT_IB, "3.2.5 ibv_open_device");
 	{
 		struct ibv_port_attr port = {};
 
@@ -287,7 +285,7 @@ static bool readable(int fd)
 {
 	struct pollfd ready = { .fd = fd, .events = POLLIN };
 
-	return poll(&ready, 1, WAIT_MS) == 1;
+	return poll(&ready, 1, patience_ms(WAIT_MS)) == 1;
 }
 
 /* 3.6.1 to 3.6.10: a message, with an event for its completion. */
@@ -431,7 +429,6 @@ static void events(void)
 		ok = readable(context->async_fd) && !ibv_get_async_event(context, &event);
 	while (ok && event.event_type != IBV_EVENT_SQ_DRAINED && (ibv_ack_async_event(&event), true));
 	entry(ok && event.element.qp == ends[0].qp, "3.7.1 ibv_get_async_event");
-	entry(ok && !strcmp(ibv_event_type_str(event.event_type), "send queue drained"), "3.7.3 ibv_event_type_str");
 	if (ok)
 		ibv_ack_async_event(&event);
 	/* Waits until what came for it is acknowledged. */
