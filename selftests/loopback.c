@@ -74,7 +74,7 @@ static unsigned int opcodes_of(enum ibv_qp_type type)
 static struct device device_at(const struct device *device, const char *text)
 {
 	struct device at = *device;
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 	struct ibv_gid_entry entries[64];
 	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
 	ssize_t count, i;
@@ -632,7 +632,7 @@ static bool command(const char *action, const char *text)
  */
 static enum ibv_wc_status write_on(struct ibv_qp *qp, int back_ms, unsigned int *after)
 {
-	uint64_t posted = 0, done = 0, gone = 0, end = now_ms() + 3 * WAIT_MS;
+	uint64_t posted = 0, done = 0, gone = 0, end = now_ms() + patience_ms(3 * WAIT_MS);
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	bool is_gone = false, is_back = false;
 	struct ibv_wc wc;
@@ -1006,7 +1006,7 @@ static bool run_full(void)
 static void *go_on(void *qp)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE };
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 
 	while (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE)) {
 		if (now_ms() > end)
@@ -1303,7 +1303,10 @@ static pid_t flooder_start(enum flood_kind kind, struct news *news)
 	_exit(1);
 }
 
-/* Who only looks at the clock, on the same CPU, sees how long others keep it, and how much is left. */
+/*
+ * Who only looks at the clock, on the same CPU, sees how long others keep it, and how much is left: a twentieth at
+ * least, and no wait lasts for half of the time.
+ */
 static bool watch_clock(uint64_t ms, uint64_t *longest_us)
 {
 	struct timespec now, used;
@@ -1325,7 +1328,7 @@ static bool watch_clock(uint64_t ms, uint64_t *longest_us)
 	share = used.tv_sec * 1000 + used.tv_nsec / 1000000 - share;
 	ksft_print_msg("%llu of %llu ms are left to others, the longest wait is %llu us\n",
 		       (unsigned long long)share, (unsigned long long)ms, (unsigned long long)*longest_us);
-	return share > ms / 20;
+	return share > ms / 20 && *longest_us < 1000ULL * patience_ms(ms / 2);
 }
 
 static bool run_flood(enum flood_kind kind)
@@ -1334,7 +1337,7 @@ static bool run_flood(enum flood_kind kind)
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const char *const both[] = { address, address };
 	pid_t flooders[FLOODERS];
-	uint64_t longest, began, end = now_ms() + WAIT_MS;
+	uint64_t longest, began, end = now_ms() + patience_ms(WAIT_MS);
 	static struct way ways[2];
 	cpu_set_t before;
 	struct pair pair;
@@ -1366,7 +1369,7 @@ static bool run_flood(enum flood_kind kind)
 			       (unsigned long long)news[i].received);
 		ok = ok && news[i].posted >= FLOOD_LEAST && (kind == WRITES || news[i].received);
 	}
-	if (now_ms() - began > WAIT_MS / 2) {
+	if (now_ms() - began > patience_ms(WAIT_MS / 2)) {
 		ksft_print_msg("ending them takes %llu ms\n", (unsigned long long)(now_ms() - began));
 		ok = false;
 	}
