@@ -276,7 +276,7 @@ int main(int argc, char **argv)
 	}
 	for (j = 0; j < row_count; j++) {
 		if (rows[j].mtu > devices[0].active_mtu || rows[j].mtu > devices[1].active_mtu)
-			ksft_test_result_skip("%s: the ports' MTU is smaller\n", rows[j].name);
+			ksft_test_result_code(KSFT_SKIP, rows[j].name, "the ports' MTU is smaller");
 		else
 			ksft_test_result(rows[j].run(rows[j].mtu, rows[j].argument), "%s\n",
 					 rows[j].name);
