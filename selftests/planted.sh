@@ -10,6 +10,9 @@ here=$(dirname "$(readlink -f "$0")")
 
 plant=/sys/kernel/debug/ferroce/plant_warning
 
+# How often it is run, one after the other.
+samples=1
+
 # A test made of the lines given, as the suite judges it.
 try()
 {
@@ -18,7 +21,9 @@ try()
 	printf '%s\n' '#!/usr/bin/env bash' ". '$ktap_dir/lib/ktap.sh'" "$@" >"$ktap_dir/sample.sh"
 	chmod +x "$ktap_dir/sample.sh"
 	# Of dozens of samples none leaks.
-	FERROCE_KMEMLEAK='' "$ktap_dir/suite" -k sample >"$ktap_dir/output" 2>&1
+	local names=(sample)
+	[ "$samples" = 1 ] || names+=(sample)
+	FERROCE_KMEMLEAK='' "$ktap_dir/suite" -k "${names[@]}" >"$ktap_dir/output" 2>&1
 	cat "$ktap_dir/output"
 }
 
@@ -49,6 +54,17 @@ warning()
 complaint()
 {
 	must_fail 'ktap_start 1' "row one sh -c 'echo \"$*\" >/dev/kmsg'" 'ktap_finish'
+}
+
+# What comes behind the last look of one test: the next one sees it.
+between_tests()
+{
+	samples=2
+	# shellcheck disable=SC2016 # for the sample's shell
+	try 'ktap_start 1' 'row one true' \
+		'trap "rm -rf $ktap_dir; echo WARNING: CPU: 0 PID: 1 at planted, at the end >/dev/kmsg" EXIT' 'ktap_finish'
+	grep -q '^ok 2 sample' "$ktap_dir/output" || fail "the first does not pass"
+	grep -q '^not ok 3 sample' "$ktap_dir/output" || fail "the second does not fail"
 }
 
 lost_mark()
@@ -114,12 +130,13 @@ lines=(
 	"rust_kernel: panicked at planted"
 )
 
-ktap_start $((12 + ${#lines[@]}))
+ktap_start $((13 + ${#lines[@]}))
 row "a good test passes" good_sample
 row "a WARN that the module raises" warning
 for line in "${lines[@]}"; do
 	row "a line '${line:0:40}'" complaint "$line"
 done
+row "a complaint between two tests" between_tests
 row "the mark gone from the log" lost_mark
 row "a failed row" failed_row
 row "a row too few" lost_row

@@ -57,11 +57,24 @@ kernel_leaks_of_the_core='radix_tree_node_alloc radix_tree_insert (uapi_merge_de
 # How many the last check has found.
 kernel_leaks_known=0
 
-# A mark of its own for each caller: kernel_log_mark [NAME]
+# A mark of its own for each caller.
 kernel_log_mark()
 {
-	kernel_log_name=${1:-selftest-$$-$RANDOM$RANDOM}
+	kernel_log_name=selftest-$$-$RANDOM$RANDOM
 	printf 'selftests: mark %s\n' "$kernel_log_name" >/dev/kmsg
+}
+
+# Like kernel_log_mark, but what was logged since somebody last looked is not left out: between two tests, too.
+kernel_log_resume()
+{
+	kernel_log_name=$(dmesg --notime 2>/dev/null | sed -n 's/.*selftests: mark \(look-[^ ]*\)$/\1/p' | tail -n 1)
+	[ -n "$kernel_log_name" ] || kernel_log_mark
+}
+
+# To be called before the log is read: who resumes will read what comes behind.
+kernel_log_look()
+{
+	printf 'selftests: mark look-%s\n' "$$-$RANDOM$RANDOM" >/dev/kmsg
 }
 
 # The log since the mark, without time stamps; 1 if the mark is not there.
@@ -150,6 +163,7 @@ lockdep_check()
 kernel_log_check()
 {
 	local log
+	kernel_log_look
 	if ! log=$(kernel_log_since); then
 		echo "the mark has gone from the kernel log: what happened since cannot be judged"
 		return 1

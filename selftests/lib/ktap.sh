@@ -29,7 +29,7 @@ ktap_start()
 	trap 'rm -rf "$ktap_dir"' EXIT
 	ktap_planned=$(($1 + 1))
 	printf 'KTAP version 1\n1..%d\n' "$ktap_planned"
-	kernel_log_mark
+	kernel_log_resume
 }
 
 fail()
