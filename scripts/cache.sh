@@ -58,6 +58,14 @@ fail() {
 	exit 1
 }
 
+# Prints all files of the tree that are source, in a repository or not.
+tree_files() (
+	cd "$tree"
+	{ git -c safe.directory="$tree" ls-files --cached --others --exclude-standard 2>/dev/null ||
+		find . -path ./build -prune -o -path ./.git -prune -o -type f -printf '%P\n'; } |
+		while read -r file; do [[ ! -f $file ]] || echo "$file"; done
+)
+
 # Every kind of artifact with the files and the artifacts it is made from.
 made_from() {
 	case $1 in
