@@ -89,16 +89,21 @@ removed()
 	told 1 "local work queue catastrophic error of the queue pair"
 }
 
-ktap_start 38
+rows=$("$here/events" count)
+others=4
+[ -z "${FERROCE_ROWS:-}" ] || others=0
+ktap_start $((${rows:-1} + others))
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
 netdev2=$(netdev_of n2 "$dev2")
 # Its rows play the peer, packet by packet.
 packets_of_many off
-absorb 34 "$here/events" -n /run/netns/n2 -i "$netdev2" "$dev1" "$dev2"
+absorb "${rows:-1}" "$here/events" -n /run/netns/n2 -i "$netdev2" "$dev1" "$dev2"
 packets_of_many on
-row "event: PORT_ERR, PORT_ACTIVE" port
-row "event: GID_CHANGE" gid
-row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
-row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8
+if [ "$others" -gt 0 ]; then
+	row "event: PORT_ERR, PORT_ACTIVE" port
+	row "event: GID_CHANGE" gid
+	row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
+	row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8
+fi
 ktap_finish

@@ -22,6 +22,7 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "rows.h"
 
 #define SIZE 4096
 #define LENGTH 64
@@ -666,6 +667,7 @@ int main(int argc, char **argv)
 	unsigned int j;
 	bool charges;
 
+	rows_count(argc, argv, ROWS_WANTED(rows));
 	while ((option = getopt(argc, argv, "46c:m:")) != -1) {
 		switch (option) {
 		case '4':
@@ -678,7 +680,7 @@ int main(int argc, char **argv)
 	if (argc - optind != 2 || !cut_command || !mend_command)
 		die("two devices and two commands are needed");
 	ksft_print_header();
-	ksft_set_plan(sizeof(rows) / sizeof(rows[0]));
+	ksft_set_plan(ROWS_WANTED(rows));
 	random_seed(time(NULL));
 	for (i = 0; i < 2; i++) {
 		device_open(&devices[i], argv[optind + i], family);
@@ -690,6 +692,8 @@ int main(int argc, char **argv)
 	}
 	charges = has_charges();
 	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++) {
+		if (!row_is_wanted(rows[j].name))
+			continue;
 		if (rows[j].needs_charges && !charges)
 			ksft_test_result_code(KSFT_SKIP, rows[j].name, "no memory cgroups");
 		else

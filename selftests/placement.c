@@ -22,6 +22,7 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "rows.h"
 
 #ifdef NO_FLUSH
 /* libibverbs of rdma-core 44 cannot post a FLUSH: rows that do are skipped. The kernel's values. */
@@ -813,7 +814,8 @@ static const bool has_flush = true;
 
 static bool is_wanted(const struct row *row, bool is_lossy)
 {
-	return !!(row->is & ROW_DURABLE) == !!durable_file && (!is_lossy || row->is & ROW_PATIENT);
+	return !!(row->is & ROW_DURABLE) == !!durable_file && (!is_lossy || row->is & ROW_PATIENT) &&
+	       row_is_wanted(row->name);
 }
 
 int main(int argc, char **argv)
@@ -823,6 +825,9 @@ int main(int argc, char **argv)
 	bool is_lossy = false;
 	unsigned int j, count = 0;
 
+	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
+		count += is_wanted(&rows[j], is_lossy);
+	rows_count(argc, argv, count);
 	while ((option = getopt(argc, argv, "46lp:s:")) != -1) {
 		if (option == 's')
 			seed = strtoull(optarg, NULL, 0);
@@ -837,6 +842,7 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		die("two devices are needed");
+	count = 0;
 	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
 		count += is_wanted(&rows[j], is_lossy);
 	ksft_print_header();

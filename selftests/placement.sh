@@ -9,8 +9,9 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
 . "$here/lib/namespaces.sh"
 
-ktap_start 30
+rows=$("$here/placement" count)
+ktap_start "${rows:-1}"
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
-absorb 30 "$here/placement" "$dev1" "$dev2"
+absorb "${rows:-1}" "$here/placement" "$dev1" "$dev2"
 ktap_finish

@@ -21,6 +21,7 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "rows.h"
 
 #define SIZE 16384
 #define START 4120
@@ -1311,12 +1312,35 @@ static const struct {
 	{ "local invalidate under traffic", run_local_inv_in_traffic },
 };
 
+/* Each operation in each state, of both types: how many are wanted. They are run if told so. */
+static unsigned int combinations(bool run)
+{
+	int type, state, op;
+	unsigned int wanted = 0;
+
+	for (type = 1; type <= 2; type++)
+		for (state = 0; state < STATES; state++)
+			for (op = 0; op < OPS; op++) {
+				char name[128];
+
+				snprintf(name, sizeof(name), "type %d, %s: %s", type, state_names[state], op_names[op]);
+				if (!row_is_wanted(name))
+					continue;
+				wanted++;
+				if (run)
+					ksft_test_result(run_combination(type == 1 ? IBV_MW_TYPE_1 :
+									 IBV_MW_TYPE_2, state, op), "%s\n", name);
+			}
+	return wanted;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = time(NULL);
-	int option, i, type, state, op;
+	int option, i;
 	unsigned int j;
 
+	rows_count(argc, argv, combinations(false) + ROWS_WANTED(rows));
 	while ((option = getopt(argc, argv, "46s:")) != -1) {
 		if (option == 's')
 			seed = strtoull(optarg, NULL, 0);
@@ -1328,20 +1352,15 @@ int main(int argc, char **argv)
 	if (argc - optind != 2)
 		die("two devices are needed");
 	ksft_print_header();
-	ksft_set_plan(2 * STATES * OPS + sizeof(rows) / sizeof(rows[0]));
+	ksft_set_plan(combinations(false) + ROWS_WANTED(rows));
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	random_seed(seed);
 	names = argv + optind;
 	open_all();
-	for (type = 1; type <= 2; type++)
-		for (state = 0; state < STATES; state++)
-			for (op = 0; op < OPS; op++)
-				ksft_test_result(run_combination(type == 1 ? IBV_MW_TYPE_1 :
-								 IBV_MW_TYPE_2, state, op),
-						 "type %d, %s: %s\n", type, state_names[state],
-						 op_names[op]);
+	combinations(true);
 	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
-		ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+		if (row_is_wanted(rows[j].name))
+			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
 	region_free(&data);
 	region_free(&hidden);
 	for (i = 0; i < 2; i++) {
