@@ -8,20 +8,14 @@
  */
 #define _GNU_SOURCE
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/if_tun.h>
-#include <net/if.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -57,41 +51,14 @@ static const char *own_namespace, *own_netdev;
 static int peer;
 static uint8_t peer_mac[6];
 
-static bool command(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static bool command(const char *format, ...)
-{
-	char line[256];
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(line, sizeof(line), format, list);
-	va_end(list);
-	fflush(stdout);
-	if (!system(line))
-		return true;
-	printf("# it fails: %s\n", line);
-	return false;
-}
-
 /* Sees all frames that come to the other end of the cable. */
 static void peer_open(const char *namespace, const char *netdev)
 {
-	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	struct ifreq request = {};
-	int home, room = 8 << 20, yes = 1;
+	int yes = 1;
 
-	home = namespace_enter(namespace);
-	peer = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
-	at.sll_ifindex = if_nametoindex(netdev);
-	strncpy(request.ifr_name, netdev, IFNAMSIZ - 1);
-	if (peer < 0 || !at.sll_ifindex || bind(peer, (struct sockaddr *)&at, sizeof(at)) ||
-	    setsockopt(peer, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) ||
-	    setsockopt(peer, SOL_PACKET, PACKET_AUXDATA, &yes, sizeof(yes)) ||
-	    ioctl(peer, SIOCGIFHWADDR, &request))
-		die("%s: no socket: %s", netdev, strerror(errno));
-	memcpy(peer_mac, request.ifr_hwaddr.sa_data, 6);
-	namespace_leave(home);
+	peer = capture_open(namespace, netdev, peer_mac);
+	if (setsockopt(peer, SOL_PACKET, PACKET_AUXDATA, &yes, sizeof(yes)))
+		die("%s: no PACKET_AUXDATA: %s", netdev, strerror(errno));
 }
 
 /* The next frame of ours, with the tag that the stack has taken out put back; its length, 0 if there is none. */
@@ -698,18 +665,15 @@ static bool run_no_ethernet(void)
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
-	struct ifreq tun = { .ifr_name = "frames3", .ifr_flags = IFF_TUN };
 	const char *type = getenv("link_type");
-	int home = namespace_enter(own_namespace);
-	int carrier = open("/dev/net/tun", O_RDWR);
+	int carrier = tun_open(own_namespace, "frames3", IFF_TUN);
 	struct ibv_qp *datagrams;
 	struct device own;
 	char name[64];
 	bool ok;
 
-	if (!type || carrier < 0 || ioctl(carrier, TUNSETIFF, &tun))
-		die("no tun netdev: %s", strerror(errno));
-	namespace_leave(home);
+	if (!type)
+		die("no link_type");
 	snprintf(name, sizeof(name), "%s3", device.name);
 	if (!command("ip -n %s address add 10.8.0.1/24 dev frames3 && ip -n %s link set frames3 up && "
 		     "ip netns exec %s rdma link add %s type %s netdev frames3",

@@ -614,16 +614,9 @@ static bool run_strangers(void)
 	       run_stranger(address6, address6, address, address);
 }
 
-static bool command(const char *action, const char *text)
+static bool address_change(const char *action, const char *text)
 {
-	char line[256];
-
-	snprintf(line, sizeof(line), "ip address %s %s/24 dev %s", action, text, netdev);
-	fflush(stdout);
-	if (!system(line))
-		return true;
-	ksft_print_msg("it fails: %s\n", line);
-	return false;
+	return command("ip address %s %s/24 dev %s", action, text, netdev);
 }
 
 /*
@@ -642,13 +635,13 @@ static enum ibv_wc_status write_on(struct ibv_qp *qp, int back_ms, unsigned int 
 		while (posted - done < MAX_MESSAGES && !post_write(qp, posted, 3000))
 			posted++;
 		if (!is_gone && done > 500) {
-			if (!command("del", second))
+			if (!address_change("del", second))
 				return IBV_WC_GENERAL_ERR;
 			is_gone = true;
 			gone = now_ms();
 		}
 		if (is_gone && !is_back && back_ms >= 0 && now_ms() - gone >= (uint64_t)back_ms) {
-			if (!command("add", second))
+			if (!address_change("add", second))
 				return IBV_WC_GENERAL_ERR;
 			is_back = true;
 		}
@@ -700,7 +693,7 @@ static bool run_address_goes(void)
 	expect_written();
 	ok = status == IBV_WC_RETRY_EXC_ERR && qp_state(pair.qps[0]) == IBV_QPS_ERR;
 	pair_free(&pair);
-	ok = command("add", second) && ok;
+	ok = address_change("add", second) && ok;
 	second_pair_make(&pair, PATIENT);
 	pair_ways(&pair, ways);
 	ok = mixed(ways, 2, 2, NULL) && ok;
@@ -1420,9 +1413,9 @@ static bool run_datagrams_come_back(void)
 		die("fork: %s", strerror(errno));
 	if (!child) {
 		usleep(50000);
-		ok = command("del", second);
+		ok = address_change("del", second);
 		usleep(50000);
-		_exit(!(command("add", second) && ok));
+		_exit(!(address_change("add", second) && ok));
 	}
 	while (!waitpid(child, &status, WNOHANG)) {
 		for (; room; room--) {
