@@ -9,8 +9,7 @@ use kernel::{
         File, //
     },
     fmt,
-    prelude::*,
-    uaccess::UserSliceReader, //
+    prelude::*, //
 };
 
 /// Shows [`Counts`].
@@ -18,19 +17,11 @@ fn show_counts(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     fmt::Display::fmt(&Counts, f)
 }
 
-/// Raises a kernel warning, to prove that the tests see one.
-fn plant_warning(_: &(), _: &mut UserSliceReader) -> Result {
-    kernel::warn_on!(true);
-    Ok(())
-}
-
 /// The module's files; removed when this is dropped.
 #[pin_data]
 pub(crate) struct Files {
     #[pin]
     live_objects: File<()>,
-    #[pin]
-    plant_warning: File<()>,
     _directory: Dir,
 }
 
@@ -42,7 +33,6 @@ impl Files {
         KBox::try_pin_init(
             try_pin_init!(Self {
                 live_objects <- files.read_callback_file(c"live_objects", (), &show_counts),
-                plant_warning <- files.write_callback_file(c"plant_warning", (), &plant_warning),
                 _directory: directory,
             }? Error),
             GFP_KERNEL,

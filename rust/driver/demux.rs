@@ -220,8 +220,6 @@ impl Run<'_, '_> {
 }
 
 fn count(device: &Device, skb: &RxSkb) {
-    #[cfg(planted = "sleeping_allocation")]
-    let _ = kernel::prelude::KBox::new(skb.datagram_len(), kernel::prelude::GFP_KERNEL);
     let counters = device.counters();
     counters.add(Counter::ReceivedPackets, 1);
     counters.add(Counter::ReceivedBytes, skb.datagram_len() as u64);

@@ -104,11 +104,6 @@ impl SharedRing {
         1usize.wrapping_shl(self.shift)
     }
 
-    #[cfg(planted = "ring_overrun")]
-    fn end(&self) -> usize {
-        DATA.wrapping_add((self.slots() as usize).wrapping_shl(self.shift))
-    }
-
     fn element(&self, index: u32) -> usize {
         DATA.wrapping_add(((index & self.mask) as usize).wrapping_shl(self.shift))
     }
@@ -137,8 +132,6 @@ impl Consumer {
         if out.len() > ring.element_len() {
             return None;
         }
-        #[cfg(planted = "ring_overrun")]
-        let _ = ring.mem.read(ring.end(), out);
         ring.mem
             .read(ring.element(self.index.wrapping_add(ahead)), out)
     }

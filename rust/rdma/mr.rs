@@ -465,8 +465,5 @@ pub(crate) unsafe extern "C" fn deregister<D: Driver>(
     // SAFETY: The memory came from a `KBox` of this type, whose private part was just moved out;
     // an `Object` drops neither part by itself.
     drop(unsafe { KBox::from_raw(mr.cast::<Obj<D>>()) });
-    // SAFETY: None, the object is gone: this is the defect.
-    #[cfg(planted = "use_after_free")]
-    core::hint::black_box(unsafe { (&raw const (*mr).lkey).read_volatile() });
     0
 }

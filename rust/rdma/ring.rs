@@ -68,12 +68,7 @@ impl RingMemory {
     #[inline]
     fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        let limit = if cfg!(planted = "ring_overrun") {
-            self.size
-        } else {
-            self.len
-        };
-        if end > limit {
+        if end > self.len {
             return None;
         }
         // SAFETY: `offset` is at most `len`, so the result stays within the area.

@@ -664,8 +664,6 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     // Requests hold references to address handles, regions and routes, and the attributes one to
     // the GID table: let go of them now, not when the last packet in flight lets go of the QP.
     *qp.attributes.lock() = Attributes::default();
-    #[cfg(planted = "lock_inversion")]
-    drop((qp.receive.lock(), qp.send.lock()));
     qp.send.lock().reset(qp);
     qp.receive.lock().reset(qp);
     qp.with_paths(Paths::reset);
@@ -679,8 +677,6 @@ pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
     let Some(_pass) = qp.gate.enter() else {
         return Err(EINVAL);
     };
-    #[cfg(planted = "lock_inversion")]
-    drop((qp.send.lock(), qp.receive.lock()));
     if !qp.takes_sends() {
         qp.send.lock().discard(qp);
         return Err(EINVAL);
@@ -701,8 +697,6 @@ pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result 
     }
     let result = {
         let mut guard = qp.kernel_sends.lock();
-        #[cfg(planted = "bh_under_irqsave")]
-        drop(qp.receive.lock());
         let Some(staged) = &mut *guard else {
             return Err(EINVAL);
         };
