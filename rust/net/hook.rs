@@ -5,7 +5,7 @@
 //! C header: [`include/linux/netfilter.h`](srctree/include/linux/netfilter.h)
 
 use crate::namespace::Net;
-use core::cell::UnsafeCell;
+use core::ptr::NonNull;
 use kernel::{
     bindings as kernel_bindings,
     error::to_result,
@@ -21,16 +21,18 @@ pub(crate) type Function = unsafe extern "C" fn(
     *const bindings::nf_hook_state,
 ) -> c_uint;
 
-/// A function that is asked last of all, after the rules of the namespace's user, about the packets of one
-/// family that are for this machine.
+/// A function that is asked after the rules of the namespace's user about the packets of one family that are for this
+/// machine, with those of the last priority, of which the newest is asked first.
 ///
-/// Dropping it (process; RTNL may be held) ends that; calls that have begun may last for a grace period.
+/// Dropping it (process; RTNL may be held) ends that; calls that have begun may last for a grace period, as may the
+/// reading of `operations` by those who list hooks.
 ///
 /// # Invariants
 ///
-/// `operations` is registered in `net`.
+/// `operations` is registered in `net`. It came from a [`KBox`], and is ours to free, a grace period after it is
+/// registered no more.
 pub(crate) struct Hook {
-    operations: KBox<UnsafeCell<bindings::nf_hook_ops>>,
+    operations: NonNull<bindings::nf_hook_ops>,
     net: Net,
 }
 
@@ -65,13 +67,18 @@ impl Hook {
             priority: c_int::MAX,
             ..pin_init::zeroed()
         };
-        let operations = KBox::new(UnsafeCell::new(operations), GFP_KERNEL)?;
+        let operations = KBox::into_raw(KBox::new(operations, GFP_KERNEL)?);
         // SAFETY: `net` is a namespace that has not ended. `operations` stay where they are until they are
-        // unregistered; the rest the caller promises.
-        to_result(unsafe { bindings::nf_register_net_hook(net.as_ptr(), operations.get()) })?;
-        // INVARIANT: Just registered.
+        // unregistered, and a grace period longer; the rest the caller promises.
+        to_result(unsafe { bindings::nf_register_net_hook(net.as_ptr(), operations) })
+            .inspect_err(|_| {
+                // SAFETY: It came from `into_raw` just now. What was not registered nobody has seen.
+                drop(unsafe { KBox::from_raw(operations) });
+            })?;
+        // INVARIANT: Just registered, and from a `KBox`.
         Ok(Self {
-            operations,
+            // SAFETY: A box is not null.
+            operations: unsafe { NonNull::new_unchecked(operations) },
             net: net.clone(),
         })
     }
@@ -79,7 +86,11 @@ impl Hook {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::nf_unregister_net_hook(self.net.as_ptr(), self.operations.get()) };
+        // SAFETY: By the type invariant it is registered, and then, as it is registered no more, ours to free after a
+        // grace period. It may sleep here.
+        unsafe {
+            bindings::nf_unregister_net_hook(self.net.as_ptr(), self.operations.as_ptr());
+            bindings::kfree_rcu_mightsleep(self.operations.as_ptr().cast::<c_void>());
+        }
     }
 }
