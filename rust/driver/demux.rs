@@ -77,14 +77,11 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     deliver(&qp, packet, skb);
 }
 
-/// Takes in datagrams that came together to the RoCE port of the namespace `home`, for one address that is no
-/// group's. Context: softirq.
-pub(crate) fn receive_burst(home: &net::Net, burst: RxBurst) {
-    let Some(device) = registry::device_of(home, &burst.destination.to_gid()) else {
-        return;
-    };
-    device.steering().take_in(&device, burst, |packets| {
-        receive_all(&device, packets, Came::Together);
+/// Takes in datagrams that came together to the RoCE port, for one address of `device` that is no group's.
+/// Context: softirq.
+pub(crate) fn receive_burst(device: &Arc<Device>, burst: RxBurst) {
+    device.steering().take_in(device, burst, |packets| {
+        receive_all(device, packets, Came::Together);
     });
 }
 

@@ -83,8 +83,17 @@ impl Addresses {
 
 /// An address enters the device's GID table. Context: process, may sleep.
 ///
+/// One of a netdev that is in another namespace, as an ipvlan or macvlan above the device's own may be, is not known to
+/// packets: in the device's namespace it is nobody's, or somebody else's.
+///
 /// Errors: `ENOSPC` if there are too many addresses like it.
 pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
+    if entry
+        .netdev()
+        .is_some_and(|netdev| netdev.home() != device.home())
+    {
+        return Ok(());
+    }
     let gid = entry.gid();
     let known = Arc::new(
         Known {

@@ -26,6 +26,7 @@ use net::{
         ARPHRD_LOOPBACK,
         ARPHRD_NONE, //
     },
+    Address,
     NetDevice,
     NetdevEvent,
     NetdevHandler,
@@ -54,12 +55,18 @@ impl Port {
 }
 
 impl net::Receive for Port {
+    type Owner = Arc<Device>;
+
     fn receive(&self, packet: RxSkb) {
         demux::receive(&self.home, packet);
     }
 
-    fn receive_burst(&self, packets: RxBurst) {
-        demux::receive_burst(&self.home, packets);
+    fn owner(&self, destination: &Address) -> Option<Arc<Device>> {
+        registry::device_of(&self.home, &destination.to_gid())
+    }
+
+    fn receive_burst(&self, owner: Arc<Device>, packets: RxBurst) {
+        demux::receive_burst(&owner, packets);
     }
 }
 

@@ -45,8 +45,9 @@ pub struct RxBurst {
 }
 
 impl RxBurst {
-    /// Takes a packet that is about to be delivered on this machine, if it is UDP for `port`, of a form that
-    /// can be handled; otherwise nothing was done to it.
+    /// Takes a packet that is about to be delivered on this machine, if it is UDP for `port` of an address that
+    /// `owner` says something has, of a form that can be handled; otherwise nothing was done to it. Returns the owner,
+    /// too.
     ///
     /// Left to the stack are packets for others than this host, with IP options or extensions, with headers in
     /// pieces; those that another socket was chosen for, that a policy of IPsec refuses, whose connection
@@ -56,11 +57,12 @@ impl RxBurst {
     ///
     /// `skb` is a packet as the functions of `NF_INET_LOCAL_IN` get it, of IPv4 or IPv6 as `is_v4` says, which
     /// is the caller's if it is taken; softirq context, under RCU.
-    pub(crate) unsafe fn take(
+    pub(crate) unsafe fn take<O>(
         skb: NonNull<kernel_bindings::sk_buff>,
         is_v4: bool,
         port: u16,
-    ) -> Option<Self> {
+        owner: impl FnOnce(&Address) -> Option<O>,
+    ) -> Option<(O, Self)> {
         let raw = skb.as_ptr();
         let ip_len = if is_v4 { IPV4_LEN } else { IPV6_LEN };
         // SAFETY: The caller promises a packet.
@@ -75,6 +77,8 @@ impl RxBurst {
         if flow.port != port || flow.destination.is_multicast() {
             return None;
         }
+        // Before anything is asked for that the packet, or who counts, would notice.
+        let owner = owner(&flow.destination)?;
         // SAFETY: The caller promises a packet in a receive path.
         let is_free = unsafe {
             ptr::eq(skb::network_header(raw), (*raw).data)
@@ -140,13 +144,14 @@ impl RxBurst {
                 }
             }
         }
-        Some(Self {
+        let burst = Self {
             destination,
             source_port,
             // CAST: It was 32 bits wide.
             bytes: len as u32,
             packets,
-        })
+        };
+        Some((owner, burst))
     }
 }
 

@@ -5,6 +5,7 @@
 //! C header: [`include/net/udp_tunnel.h`](srctree/include/net/udp_tunnel.h)
 
 use crate::{
+    address::Address,
     burst::RxBurst,
     error::{
         eafnosupport,
@@ -29,11 +30,19 @@ use rdma_bindings as bindings;
 
 /// Takes the datagrams of a [`Listener`].
 pub trait Receive: Send + Sync + 'static {
-    /// Called for each datagram, on several CPUs at once. Softirq context, under RCU.
+    /// What datagrams to one address are for.
+    type Owner;
+
+    /// Called for each datagram that came to the socket, on several CPUs at once. Softirq context, under RCU.
     fn receive(&self, packet: RxSkb);
 
-    /// Called as [`Self::receive`] is, for datagrams that come together.
-    fn receive_burst(&self, packets: RxBurst);
+    /// Returns the owner of an address that is no group's; [`None`] leaves datagrams to it to the stack, as they
+    /// are. They may be for another namespace, as those of an ipvlan in the mode L3S. Context as for
+    /// [`Self::receive`].
+    fn owner(&self, destination: &Address) -> Option<Self::Owner>;
+
+    /// Called as [`Self::receive`] is, for datagrams that come together to an address of `owner`.
+    fn receive_burst(&self, owner: Self::Owner, packets: RxBurst);
 }
 
 /// What a socket's user data points at. The core wants three low bits of the pointer.
@@ -92,12 +101,13 @@ impl<H: Receive> Endpoint<H> {
             )
         };
         let taken = NonNull::new(skb).and_then(|skb| {
+            let owner = |destination: &Address| endpoint.handler.owner(destination);
             // SAFETY: As the caller promises; what is taken is kept from others below.
-            unsafe { RxBurst::take(skb, is_v4, endpoint.port) }
+            unsafe { RxBurst::take(skb, is_v4, endpoint.port, owner) }
         });
         match taken {
-            Some(packets) => {
-                endpoint.handler.receive_burst(packets);
+            Some((owner, packets)) => {
+                endpoint.handler.receive_burst(owner, packets);
                 bindings::NF_STOLEN
             }
             None => bindings::NF_ACCEPT,

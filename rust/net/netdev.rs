@@ -224,6 +224,14 @@ impl NetDevice {
         unsafe { bindings::dev_net(self.as_ptr()) == net.as_ptr() }
     }
 
+    /// Returns the identity of the namespace that it is in, to be compared only. Any context; it may be another one
+    /// the next time.
+    #[inline]
+    pub fn home(&self) -> usize {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::dev_net(self.as_ptr()) }.addr()
+    }
+
     /// Returns whether both are the same device. Any context.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {

@@ -212,7 +212,7 @@ impl Path {
             return Transmit::Dropped;
         };
         let (skb, sock, net) = (skb.as_ptr(), sock.as_ptr(), self.sender.net().as_ptr());
-        // SAFETY: The packet is ours, linear, and has the headers of an IP packet of this family. Its route
+        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. Its route
         // takes a reference, which is ours to give; the socket is charged, and its `sock_wfree`, which is no
         // text of a module, gives that back.
         unsafe {

@@ -2,7 +2,10 @@
 
 //! Entries of a port's GID table.
 
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::sync::rcu;
 use rdma_bindings as bindings;
 
@@ -64,23 +67,18 @@ impl Attr {
         Some(Self(ptr))
     }
 
-    #[inline]
-    fn raw(&self) -> &bindings::ib_gid_attr {
-        // SAFETY: By the type invariant the entry lives. Its fields other than `ndev`, which is not
-        // read through this reference, are constant.
-        unsafe { self.0.as_ref() }
-    }
-
     /// The GID.
     #[inline]
     pub fn gid(&self) -> Gid {
-        from_raw(&self.raw().gid)
+        // SAFETY: By the type invariant the entry lives.
+        unsafe { gid_of(self.0) }
     }
 
     /// The entry's place in the table.
     #[inline]
     pub fn index(&self) -> u16 {
-        self.raw().index
+        // SAFETY: As above.
+        unsafe { index_of(self.0) }
     }
 
     /// Whether the entry is an IPv4 address.
@@ -119,22 +117,72 @@ impl Drop for Attr {
     }
 }
 
-/// An address that enters or leaves the GID table.
-pub struct Entry<'a>(&'a bindings::ib_gid_attr);
+/// Reads an entry's GID.
+///
+/// # Safety
+///
+/// `entry` is one that lives.
+#[inline]
+unsafe fn gid_of(entry: NonNull<bindings::ib_gid_attr>) -> Gid {
+    // SAFETY: The caller promises an entry. The field is constant, 16 plain bytes, and read without a reference to the
+    // whole entry, as `ib_core` writes `ndev` any time.
+    unsafe { (&raw const (*entry.as_ptr()).gid).cast::<Gid>().read() }
+}
 
-impl<'a> Entry<'a> {
-    /// Wraps the argument of `add_gid` and `del_gid`.
-    pub(crate) fn new(raw: &'a bindings::ib_gid_attr) -> Self {
-        Self(raw)
+/// Reads an entry's place in the table.
+///
+/// # Safety
+///
+/// `entry` is one that lives.
+#[inline]
+unsafe fn index_of(entry: NonNull<bindings::ib_gid_attr>) -> u16 {
+    // SAFETY: As in `gid_of`; this field is constant, too.
+    unsafe { (&raw const (*entry.as_ptr()).index).read() }
+}
+
+/// An address that enters or leaves the GID table.
+///
+/// # Invariants
+///
+/// The pointer is an entry of a RoCE port that lives as long as `'a`, and keeps its network device for that time.
+pub struct Entry<'a> {
+    raw: NonNull<bindings::ib_gid_attr>,
+    _call: PhantomData<&'a ()>,
+}
+
+impl Entry<'_> {
+    /// Wraps the argument of `add_gid` and `del_gid`; [`None`] if it is null.
+    ///
+    /// # Safety
+    ///
+    /// If not null, `raw` is what `ib_core` passes to these functions, for the time of their call at the most.
+    pub(crate) unsafe fn new(raw: *const bindings::ib_gid_attr) -> Option<Self> {
+        // INVARIANT: As the caller promises. `ib_core` gives an entry its network device before the one call, and takes
+        // it away after the other.
+        NonNull::new(raw.cast_mut()).map(|raw| Self {
+            raw,
+            _call: PhantomData,
+        })
     }
 
     /// The GID.
     pub fn gid(&self) -> Gid {
-        from_raw(&self.0.gid)
+        // SAFETY: By the type invariant the entry lives.
+        unsafe { gid_of(self.raw) }
     }
 
     /// Its place in the table.
     pub fn index(&self) -> u16 {
-        self.0.index
+        // SAFETY: As above.
+        unsafe { index_of(self.raw) }
+    }
+
+    /// The network device that has the address: the RDMA device's own, or one above it, which may be in another
+    /// namespace.
+    pub fn netdev(&self) -> Option<&net::NetDevice> {
+        // SAFETY: By the type invariant the entry lives, and nobody writes the field meanwhile.
+        let ndev = unsafe { (&raw const (*self.raw.as_ptr()).ndev).read() };
+        // SAFETY: By the type invariant the entry has a reference to it, for as long as `self` is there.
+        (!ndev.is_null()).then(|| unsafe { net::NetDevice::from_raw(ndev) })
     }
 }

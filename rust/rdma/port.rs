@@ -190,9 +190,11 @@ pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
     _context: *mut *mut c_void,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: `ib_core` passes a valid entry of a device of this driver.
-        let (attr, core) = unsafe { (&*attr, crate::device::core::<D>((*attr).device)) };
-        D::add_gid(core, &gid::Entry::new(attr))?;
+        // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
+        let core = unsafe { crate::device::core::<D>((&raw const (*attr).device).read()) };
+        // SAFETY: As above, for the time of this call.
+        let entry = unsafe { gid::Entry::new(attr) }.ok_or(EINVAL)?;
+        D::add_gid(core, &entry)?;
         Ok(0)
     })
 }
@@ -206,8 +208,11 @@ pub(crate) unsafe extern "C" fn del_gid<D: Driver>(
     attr: *const bindings::ib_gid_attr,
     _context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: `ib_core` passes a valid entry of a device of this driver.
-    let (attr, core) = unsafe { (&*attr, crate::device::core::<D>((*attr).device)) };
-    D::del_gid(core, &gid::Entry::new(attr));
+    // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
+    let core = unsafe { crate::device::core::<D>((&raw const (*attr).device).read()) };
+    // SAFETY: As above, for the time of this call.
+    if let Some(entry) = unsafe { gid::Entry::new(attr) } {
+        D::del_gid(core, &entry);
+    }
     0
 }
