@@ -23,7 +23,8 @@ use crate::{
         Relocation,
         SharedRing, //
     },
-    verbs::Ferroce,
+    users::Users,
+    verbs::Ferroce, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -44,10 +45,7 @@ use rdma::{
         Init,
         WcSlots, //
     },
-    qp::{
-        Handle,
-        State as QpState, //
-    },
+    qp::Handle,
     udata::Udata,
     wc::{
         Completion,
@@ -156,6 +154,9 @@ pub(crate) struct Cq {
     /// Tells of an overflow, the QPs too.
     #[pin]
     overflow: Work<Cq, OVERFLOW>,
+    /// The QPs whose completions come here.
+    #[pin]
+    users: Users,
     _live: Live,
 }
 
@@ -187,11 +188,8 @@ impl WorkItem<OVERFLOW> for Cq {
         if !core::mem::replace(&mut cq.state.lock().told, true) {
             cq.events.error();
         }
-        // Their consumers cannot know any more what has become of their requests. Each time: there may be QPs that
-        // were in RESET the last time, or not there. One in error is flushed already, at its own pace.
-        cq.device
-            .registry()
-            .fail_qps_if(|qp| qp.posts_to(&cq) && qp.state() != QpState::Error);
+        // Their consumers cannot know any more what has become of their requests.
+        cq.users.fail(|qp| qp.posts_to(&cq));
     }
 }
 
@@ -234,6 +232,7 @@ pub(crate) fn create(
             resizing <- new_mutex!(()),
             notification <- new_work!("Cq::notification"),
             overflow <- new_work!("Cq::overflow"),
+            users <- Users::new(),
             _live: Live::new(Kind::Cq),
         }),
         GFP_KERNEL_ACCOUNT,
@@ -255,6 +254,11 @@ impl UserQueue {
 }
 
 impl Cq {
+    /// The QPs whose completions come here.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// How many completions fit.
     pub(crate) fn capacity(&self) -> u32 {
         match &self.state.lock().queue {
@@ -272,7 +276,8 @@ impl Cq {
     }
 
     /// Appends a completion of `qp`. One that finds no room is lost, and the consumer is told of the
-    /// overflow once (IBTA 11.6.3.2); the QPs of the queue go to the error state, each time. Context: any.
+    /// overflow once (IBTA 11.6.3.2); the QPs of the queue go to the error state, each time that there are some that
+    /// have left RESET since. Context: any.
     pub(crate) fn post(
         self: &Arc<Self>,
         qp: &Handle,
@@ -289,7 +294,11 @@ impl Cq {
         };
         if pushed.is_err() {
             self.device.counters().add(Counter::CompletionOverflow, 1);
+            let is_known = state.told && !self.users.may_fail();
             drop(state);
+            if is_known {
+                return Posted { notify: false };
+            }
             let _ = self
                 .device
                 .process_queue()

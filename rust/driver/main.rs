@@ -37,6 +37,7 @@ mod staged_receives;
 mod steering;
 mod storage;
 mod user_wqe;
+mod users;
 mod verbs;
 
 use kernel::{

@@ -281,16 +281,6 @@ impl Registry {
         }
     }
 
-    /// Moves every QP for which `is_lost` says so to the error state, and tells its consumer.
-    /// Context: process, RTNL may be held.
-    pub(crate) fn fail_qps_if(&self, is_lost: impl Fn(&Qp) -> bool) {
-        self.qps.for_each(|_, qp| {
-            if is_lost(qp) {
-                qp.fail();
-            }
-        });
-    }
-
     /// Undoes [`Self::attach`], for a device that was not registered. Context: process.
     pub(crate) fn withdraw(&self, device: &Arc<Device>) {
         self.detach(device);

@@ -28,6 +28,7 @@ use crate::{
     staged_receives::StagedReceives,
     storage::filled,
     user_wqe,
+    users::Users,
     verbs::Ferroce, //
 };
 use kernel::{
@@ -52,7 +53,6 @@ use kernel::{
 };
 use rdma::{
     error::not_supported,
-    qp::State as QpState,
     srq::{
         Attr,
         Change,
@@ -132,6 +132,9 @@ pub(crate) struct Srq {
     /// Tells of a spoilt ring, the QPs too.
     #[pin]
     failure: Work<Srq>,
+    /// The QPs that take from it.
+    #[pin]
+    users: Users,
     _live: Live,
 }
 
@@ -146,9 +149,7 @@ impl WorkItem for Srq {
         if !core::mem::replace(&mut srq.state.lock().told, true) {
             srq.events.error();
         }
-        // Each time: there may be QPs that were not there the last time. One in error is flushed already.
-        let registry = srq.pd.device().registry();
-        registry.fail_qps_if(|qp| qp.takes_from(&srq) && qp.state() != QpState::Error);
+        srq.users.fail(|qp| qp.takes_from(&srq));
     }
 }
 
@@ -199,6 +200,7 @@ pub(crate) fn create(
             }),
             resizing <- new_mutex!(()),
             failure <- new_work!("Srq::failure"),
+            users <- Users::new(),
             _live: Live::new(Kind::Srq),
         }),
         GFP_KERNEL_ACCOUNT,
@@ -287,6 +289,11 @@ impl Srq {
         &self.pd
     }
 
+    /// The QPs that take from it.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// Pieces per request.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
@@ -307,7 +314,11 @@ impl Srq {
     pub(crate) fn take(self: &Arc<Self>, out: &mut RecvElement) -> Receive {
         let mut state = self.state.lock();
         if state.fails() {
+            let is_known = state.told && !self.users.may_fail();
             drop(state);
+            if is_known {
+                return Receive::Empty;
+            }
             let queue = self.pd.device().process_queue().queue();
             let _ = queue.enqueue(self.clone());
             return Receive::Empty;

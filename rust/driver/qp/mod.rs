@@ -75,6 +75,7 @@ use crate::{
     staged_receives::StagedReceives,
     storage::filled,
     user_wqe,
+    users::Users,
     verbs::Ferroce, //
 };
 use core::sync::atomic::{
@@ -347,11 +348,35 @@ impl Qp {
 
     /// Goes from one state to another, unless it has left the first. Returns whether it went.
     fn change_state(&self, from: State, to: State) -> bool {
-        let (from, to) = (from as u32, to as u32);
-        let changed = self
-            .state
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        let changed = self.state.compare_exchange(
+            from as u32,
+            to as u32,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        // After the change: who does not see it yet is not the last to look.
+        if from == State::Reset && changed.is_ok() {
+            self.queues().for_each(Users::started);
+        }
         changed.is_ok()
+    }
+
+    /// Those that note who uses the queues without which the QP fails. One may come twice.
+    fn queues(&self) -> impl Iterator<Item = &Users> {
+        let srq = self.srq.as_ref().map(|srq| srq.users());
+        [self.send_cq.users(), self.recv_cq.users()]
+            .into_iter()
+            .chain(srq)
+    }
+
+    /// Has the QP fail with the queues that it uses. Context: process, may sleep.
+    fn enlist(&self) -> Result {
+        self.queues().try_for_each(|users| users.add(self.number))
+    }
+
+    /// Undoes [`Qp::enlist`]. Context: process, may sleep.
+    fn delist(&self) {
+        self.queues().for_each(|users| users.remove(self.number));
     }
 
     /// Whether packets may come in.
@@ -631,10 +656,15 @@ pub(crate) fn create(
     )?;
     if init.ty == Type::Gsi {
         pd.device().set_gsi(Some(qp.clone()));
-    } else {
-        registry::publish_qp(number, &qp)?;
+        return Ok(qp);
     }
-    Ok(qp)
+    match qp.enlist().and_then(|()| registry::publish_qp(number, &qp)) {
+        Ok(()) => Ok(qp),
+        Err(error) => {
+            qp.delist();
+            Err(error)
+        }
+    }
 }
 
 /// The QP's number.
@@ -650,6 +680,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
         qp.device().set_gsi(None);
     } else {
         registry::withdraw_qp(qp.number);
+        qp.delist();
     }
     qp.settle();
     qp.gate.close_and_wait();

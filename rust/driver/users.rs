@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The QPs that fail with a queue that they use, a CQ or an SRQ.
+
+use crate::{
+    qp::Qp,
+    registry, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+use rdma::qp::State;
+
+/// The QPs that use one queue.
+///
+/// So that a queue which fails again and again costs no more than its own QPs, and only if there are any that it has
+/// not failed yet.
+#[pin_data]
+pub(crate) struct Users {
+    /// Their numbers. References would be a circle.
+    #[pin]
+    numbers: Mutex<RBTree<u32, ()>>,
+    /// One of them has left RESET since the queue failed last.
+    has_started: Atomic<bool>,
+}
+
+impl Users {
+    /// No QPs.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            numbers <- new_mutex!(RBTree::new()),
+            has_started: Atomic::new(false),
+        })
+    }
+
+    /// A QP, which is in RESET, is to fail with the queue. It may be told twice. Context: process, may sleep.
+    pub(crate) fn add(&self, number: u32) -> Result {
+        let node = RBTreeNode::new(number, (), GFP_KERNEL_ACCOUNT)?;
+        self.numbers.lock().insert(node);
+        Ok(())
+    }
+
+    /// A QP does not use the queue any more. Context: process, may sleep.
+    pub(crate) fn remove(&self, number: u32) {
+        self.numbers.lock().remove(&number);
+    }
+
+    /// One of the QPs has left RESET. Context: any.
+    pub(crate) fn started(&self) {
+        self.has_started.store(true, Release);
+    }
+
+    /// Whether there may be a QP that [`Users::fail`] has something to do for. Context: any.
+    pub(crate) fn may_fail(&self) -> bool {
+        self.has_started.load(Relaxed)
+    }
+
+    /// Moves each QP, if `is_user` says that it is one, to the error state, and tells its consumer. One in error stays:
+    /// it is flushed already, at its own pace. Context: process, may sleep.
+    pub(crate) fn fail(&self, is_user: impl Fn(&Qp) -> bool) {
+        // First: who starts while the others are looked at may be missed, and is noted for the next time.
+        self.has_started.xchg(false, Full);
+        let mut from = 0;
+        while let Some(number) = self.first_from(from) {
+            // The number may be another QP's meanwhile.
+            let qp: Option<Arc<Qp>> = registry::qp(number);
+            if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
+                qp.fail();
+            }
+            from = number.saturating_add(1);
+        }
+    }
+
+    /// The lowest number that is not below `from`. QP numbers end before `u32` does.
+    fn first_from(&self, from: u32) -> Option<u32> {
+        let numbers = self.numbers.lock();
+        let number = *numbers.cursor_lower_bound(&from)?.current().0;
+        Some(number)
+    }
+}
