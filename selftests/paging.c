@@ -5,10 +5,11 @@
  * of their own, and of one of all addresses. And advice about such memory, given by the
  * kernel's own interface: the provider of rdma-core 56 has no ibv_advise_mr().
  *
- * paging [-4|-6] [-s SEED] [-r REGEX] DEVICE DEVICE
+ * paging [-4|-6] [-s SEED] [-r REGEX] -N NAMESPACE -i NETDEV DEVICE DEVICE
  * paging [-r REGEX] -n
  *
- * -r chooses rows; -n only counts them.
+ * -r chooses rows; -n only counts them. NAMESPACE has NETDEV, which the first device is on: from there packets are
+ * sent by hand.
  */
 
 #include <errno.h>
@@ -33,6 +34,7 @@
 #include "endpoint.h"
 #include "kselftest.h"
 #include "rows.h"
+#include "wire.h"
 
 #define PAGES 48
 #define DEPTH 16
@@ -1124,6 +1126,155 @@ static bool run_late(enum ibv_wr_opcode opcode)
 	return ok && completed(a->send_cq, "the request", IBV_WC_SUCCESS);
 }
 
+/* Packets that use far more memory than their bytes take. */
+#define FRAGMENTED 256
+#define FRAGMENT 8
+#define MOST_FRAGMENTED (8L << 10)
+/* More than a device keeps. */
+#define CROWD 16
+#define WAITING_PER_QP 511
+#define MOST_WAITING (16 << 20)
+
+static const char *namespace, *netdev;
+
+/* The kernel's memory for small objects, in KiB, with what each CPU has counted for itself. */
+static long kernel_memory(void)
+{
+	FILE *file = fopen("/proc/sys/vm/stat_refresh", "r");
+	char line[128];
+	long value = -1;
+
+	if (file) {
+		while (fgets(line, sizeof(line), file))
+			;
+		fclose(file);
+	}
+	file = fopen("/proc/meminfo", "r");
+	if (!file)
+		die("/proc/meminfo: %s", strerror(errno));
+	while (value < 0 && fgets(line, sizeof(line), file))
+		sscanf(line, "SUnreclaim: %ld", &value);
+	fclose(file);
+	if (value < 0)
+		die("/proc/meminfo does not say SUnreclaim");
+	return value;
+}
+
+static void send_fragmented(const struct wire *wire, uint32_t qpn)
+{
+	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .qpn = qpn, .payload = 1024 };
+	unsigned int i;
+
+	for (i = 1; i <= FRAGMENTED; i++) {
+		packet.psn = packet.id = i;
+		wire_send_fragments(wire, &packet, FRAGMENT);
+	}
+}
+
+/* A queue pair of b that waits for a page that does not come, for the sake of its request 0. */
+static struct ibv_qp *waiting_qp(const struct wire *wire, int absence)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	struct ibv_sge to = piece(b, 1024);
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 }, *bad;
+	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .payload = 1024 };
+	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq, depth, NULL);
+
+	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
+		die("RESET to INIT: %s", strerror(errno));
+	qp_ready_connected(&b->device, qp, &a->device, a->qp->qp_num, IBV_MTU_4096, VERY_PATIENT, 0, 0);
+	if (ibv_post_recv(qp, &receive, &bad))
+		die("ibv_post_recv");
+	packet.qpn = qp->qp_num;
+	wire_send(wire, &packet, 1);
+	absence_noticed(absence);
+	return qp;
+}
+
+/* Of each little fragment the kernel has hundreds of bytes besides. */
+static bool run_fragments(enum ibv_wr_opcode opcode)
+{
+	int absence = absence_begin(b->memory, size);
+	long before, after, last;
+	struct ibv_qp *qp;
+	struct wire wire;
+	int tries = 0;
+
+	(void)opcode;
+	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
+	qp = waiting_qp(&wire, absence);
+	/* For nobody, until the kernel has taken what memory it takes for such packets when none of them waits. */
+	before = kernel_memory();
+	do {
+		last = before;
+		send_fragmented(&wire, 0xfffffe);
+		before = kernel_memory();
+	} while (before > last + MOST_FRAGMENTED / 4 && tries++ < 10);
+	send_fragmented(&wire, qp->qp_num);
+	after = kernel_memory();
+	ksft_print_msg("%d datagrams in fragments of %d bytes: %ld KiB more (%ld KiB when sent to nobody)\n",
+		       FRAGMENTED, FRAGMENT, after - before, before - last);
+	if (ibv_destroy_qp(qp))
+		die("ibv_destroy_qp: %s", strerror(errno));
+	close(absence);
+	wire_close(&wire);
+	return after - before < MOST_FRAGMENTED;
+}
+
+static unsigned long long counted(const char *name)
+{
+	return device_counter(&b->device, name);
+}
+
+/* Packets of many queue pairs: what they use together is bounded, by more than their number. */
+static bool run_crowd(enum ibv_wr_opcode opcode)
+{
+	int absence = absence_begin(b->memory, size);
+	const unsigned long long all = CROWD * WAITING_PER_QP;
+	unsigned long long came, dropped, lost;
+	struct wire_packet packets[7];
+	struct ibv_qp *qps[CROWD];
+	uint64_t end = now_ms() + WAIT_MS;
+	struct wire wire;
+	int i, j, k;
+
+	(void)opcode;
+	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
+	for (i = 0; i < CROWD; i++)
+		qps[i] = waiting_qp(&wire, absence);
+	usleep(30000);
+	came = counted("rcvd_pkts");
+	dropped = counted("page_fault_dropped");
+	lost = counted("steering_dropped");
+	for (i = 0; i < CROWD; i++) {
+		for (j = 1; j <= WAITING_PER_QP; j += 7) {
+			for (k = 0; k < 7; k++) {
+				packets[k] = (struct wire_packet){
+					.opcode = RC_SEND_ONLY,
+					.qpn = qps[i]->qp_num,
+					.psn = j + k,
+					.payload = 4096,
+				};
+			}
+			wire_send(&wire, packets, 7);
+		}
+	}
+	while (counted("rcvd_pkts") + counted("steering_dropped") - came - lost < all && now_ms() < end)
+		usleep(30000);
+	usleep(30000);
+	came = counted("rcvd_pkts") - came;
+	dropped = counted("page_fault_dropped") - dropped;
+	ksft_print_msg("%llu packets of %llu came, %llu of them wait\n", came, all, came - dropped);
+	for (i = 0; i < CROWD; i++) {
+		if (ibv_destroy_qp(qps[i]))
+			die("ibv_destroy_qp: %s", strerror(errno));
+	}
+	close(absence);
+	wire_close(&wire);
+	/* Half of them could wait if a packet used no more than its payload. */
+	return came > all * 3 / 4 && came > dropped && (came - dropped) * 4096 <= MOST_WAITING;
+}
+
 /* What the regions are of. */
 enum extent { OWN, EVERYWHERE, NOT_WRITABLE };
 
@@ -1162,6 +1313,8 @@ static const struct {
 	{ "SEND to a page that comes late", run_late, IBV_WR_SEND, OWN },
 	{ "WRITE to a page that comes late", run_late, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ from a page that comes late", run_late, IBV_WR_RDMA_READ, OWN },
+	{ "datagrams in fragments, behind a page that never comes", run_fragments, IBV_WR_SEND, OWN },
+	{ "16 queue pairs with packets behind a page that never comes", run_crowd, IBV_WR_SEND, OWN },
 	{ "region of all addresses: what can be registered",
 	  run_registrations, IBV_WR_SEND, EVERYWHERE },
 	{ "all addresses: SEND, absent pages", run_absent, IBV_WR_SEND, EVERYWHERE },
@@ -1237,8 +1390,14 @@ int main(int argc, char **argv)
 	uint64_t seed = time(NULL);
 	unsigned int row;
 
-	while ((option = getopt(argc, argv, "46nr:s:")) != -1) {
+	while ((option = getopt(argc, argv, "46i:nN:r:s:")) != -1) {
 		switch (option) {
+		case 'i':
+			netdev = optarg;
+			break;
+		case 'N':
+			namespace = optarg;
+			break;
 		case 'n':
 			only_count = true;
 			break;
@@ -1262,8 +1421,8 @@ int main(int argc, char **argv)
 		printf("%u\n", count);
 		return KSFT_PASS;
 	}
-	if (argc - optind != 2)
-		die("two devices are needed");
+	if (argc - optind != 2 || !namespace || !netdev)
+		die("two devices are needed, and the namespace and netdev of the first");
 	ksft_print_header();
 	ksft_set_plan(count);
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
@@ -1287,7 +1446,8 @@ int main(int argc, char **argv)
 		bool ok;
 
 		bool stuck_row = rows[row].run == run_stuck || rows[row].run == run_stuck_advice ||
-				 rows[row].run == run_stuck_flush || rows[row].run == run_late;
+				 rows[row].run == run_stuck_flush || rows[row].run == run_late ||
+				 rows[row].run == run_fragments || rows[row].run == run_crowd;
 
 		if (!row_is_wanted(rows[row].name))
 			continue;

@@ -13,5 +13,6 @@ rows=$("$here/paging" -r "${FERROCE_ROWS:-.}" -n)
 ktap_start "${rows:-1}"
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
-absorb "${rows:-1}" "$here/paging" -r "${FERROCE_ROWS:-.}" "$dev1" "$dev2"
+absorb "${rows:-1}" "$here/paging" -r "${FERROCE_ROWS:-.}" \
+	-N n1 -i "$(netdev_of n1 "$dev1")" "$dev1" "$dev2"
 ktap_finish

@@ -54,7 +54,8 @@ void wire_close(struct wire *wire)
 	close(wire->from);
 }
 
-static size_t emit(const struct wire *wire, const struct wire_packet *packet, uint8_t *ip)
+static size_t emit(const struct wire *wire, const struct wire_packet *packet, bool may_be_fragmented,
+		   uint8_t *ip)
 {
 	uint8_t *udp = ip + IP, *at = udp + UDP;
 	size_t size;
@@ -84,8 +85,8 @@ static size_t emit(const struct wire *wire, const struct wire_packet *packet, ui
 	ip[0] = 0x45;
 	put16(ip + 2, size + CRC);
 	/* A zero would be replaced by the kernel, and the CRC covers it. */
-	put16(ip + 4, 1);
-	ip[6] = 0x40;
+	put16(ip + 4, packet->id ? packet->id : 1);
+	ip[6] = may_be_fragmented ? 0 : 0x40;
 	ip[8] = 64;
 	ip[9] = IPPROTO_UDP;
 	memcpy(ip + 12, &wire->own, 4);
@@ -109,7 +110,7 @@ void wire_send(const struct wire *wire, const struct wire_packet *packets, unsig
 		die("%u packets at once", count);
 	for (i = 0; i < count; i++) {
 		parts[i].iov_base = bytes[i];
-		parts[i].iov_len = emit(wire, &packets[i], bytes[i]);
+		parts[i].iov_len = emit(wire, &packets[i], false, bytes[i]);
 		messages[i].msg_hdr.msg_name = &to;
 		messages[i].msg_hdr.msg_namelen = sizeof(to);
 		messages[i].msg_hdr.msg_iov = &parts[i];
@@ -117,6 +118,38 @@ void wire_send(const struct wire *wire, const struct wire_packet *packets, unsig
 	}
 	if (sendmmsg(wire->to, messages, count, 0) != (int)count)
 		die("packets cannot be sent: %s", strerror(errno));
+}
+
+void wire_send_fragments(const struct wire *wire, const struct wire_packet *packet, size_t bytes)
+{
+	static uint8_t whole[ROOM], headers[ROOM / 8][IP];
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = wire->peer };
+	size_t size = emit(wire, packet, true, whole), at;
+	static struct mmsghdr messages[ROOM / 8];
+	static struct iovec parts[ROOM / 8][2];
+	unsigned int count = 0, sent = 0;
+	int result;
+
+	for (at = IP; at < size; at += bytes, count++) {
+		bool is_last = at + bytes >= size;
+		size_t length = is_last ? size - at : bytes;
+
+		memcpy(headers[count], whole, IP);
+		put16(headers[count] + 6, (is_last ? 0 : 0x2000) | (at - IP) / 8);
+		parts[count][0] = (struct iovec){ headers[count], IP };
+		parts[count][1] = (struct iovec){ whole + at, length };
+		messages[count].msg_hdr = (struct msghdr){
+			.msg_name = &to,
+			.msg_namelen = sizeof(to),
+			.msg_iov = parts[count],
+			.msg_iovlen = 2,
+		};
+	}
+	for (; sent < count; sent += result) {
+		result = sendmmsg(wire->to, messages + sent, count - sent, 0);
+		if (result <= 0)
+			die("fragments cannot be sent: %s", strerror(errno));
+	}
 }
 
 /* False if it is none of RoCE for that queue pair. */

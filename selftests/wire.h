@@ -29,6 +29,7 @@ struct wire_packet {
 	uint32_t payload;
 	/* Of the IP header. */
 	uint8_t traffic_class;
+	uint16_t id;
 };
 
 struct wire {
@@ -45,6 +46,8 @@ void wire_open(struct wire *wire, const char *namespace, const char *netdev, con
 void wire_close(struct wire *wire);
 /* All at once, as far as that can be. */
 void wire_send(const struct wire *wire, const struct wire_packet *packets, unsigned int count);
+/* One packet, as IP fragments of so many bytes of payload: a multiple of eight. */
+void wire_send_fragments(const struct wire *wire, const struct wire_packet *packet, size_t bytes);
 /* The next packet for the queue pair qpn within so many milliseconds; false if there is none. */
 bool wire_receive(const struct wire *wire, uint32_t qpn, struct wire_packet *packet, unsigned int ms);
 /* Forgets what has come. */

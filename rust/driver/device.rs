@@ -66,8 +66,12 @@ use sync::{
     WorkQueue, //
 };
 
-/// Packets of a device that wait for pages, at the most: with the largest, some 64 MiB.
+/// Packets of a device that wait for pages, at the most, and the bytes of memory that they use, with all that is the
+/// kernel's own of it.
 const MAX_WAITING_PACKETS: u32 = 8192;
+const MAX_WAITING_MEMORY: u32 = 16 << 20;
+/// The same for a packet that others wait behind: without it a QP gets on by the repeats of its peer alone.
+const MAX_WAITING_MEMORY_OF_FIRST: u32 = 2 * MAX_WAITING_MEMORY;
 
 /// Pages of the largest fast-registration region.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
@@ -153,8 +157,9 @@ pub(crate) struct Device {
     counters: Counters,
     /// Set once, when the netdev goes or the device is unregistered.
     dead: Atomic<bool>,
-    /// Packets of all QPs that wait for pages.
+    /// Packets of all QPs that wait for pages, and the bytes of memory that they use.
     waiting_packets: Atomic<u32>,
+    waiting_memory: Atomic<u32>,
     #[pin]
     attachment: SpinLockIrq<Option<Attachment>>,
     #[pin]
@@ -251,6 +256,7 @@ impl Device {
                 counters,
                 dead: Atomic::new(false),
                 waiting_packets: Atomic::new(0),
+                waiting_memory: Atomic::new(0),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
                 gsi <- new_spin_lock_irq!(None),
                 groups <- new_mutex!(Groups::default()),
@@ -318,24 +324,27 @@ impl Device {
         device.is_some_and(|device| core::ptr::eq(&*device, self))
     }
 
-    /// One more packet waits for pages. Context: any.
-    pub(crate) fn packet_waits(&self) {
-        self.waiting_packets.fetch_add(1, Relaxed);
-    }
-
-    /// As [`Device::packet_waits`], unless there are so many that one more should not. Returns whether it waits.
-    pub(crate) fn packet_may_wait(&self) -> bool {
-        let before = self.waiting_packets.fetch_add(1, Relaxed);
-        if before >= MAX_WAITING_PACKETS {
-            self.packet_waits_no_more();
-            return false;
+    /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
+    /// those that others wait behind there may be more. Returns whether it waits. Context: any.
+    pub(crate) fn packet_may_wait(&self, memory: u32, is_first: bool) -> bool {
+        let (packets, most) = if is_first {
+            (u32::MAX, MAX_WAITING_MEMORY_OF_FIRST)
+        } else {
+            (MAX_WAITING_PACKETS, MAX_WAITING_MEMORY)
+        };
+        let others = self.waiting_packets.fetch_add(1, Relaxed);
+        let theirs = self.waiting_memory.fetch_add(memory, Relaxed);
+        let has_room = others < packets && theirs.saturating_add(memory) <= most;
+        if !has_room {
+            self.packet_waits_no_more(memory);
         }
-        true
+        has_room
     }
 
-    /// Undoes one [`Device::packet_waits`]. Context: any.
-    pub(crate) fn packet_waits_no_more(&self) {
+    /// Undoes one [`Device::packet_may_wait`]. Context: any.
+    pub(crate) fn packet_waits_no_more(&self, memory: u32) {
         self.waiting_packets.fetch_sub(1, Relaxed);
+        self.waiting_memory.fetch_sub(memory, Relaxed);
     }
 
     /// Whether the device is going away. Context: any.

@@ -33,6 +33,11 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
+/// A packet that is kept may use so many times as much memory as it has bytes, or this many bytes of memory: any that
+/// comes in one piece, or by a page of its own, does not use more.
+const WASTE: u32 = 4;
+const SMALL: u32 = 8 << 10;
+
 /// What we keep of a packet in its control block, as the network device may go before the packet does.
 #[repr(C)]
 struct Control {
@@ -460,6 +465,34 @@ impl RxSkb {
         let copy = unsafe { bindings::skb_copy(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
         // INVARIANT: A copy has the same headers, data and control block, and neither device, route nor socket, as
         // the original has none. It is in one piece, and ours alone.
+        NonNull::new(copy).map(Self)
+    }
+
+    /// Makes the packet one that may be kept for long: as [`Self::into_private`], and one that uses far more memory
+    /// than its bytes take, as one of many fragments does, becomes a compact copy. [`None`] if there is no memory; it is
+    /// dropped then. Any context.
+    pub fn into_kept(self) -> Option<Self> {
+        // SAFETY: By the type invariant this is a packet.
+        let (len, has_shared_pages) = unsafe {
+            let raw = self.0.as_ptr();
+            ((*raw).len, bindings::skb_has_shared_frag(raw))
+        };
+        if !has_shared_pages && self.memory() <= len.saturating_mul(WASTE).max(SMALL) {
+            return Some(self);
+        }
+        let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
+        // SAFETY: By the type invariant this is a packet, with so many bytes of the network header in front of its data.
+        // CAST: 20 or 40.
+        let copy = unsafe {
+            bindings::skb_copy_expand(
+                self.0.as_ptr(),
+                ip_len as c_int,
+                0,
+                kernel_bindings::GFP_ATOMIC,
+            )
+        };
+        // INVARIANT: A copy has the same data, control block and network header, which is all that is in front of the
+        // data, and neither device, route nor socket, as the original has none. It is in one piece, and ours alone.
         NonNull::new(copy).map(Self)
     }
 

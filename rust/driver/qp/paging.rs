@@ -80,8 +80,9 @@ impl Paging {
 }
 
 /// The packets of one side of a QP that wait, in order, for as long as it takes: so none has pages of its sender, who
-/// may be done with them before (in a network card, too, they were read when the packet was sent). Their memory is
-/// charged to nobody, and a process has as many QPs as it likes: the device bounds them all together.
+/// may be done with them before (in a network card, too, they were read when the packet was sent), or uses much more
+/// memory than its bytes take. Their memory is charged to nobody, and a process has as many QPs as it likes: the device
+/// bounds them all together, by their number and by their memory.
 ///
 /// To be cleared before it is dropped, or the device goes on counting them.
 #[pin_data]
@@ -103,31 +104,40 @@ impl Waiting {
 
     /// Keeps a packet for later, behind the others; or drops it if there are too many.
     pub(super) fn keep(&self, skb: RxSkb) {
-        if self.queue.len() < MAX_WAITING && self.device.packet_may_wait() {
-            if let Some(skb) = skb.into_private() {
-                self.queue.push(skb);
-                return;
-            }
-            self.device.packet_waits_no_more();
+        if self.queue.len() >= MAX_WAITING {
+            self.count_drop();
+        } else if let Some(skb) = self.admit(skb, false) {
+            self.queue.push(skb);
         }
-        self.device.counters().add(Counter::PagingDropped, 1);
     }
 
-    /// Puts the packet back that found the pages absent, before the others. It is one for each side of a QP, and
-    /// never too many.
+    /// Puts the packet back that found the pages absent, before the others; or drops it if the device has too many of
+    /// these, as the network might have.
     pub(super) fn push_front(&self, skb: RxSkb) {
-        let Some(skb) = skb.into_private() else {
-            self.device.counters().add(Counter::PagingDropped, 1);
-            return;
-        };
-        self.device.packet_waits();
-        self.queue.push_front(skb);
+        if let Some(skb) = self.admit(skb, true) {
+            self.queue.push_front(skb);
+        }
+    }
+
+    /// Makes a packet one that may wait, if there is room for it; drops it otherwise.
+    fn admit(&self, skb: RxSkb, is_first: bool) -> Option<RxSkb> {
+        let kept = skb
+            .into_kept()
+            .filter(|skb| self.device.packet_may_wait(skb.memory(), is_first));
+        if kept.is_none() {
+            self.count_drop();
+        }
+        kept
+    }
+
+    fn count_drop(&self) {
+        self.device.counters().add(Counter::PagingDropped, 1);
     }
 
     /// Takes the first.
     pub(super) fn pop(&self) -> Option<RxSkb> {
         let skb = self.queue.pop()?;
-        self.device.packet_waits_no_more();
+        self.device.packet_waits_no_more(skb.memory());
         Some(skb)
     }
 
