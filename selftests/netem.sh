@@ -142,8 +142,40 @@ batches()
 	fi
 }
 
+# Bytes of memory that the packets take which the device's socket of IPv4 has sent, and which have not left the machine.
+charged()
+{
+	in2 ss -Hnuam 'sport = :4791 and src 0.0.0.0' | sed -n 's/.*skmem:([^)]*,t\([0-9]*\),.*/\1/p' | head -n 1
+}
+
+standstill_end()
+{
+	in2 tc qdisc del dev "$netdev2" root
+	ip -n n2 neigh del "$address1" dev "$netdev2"
+}
+
+# A queue without a bound, that keeps what it gets. With 4 KiB each, the datagrams take some 160 MiB and more.
+standstill()
+{
+	local most=$((64 + 4)) least=60 before dropped bytes
+	# tbf may be a module, or not be there.
+	modprobe sch_tbf 2>/dev/null
+	ip -n n2 neigh replace "$address1" lladdr "$(in1 cat "/sys/class/net/$netdev1/address")" dev "$netdev2" nud permanent ||
+		fail "ip refuses the neighbour $address1"
+	in2 tc qdisc add dev "$netdev2" root tbf rate 8kbit burst 100kb limit 2000000000 || fail "tc refuses tbf"
+	trap standstill_end EXIT
+	before=$(counter send_err)
+	"$here/flood" "$dev2" "$dev1" 8192 || fail "the flood"
+	bytes=$(charged)
+	dropped=$(($(counter send_err) - before))
+	note "$bytes bytes are charged to the socket, $dropped datagrams were dropped"
+	[ "${bytes:-0}" -ge $((least << 20)) ] || fail "less than $least MiB: the queue has not kept them"
+	[ "$bytes" -le $((most << 20)) ] || fail "more than $most MiB"
+	[ "$dropped" -gt 0 ] || fail "nothing was dropped"
+}
+
 modprobe sch_netem 2>/dev/null
-ktap_start 11
+ktap_start 12
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "many datagrams leave as one packet" batches together
@@ -157,4 +189,5 @@ row "corruption of 1 %" moves icrc_err corrupt 1%
 row "all of them together" moves retransmitted_pkts delay 1ms reorder 75% loss 1% duplicate 2% corrupt 1%
 row "loss of 10 %" moves retransmitted_pkts loss 10%
 row "rping at 1 % loss takes at most three times as long" rping_ratio
+row "a queue that hardly lets anything go: 64 MiB at the most" standstill
 ktap_finish

@@ -169,7 +169,8 @@ impl Outlet {
         frame.len() <= max
     }
 
-    /// Gives a frame to the network device's queues. One that is not up drops it.
+    /// Gives a frame to the network device's queues; drops it if too many are in them already, or if the device is not
+    /// up.
     ///
     /// Process or softirq context, interrupts on, and with no lock held: the frame may arrive, with all that
     /// follows from it, before this returns.
@@ -177,6 +178,9 @@ impl Outlet {
         let Some(sock) = self.sender.sock(true) else {
             return Transmit::Dropped;
         };
+        if self.sender.is_full(true) {
+            return Transmit::Dropped;
+        }
         let dev = self.netdev.as_ptr();
         let _guard = rcu::read_lock();
         // What is up under RCU keeps its queues until the guard is dropped: to be taken down, to leave the

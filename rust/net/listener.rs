@@ -28,6 +28,10 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
+/// Bytes of memory that packets may take which left by one socket and are still in this machine's queues: many times
+/// what any queue needs. Those that are given to the stack at the same moment may exceed it.
+const MAX_QUEUED: usize = 64 << 20;
+
 /// Takes the datagrams of a [`Listener`].
 pub trait Receive: Send + Sync + 'static {
     /// What datagrams to one address are for.
@@ -359,5 +363,14 @@ impl Sender {
             let bytes = unsafe { bindings::sk_wmem_alloc_get(sock.as_ptr()) };
             usize::try_from(bytes).unwrap_or_default()
         })
+    }
+
+    /// Returns whether these packets take so much memory that another one must not leave. Any context.
+    ///
+    /// A queue may be as long as its administrator likes, and keep packets for as long as it likes; but the memory is
+    /// nobody's but the kernel's, and what a socket is charged with is counted in 31 bits.
+    #[inline]
+    pub(crate) fn is_full(&self, is_v4: bool) -> bool {
+        self.queued_bytes(is_v4) >= MAX_QUEUED
     }
 }

@@ -194,7 +194,8 @@ impl Path {
             && !self.query.destination.is_multicast()
     }
 
-    /// Gives a packet, which was addressed for this path, to the stack.
+    /// Gives a packet, which was addressed for this path, to the stack; drops it if too many of the same port are in
+    /// the machine's queues.
     ///
     /// Process or softirq context, interrupts on, and with no lock held: the packet may arrive, with all that
     /// follows from it, before this returns. In process context with bottom halves enabled, that is, unless
@@ -208,6 +209,9 @@ impl Path {
         let Some(sock) = self.sender.sock(is_v4) else {
             return Transmit::Dropped;
         };
+        if self.sender.is_full(is_v4) {
+            return Transmit::Dropped;
+        }
         let Some(skb) = packet.into_raw() else {
             return Transmit::Dropped;
         };
