@@ -453,24 +453,9 @@ impl RxSkb {
         (left == 0).then_some(state)
     }
 
-    /// Copies the packet if some of its bytes are in pages that somebody else may write to, as those of a sender on
-    /// this machine: then it may be kept after its sender is done with them. [`None`] if there is no memory; it is
-    /// dropped then. Any context.
-    pub fn into_private(self) -> Option<Self> {
-        // SAFETY: By the type invariant this is a packet.
-        if !unsafe { bindings::skb_has_shared_frag(self.0.as_ptr()) } {
-            return Some(self);
-        }
-        // SAFETY: As above.
-        let copy = unsafe { bindings::skb_copy(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
-        // INVARIANT: A copy has the same headers, data and control block, and neither device, route nor socket, as
-        // the original has none. It is in one piece, and ours alone.
-        NonNull::new(copy).map(Self)
-    }
-
-    /// Makes the packet one that may be kept for long: as [`Self::into_private`], and one that uses far more memory
-    /// than its bytes take, as one of many fragments does, becomes a compact copy. [`None`] if there is no memory; it is
-    /// dropped then. Any context.
+    /// Makes the packet one that may be kept for long: one with bytes in pages that somebody else may write to (spliced
+    /// into a socket), or that uses far more memory than its bytes take, as one of many fragments does, becomes a compact
+    /// copy. [`None`] if there is no memory; it is dropped then. Any context.
     pub fn into_kept(self) -> Option<Self> {
         // SAFETY: By the type invariant this is a packet.
         let (len, has_shared_pages) = unsafe {

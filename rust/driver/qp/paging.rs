@@ -79,10 +79,9 @@ impl Paging {
     }
 }
 
-/// The packets of one side of a QP that wait, in order, for as long as it takes: so none has pages of its sender, who
-/// may be done with them before (in a network card, too, they were read when the packet was sent), or uses much more
-/// memory than its bytes take. Their memory is charged to nobody, and a process has as many QPs as it likes: the device
-/// bounds them all together, by their number and by their memory.
+/// The packets of one side of a QP that wait, in order, for as long as it takes: so none has pages that somebody else may
+/// write to, or uses much more memory than its bytes take. Their memory is charged to nobody, and a process has as many QPs
+/// as it likes: the device bounds them all together, by their number and by their memory.
 ///
 /// To be cleared before it is dropped, or the device goes on counting them.
 #[pin_data]
