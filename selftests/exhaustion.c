@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cgroup.h"
 #include "endpoint.h"
 #include "kselftest.h"
 #include "rows.h"
@@ -529,48 +529,7 @@ static bool run_cq_ex(void)
 /* Objects of a row, and how many bytes each charges at the least: more than the libraries take for it. */
 #define CHARGED 8000
 #define CHARGE 250
-#define CGROUPS "/sys/fs/cgroup"
 #define CGROUP CGROUPS "/ferroce"
-
-static void write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		die("%s: %s", path, strerror(errno));
-	close(fd);
-}
-
-/* Whether there are cgroups that memory is charged to. */
-static bool has_charges(void)
-{
-	char controllers[256] = "";
-	FILE *file;
-
-	if (access(CGROUPS "/cgroup.controllers", R_OK) && mount("none", CGROUPS, "cgroup2", 0, NULL))
-		return false;
-	file = fopen(CGROUPS "/cgroup.controllers", "r");
-	if (!file)
-		return false;
-	if (!fgets(controllers, sizeof(controllers), file))
-		controllers[0] = '\0';
-	fclose(file);
-	if (!strstr(controllers, "memory"))
-		return false;
-	write_file(CGROUPS "/cgroup.subtree_control", "+memory");
-	return true;
-}
-
-static unsigned long long memory_charged(void)
-{
-	unsigned long long bytes;
-	FILE *file = fopen(CGROUP "/memory.current", "r");
-
-	if (!file || fscanf(file, "%llu", &bytes) != 1)
-		die(CGROUP "/memory.current: %s", strerror(errno));
-	fclose(file);
-	return bytes;
-}
 
 static void make_window(struct device *device)
 {
@@ -606,13 +565,13 @@ static bool run_charged(void (*make_object)(struct device *device))
 	if (child < 0)
 		die("fork: %s", strerror(errno));
 	if (!child) {
-		write_file(CGROUP "/cgroup.procs", "0");
+		cgroup_write(CGROUP "/cgroup.procs", "0");
 		device_open(&device, devices[0].name, 4);
 		make_object(&device);
-		before = memory_charged();
+		before = cgroup_number(CGROUP "/memory.current", NULL);
 		for (i = 0; i < CHARGED; i++)
 			make_object(&device);
-		after = memory_charged();
+		after = cgroup_number(CGROUP "/memory.current", NULL);
 		ksft_print_msg("%llu bytes each\n", after > before ? (after - before) / CHARGED : 0);
 		fflush(stdout);
 		_exit(after < before + CHARGED * CHARGE);
@@ -690,7 +649,7 @@ int main(int argc, char **argv)
 		if (!send_cqs[i] || !recv_cqs[i])
 			die("ibv_create_cq: %s", strerror(errno));
 	}
-	charges = has_charges();
+	charges = cgroup_has("memory");
 	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++) {
 		if (!row_is_wanted(rows[j].name))
 			continue;
