@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcov.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,13 +22,16 @@
 
 static bool wanted;
 static __thread uint64_t *noted;
-static uint64_t places[PLACES];
-static unsigned int place_count;
-static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Shared with children, which may be killed at any moment: so there is no lock. */
+static uint64_t *places;
 
 void coverage_want(void)
 {
 	wanted = true;
+	places = mmap(NULL, PLACES * sizeof(*places), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	if (places == MAP_FAILED)
+		die("no memory for places: %s", strerror(errno));
 }
 
 void coverage_start(void)
@@ -52,14 +54,16 @@ void coverage_start(void)
 
 static void place_add(uint64_t place)
 {
-	size_t at = (place * 0x9e3779b97f4a7c15ULL) >> 46;
+	size_t at = (place * 0x9e3779b97f4a7c15ULL) >> 46, tries;
 
-	while (places[at] && places[at] != place)
+	for (tries = 0; tries < PLACES / 2; tries++) {
+		uint64_t before = 0;
+
+		if (__atomic_compare_exchange_n(&places[at], &before, place, false, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED) || before == place)
+			return;
 		at = (at + 1) % PLACES;
-	if (places[at] || place_count == PLACES / 2)
-		return;
-	places[at] = place;
-	place_count++;
+	}
 }
 
 void coverage_collect(void)
@@ -69,15 +73,14 @@ void coverage_collect(void)
 	if (!noted)
 		return;
 	count = __atomic_load_n(&noted[0], __ATOMIC_RELAXED);
-	pthread_mutex_lock(&places_lock);
 	for (i = 0; i < count && i + 1 < WORDS; i++)
 		place_add(noted[i + 1]);
-	pthread_mutex_unlock(&places_lock);
 	__atomic_store_n(&noted[0], 0, __ATOMIC_RELAXED);
 }
 
 void coverage_write(const char *path)
 {
+	unsigned int count = 0;
 	FILE *to;
 	size_t i;
 
@@ -87,10 +90,12 @@ void coverage_write(const char *path)
 	if (!to)
 		die("%s: %s", path, strerror(errno));
 	for (i = 0; i < PLACES; i++) {
-		if (places[i])
-			fprintf(to, "%#llx\n", (unsigned long long)places[i]);
+		if (!places[i])
+			continue;
+		fprintf(to, "%#llx\n", (unsigned long long)places[i]);
+		count++;
 	}
 	if (fclose(to))
 		die("%s: %s", path, strerror(errno));
-	printf("# coverage: %u places of the module\n", place_count);
+	printf("# coverage: %u places of the module\n", count);
 }

@@ -6,8 +6,9 @@
 #ifndef COVERAGE_H
 #define COVERAGE_H
 
-/* The calling thread is watched from now on. Does nothing before coverage_want(). */
+/* To be called first, before the children whose places are to count are forked. */
 void coverage_want(void);
+/* The calling thread is watched from now on. Does nothing without coverage_want(). */
 void coverage_start(void);
 /* Takes over what was noted; to be called often, as kcov's memory is small. */
 void coverage_collect(void);
