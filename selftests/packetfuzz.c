@@ -40,6 +40,7 @@
 #include "bystander.h"
 #include "coverage.h"
 #include "endpoint.h"
+#include "fuzzer.h"
 #include "kselftest.h"
 #include "namespace.h"
 #include "packet.h"
@@ -59,7 +60,6 @@
 #define WARM_UP_SECONDS 2
 /* A machine that is slow gets more time, until it has done so much. */
 #define FEWEST_FRAMES 2000
-#define MORE_TIME_MS 600000
 /* Fragments wait for others, and slabs have some air; a kernel with KASAN keeps what is freed. */
 #define GROWTH_KIB (8 << 10)
 #define GROWTH_DEBUG_KIB (192 << 10)
@@ -1094,8 +1094,7 @@ static void flood(unsigned int seconds, uint64_t fewest, long *most)
 	unsigned int i;
 	long used;
 
-	while (now_ms() < end ||
-	       (line.frames - frames < fewest && now_ms() < end + MORE_TIME_MS)) {
+	while (fuzzer_goes_on(end, line.frames - frames >= fewest)) {
 		victims_revive(one_in(2));
 		for (i = 0; i < EPOCH; i++) {
 			flood_one();
@@ -1214,25 +1213,19 @@ static void networks_find(void)
 
 int main(int argc, char **argv)
 {
-	const char *netdev = NULL, *space = NULL, *coverage = NULL, *attacked = NULL;
+	const char *netdev = NULL, *space = NULL, *attacked = NULL;
 	bool checkers = !access("/sys/kernel/debug/kmemleak", F_OK), calm;
-	uint64_t seed = time(NULL), before[ARRAY_LENGTH(raised)], frames;
-	unsigned int seconds = 30, i;
+	uint64_t before[ARRAY_LENGTH(raised)], frames;
+	struct fuzzer fuzzer;
 	long used, most = 0;
+	unsigned int i;
 	int option;
 
-	while ((option = getopt(argc, argv, "s:t:c:n:Ti:m:d:")) != -1) {
+	fuzzer_prepare(&fuzzer);
+	while ((option = getopt(argc, argv, FUZZER_OPTIONS "n:Ti:m:d:")) != -1) {
+		if (fuzzer_option(&fuzzer, option, optarg))
+			continue;
 		switch (option) {
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 't':
-			seconds = atoi(optarg);
-			break;
-		case 'c':
-			coverage = optarg;
-			coverage_want();
-			break;
 		case 'n':
 			space = optarg;
 			break;
@@ -1256,11 +1249,9 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 2 || !netdev)
 		die("two devices and a netdev are needed");
-	ksft_print_header();
-	ksft_set_plan(ARRAY_LENGTH(classes) + 4);
-	ksft_print_msg("seed %#llx, %u s\n", (unsigned long long)seed, seconds);
-	bystander_start(&bystander, argv[optind], argv[optind + 1], seed);
-	random_seed(seed);
+	fuzzer_begin(&fuzzer, ARRAY_LENGTH(classes) + 4);
+	bystander_start(&bystander, argv[optind], argv[optind + 1], fuzzer.seed);
+	random_seed(fuzzer.seed);
 	line_open(netdev, space);
 	target.name = attacked ? attacked : argv[optind];
 	port_wait(target.name);
@@ -1281,7 +1272,7 @@ int main(int argc, char **argv)
 		before[i] = counter(raised[i]);
 	used = memory_used();
 	frames = line.frames;
-	flood(seconds, FEWEST_FRAMES, &most);
+	flood(fuzzer.seconds, FEWEST_FRAMES, &most);
 	frames = line.frames - frames;
 	ksft_print_msg("executions %" PRIu64 "\n", frames);
 	ksft_print_msg("%" PRIu64 " completions of success, %" PRIu64 " with an error\n", successes,
@@ -1297,7 +1288,7 @@ int main(int argc, char **argv)
 	if (!peer_imagined)
 		device_close(&peer);
 	device_close(&target);
-	if (coverage)
-		coverage_write(coverage);
+	if (fuzzer.coverage)
+		coverage_write(fuzzer.coverage);
 	ksft_finished();
 }

@@ -29,8 +29,10 @@
 #include <unistd.h>
 
 #include "bystander.h"
+#include "choice.h"
 #include "coverage.h"
 #include "endpoint.h"
+#include "fuzzer.h"
 #include "kselftest.h"
 
 #define SLOTS 3
@@ -44,58 +46,12 @@
 #define BURST 64
 /* A machine that is slow gets more time, until it has done so much. */
 #define FEWEST_ACTIONS 1000
-#define MORE_TIME_MS 600000
 /* How long the worker may need for the action that it is in when the time is over. */
 #define LAST_ACTION_MS 120000
 /* Of an action that is as seldom as that, chance may leave out all. */
 #define SELDOM 10
 
 #define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-/* --- Choices -------------------------------------------------------------------------- */
-
-struct choice {
-	uint64_t state;
-};
-
-static uint64_t any(struct choice *choice)
-{
-	choice->state ^= choice->state >> 12;
-	choice->state ^= choice->state << 25;
-	choice->state ^= choice->state >> 27;
-	return choice->state * 0x2545f4914f6cdd1dULL;
-}
-
-static uint32_t below(struct choice *choice, uint32_t limit)
-{
-	return (any(choice) >> 32) % limit;
-}
-
-static bool one_in(struct choice *choice, uint32_t limit)
-{
-	return !below(choice, limit);
-}
-
-/* Values at which something changes its meaning, sizes and signs above all. */
-static uint64_t odd_value(struct choice *choice, uint32_t mask)
-{
-	static const uint64_t values[] = {
-		0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 127, 128, 129, 255, 256,
-		257, 1024, 4095, 4096, 4097, 65535, 65536, 0x7fffffff, 0x80000000, 0x80000001,
-		0xfffffffe, 0xffffffff, 0x100000000, 1ULL << 47, 0x7fffffffffffffff, 1ULL << 63,
-		/* Where the kernel has its own. */
-		0xffff888000000000, 0xffffffff81000000, 0xfffffffffffff000, ~0ULL,
-	};
-
-	switch (below(choice, 4)) {
-	case 0:
-		return any(choice);
-	case 1:
-		return (uint64_t)mask + below(choice, 5) - 2;
-	default:
-		return values[below(choice, ARRAY_LENGTH(values))];
-	}
-}
 
 /* --- What was done --------------------------------------------------------------------- */
 
@@ -1284,7 +1240,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 		spoiler_choice.state = 1;
 	if (pthread_create(&thread, NULL, spoiler, &spoiler_choice))
 		die("pthread_create");
-	while (now_ms() < end || (acted() < FEWEST_ACTIONS && now_ms() < end + MORE_TIME_MS)) {
+	while (fuzzer_goes_on(end, acted() >= FEWEST_ACTIONS)) {
 		act(&choice, action_choose(&choice));
 		coverage_collect();
 		events_drain();
@@ -1309,7 +1265,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 /* Whether the worker came to its end, in time and by itself. */
 static bool worker_ended(pid_t pid, unsigned int seconds)
 {
-	uint64_t end = now_ms() + seconds * 1000 + MORE_TIME_MS + LAST_ACTION_MS;
+	uint64_t end = now_ms() + seconds * 1000 + FUZZER_MORE_TIME_MS + LAST_ACTION_MS;
 	int status = 0;
 
 	while (!waitpid(pid, &status, WNOHANG)) {
@@ -1346,51 +1302,36 @@ static bool enough(void)
 int main(int argc, char **argv)
 {
 	struct bystander bystander;
-	const char *coverage = NULL;
-	unsigned int seconds = 30;
-	uint64_t seed = time(NULL);
+	struct fuzzer fuzzer;
 	int option;
 	pid_t pid;
 
-	while ((option = getopt(argc, argv, "s:t:c:")) != -1) {
-		switch (option) {
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 't':
-			seconds = atoi(optarg);
-			break;
-		case 'c':
-			coverage = optarg;
-			coverage_want();
-			break;
-		default:
+	fuzzer_prepare(&fuzzer);
+	while ((option = getopt(argc, argv, FUZZER_OPTIONS)) != -1) {
+		if (!fuzzer_option(&fuzzer, option, optarg))
 			return KSFT_FAIL;
-		}
 	}
 	if (argc - optind != 2)
 		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(3);
-	ksft_print_msg("seed %#llx, %u s\n", (unsigned long long)seed, seconds);
+	fuzzer_begin(&fuzzer, 3);
 	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	if (counts == MAP_FAILED)
 		die("no memory");
-	bystander_start(&bystander, argv[optind], argv[optind + 1], seed);
+	bystander_start(&bystander, argv[optind], argv[optind + 1], fuzzer.seed);
 	fflush(stdout);
 	pid = fork();
 	if (pid < 0)
 		die("fork: %s", strerror(errno));
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		worker((const char *const *)argv + optind, seed, seconds);
-		if (coverage)
-			coverage_write(coverage);
+		worker((const char *const *)argv + optind, fuzzer.seed, fuzzer.seconds);
+		if (fuzzer.coverage)
+			coverage_write(fuzzer.coverage);
 		fflush(stdout);
 		_exit(0);
 	}
-	ksft_test_result(worker_ended(pid, seconds), "rings: all is destroyed as it should\n");
+	ksft_test_result(worker_ended(pid, fuzzer.seconds), "rings: all is destroyed as it should\n");
 	ksft_test_result(enough(), "rings: everything was tried\n");
 	ksft_test_result(bystander_stop(&bystander), "rings: others notice nothing\n");
 	ksft_finished();

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What all fuzzers have: options, a seed, and an end. */
+#ifndef FUZZER_H
+#define FUZZER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fuzzer {
+	uint64_t seed;
+	unsigned int seconds;
+	/* The file that the addresses that kcov notes are added to, or NULL. */
+	const char *coverage;
+};
+
+/* For getopt(): -s SEED, -t SECONDS, -c FILE. */
+#define FUZZER_OPTIONS "s:t:c:"
+/* What a slow machine gets beyond its seconds, until it has done enough. */
+#define FUZZER_MORE_TIME_MS 600000
+
+/* Half a minute, and a seed of the time. */
+void fuzzer_prepare(struct fuzzer *fuzzer);
+/* Takes over one of FUZZER_OPTIONS; false if it is another option. */
+bool fuzzer_option(struct fuzzer *fuzzer, int option, const char *argument);
+/* Starts the test's output: the plan, and what is needed to repeat it. */
+void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows);
+/* Whether there is something left to do in a run that is to end at that time of now_ms(). */
+bool fuzzer_goes_on(uint64_t end, bool enough);
+
+#endif
