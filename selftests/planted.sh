@@ -65,6 +65,31 @@ between_tests()
 	grep -q '^not ok 3 sample' "$ktap_dir/output" || fail "the second does not fail"
 }
 
+# oom WORD LINE: what the kernel logs when a process is killed for that limit, with a line between.
+oom()
+{
+	local line text=''
+	for line in 'planted invoked oom-killer: gfp_mask=0xcc0' 'Call Trace:' "$2" "oom-kill:constraint=$1,planted"; do
+		text+="echo \"$line\" >/dev/kmsg; "
+	done
+	printf '%s' "row one sh -c '$text'"
+}
+
+cgroup_oom()
+{
+	must_pass 'ktap_start 1' "$(oom CONSTRAINT_MEMCG 'planted')" 'ktap_finish'
+}
+
+trace_in_cgroup_oom()
+{
+	must_fail 'ktap_start 1' "$(oom CONSTRAINT_MEMCG 'Call Trace:')" 'ktap_finish'
+}
+
+machine_oom()
+{
+	must_fail 'ktap_start 1' "$(oom CONSTRAINT_NONE 'planted')" 'ktap_finish'
+}
+
 lost_mark()
 {
 	must_fail 'ktap_start 1' 'row one dmesg --clear' 'ktap_finish'
@@ -128,13 +153,16 @@ lines=(
 	"rust_kernel: panicked at planted"
 )
 
-ktap_start $((13 + ${#lines[@]}))
+ktap_start $((16 + ${#lines[@]}))
 row "a good test passes" good_sample
 row "a WARN of the kernel" warning
 for line in "${lines[@]}"; do
 	row "a line '${line:0:40}'" complaint "$line"
 done
 row "a complaint between two tests" between_tests
+row "a process killed for the limit of its cgroup passes" cgroup_oom
+row "another trace within that report" trace_in_cgroup_oom
+row "a process killed for the machine's memory" machine_oom
 row "the mark gone from the log" lost_mark
 row "a failed row" failed_row
 row "a row too few" lost_row
