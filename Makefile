@@ -61,6 +61,11 @@ SECONDS ?= 600
 fuzz:
 	@scripts/fuzz $(SECONDS) $(SEED)
 
+# make soak [MINUTES=60] [KERNEL=stock] [SEED=N]
+MINUTES ?= 60
+soak:
+	@scripts/soak $(MINUTES) $(or $(KERNEL),debug) $(SEED)
+
 fuzz-roce:
 	@scripts/fuzz-roce $(SECONDS)
 
@@ -100,6 +105,7 @@ help:
 	@echo '  make test-debug [TESTS="NAME..."]  the selftests, and longer ones, or only those, with the debug kernel'
 	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
 	@echo '  make fuzz [SECONDS=600] [SEED=N]  nonsense in rings and packets, with the debug kernel, and coverage'
+	@echo '  make soak [MINUTES=60] [KERNEL=stock]  all traffic for so long, with the debug kernel; memory stays flat'
 	@echo '  make fuzz-roce [SECONDS=600]  fuzz the protocol, each target for so long'
 	@echo '  make bench [QUICK=1] [CASES=REGEX]  speed beside that of rdma_rxe and of the machine'
 	@echo '  make bench-cost      instructions of a message; fails if they are 2 % more than the budget'
@@ -107,4 +113,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test matrix test-suites test-debug test-the-tests fuzz fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test matrix test-suites test-debug test-the-tests fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# nvme_traffic.sh NAME ADDRESS DIRECTORY [ROUNDS]: a host of the target NAME, which writes and reads again, until it has
+# done so ROUNDS times, or for ever. It connects when it is not connected, and does so again when its device was lost.
+#
+# Prints "moved" for each round, and "wrong" if other bytes come back than were written; ends with 1 then.
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=nvme.sh
+. "$here/nvme.sh"
+directory=$3 left=${4:-0}
+
+while :; do
+	if ! disk=$(nvme_disk); then
+		# Whoever has lost his device is to know it soon.
+		nvme_connect "$1" "$2" ,reconnect_delay=1,ctrl_loss_tmo=6,fast_io_fail_tmo=2 2>/dev/null
+		sleep 0.5
+		continue
+	fi
+	head -c 65536 /dev/urandom >"$directory/written"
+	at=$((RANDOM % 32))
+	if dd if="$directory/written" of="$disk" bs=32k seek=$((2 * at)) oflag=direct conv=nocreat status=none &&
+		dd if="$disk" of="$directory/read" bs=16k skip=$((4 * at)) count=4 iflag=direct status=none; then
+		if ! cmp "$directory/written" "$directory/read"; then
+			echo "wrong: the disk gives other bytes than it was given"
+			exit 1
+		fi
+		echo moved
+		left=$((left - 1))
+		[ "$left" -ne 0 ] || exit 0
+	fi 2>/dev/null
+	sleep 0.5
+done

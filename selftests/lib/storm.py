@@ -1,0 +1,856 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Random actions upon two devices, their netdevs, their namespaces and the module, while traffic of all kinds runs.
+
+    storm.py SEED SECONDS SLOWNESS DIRECTORY    a storm: all actions; as long as it takes to try each of them, at least
+    storm.py -s SEED SECONDS SLOWNESS DIRECTORY only what long-lived machines meet, and what it costs in memory
+
+DIRECTORY has the programs of the selftests. Prints KTAP rows; storm.sh and soak.sh have taken their numbers.
+
+An end is a namespace, a netdev and a device with the same number. Whatever has been renamed or moved keeps its number
+as the last character of its name, so Kernel.look() finds out from the kernel where everything is. Nothing else knows.
+"""
+
+import collections
+import ctypes
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ACTION_SECONDS = 15
+HEALED = 4
+DRIVER = os.environ.get("FERROCE_DRIVER", "ferroce")
+MODULE = {"ferroce": "ferroce", "rxe": "rdma_rxe"}[DRIVER]
+PREFIX = {"ferroce": "fer", "rxe": "rxe"}[DRIVER]
+AWAY = "n3"
+MTU = 4200
+KINDS = ("rc", "uc", "ud", "odp", "srq", "raw")
+# By how many KiB the kernel may have grown, and what it has to give have shrunk, in a soak: see memory_row().
+MOST_GROWTH = {"SUnreclaim": 8 << 10, "Percpu": 1 << 10, "KernelStack": 1 << 10}
+MOST_LOSS = {"MemAvailable": 48 << 10}
+
+
+class Refused(Exception):
+    """A command has failed."""
+
+
+class Stuck(Exception):
+    """A command, or a wait, has not ended in time."""
+
+
+class Clock:
+    """How long the action under way may still take."""
+
+    def __init__(self, slowness):
+        self.usual = self.limit = ACTION_SECONDS * slowness
+        self.begin = time.monotonic()
+
+    def start(self, actions=1):
+        """For what is made of so many actions."""
+        self.begin = time.monotonic()
+        self.limit = self.usual * actions
+
+    def took(self):
+        return time.monotonic() - self.begin
+
+    def left(self):
+        return self.limit - self.took()
+
+
+def stacks(process):
+    """Where a process and its children are in the kernel."""
+    found = []
+    for pid in [process, *children(process)]:
+        try:
+            with open(f"/proc/{pid}/comm") as name, open(f"/proc/{pid}/stack") as stack:
+                found.append(f"{name.read().strip()}: " + " < ".join(line.split()[-1] for line in stack))
+        except OSError:
+            pass
+    return "; ".join(found)
+
+
+def children(process):
+    found = []
+    try:
+        with open(f"/proc/{process}/task/{process}/children") as file:
+            for pid in file.read().split():
+                found += [int(pid), *children(int(pid))]
+    except OSError:
+        pass
+    return found
+
+
+def netdevs_in(namespace):
+    """The names of all netdevs there."""
+    found = []
+
+    def ask():
+        with open(f"/run/netns/{namespace}") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
+                raise OSError(ctypes.get_errno(), namespace)
+        found.extend(name for _, name in socket.if_nameindex())
+
+    # Only a thread of its own goes there.
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return found
+
+
+class Kernel:
+    """Runs commands, and finds out where everything is."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        # By the number of their end: (namespace, name).
+        self.links = {}
+        self.devices = {}
+        self.namespaces = set()
+        self.is_exclusive = False
+
+    def run(self, *words, text=None, may_fail=False):
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            output, errors = process.communicate(text, timeout=max(self.clock.left(), 0.5))
+        except subprocess.TimeoutExpired:
+            where = stacks(process.pid)
+            process.kill()
+            raise Stuck(f"{' '.join(words)} does not end: {where}") from None
+        if process.returncode and not may_fail:
+            raise Refused(f"{' '.join(words)}: {(errors or output).strip()[:200]}")
+        return output
+
+    def until(self, what, attempt):
+        """Tries it until it is not refused, and returns what it returns."""
+        while True:
+            try:
+                return attempt()
+            except Refused as refusal:
+                if self.clock.left() < 0:
+                    raise Stuck(f"{what}: {refusal}") from None
+            time.sleep(0.1)
+
+    def ip(self, namespace, *words, **how):
+        return self.run("ip", *(("-n", namespace) if namespace else ()), *words, **how)
+
+    def within(self, namespace, *words, **how):
+        # `ip netns exec` mounts and unmounts, which takes grace periods.
+        return self.run(*(("nsenter", f"--net=/run/netns/{namespace}") if namespace else ()), *words, **how)
+
+    def write(self, path, text):
+        try:
+            with open(path, "w") as file:
+                file.write(text)
+        except OSError as error:
+            raise Refused(f"{path}: {error}") from None
+
+    def is_loaded(self):
+        return os.path.exists(f"/sys/module/{MODULE}")
+
+    def look(self):
+        try:
+            self.namespaces = set(os.listdir("/run/netns"))
+        except FileNotFoundError:
+            self.namespaces = set()
+        with open("/sys/module/ib_core/parameters/netns_mode") as file:
+            self.is_exclusive = file.read().strip() == "N"
+        netdevs, devices = {}, {}
+        for namespace in sorted(self.namespaces):
+            for name in netdevs_in(namespace):
+                if re.fullmatch(r"[vw][12]", name):
+                    netdevs[int(name[-1])] = (namespace, name)
+            if self.is_exclusive:
+                found = json.loads(self.within(namespace, "rdma", "-j", "dev", "show", may_fail=True) or "[]")
+                devices.update(self.numbered((device["ifname"] for device in found), namespace))
+        if not self.is_exclusive:
+            # Those of a namespace that is on its way out are seen, too.
+            for number, (_, name) in self.numbered(os.listdir("/sys/class/infiniband"), None).items():
+                if number in netdevs:
+                    devices[number] = (netdevs[number][0], name)
+        self.links, self.devices = netdevs, devices
+
+    def numbered(self, names, place):
+        return {int(name[-1]): (place, name) for name in names if re.fullmatch(f"({PREFIX}|other)[12]", name)}
+
+
+class Program:
+    """One program of the traffic, started again whenever it has ended."""
+
+    def __init__(self, name, words, judge):
+        self.name = name
+        # A function: what it needs may be elsewhere now.
+        self.words = words
+        self.judge = judge
+        self.process = None
+        self.output = None
+        self.not_before = 0
+        self.is_wanted = True
+        self.starts = 0
+        self.moved = 0
+        self.ends = collections.Counter()
+
+    def start(self):
+        words = self.words()
+        if not words:
+            return
+        self.output = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = subprocess.Popen(
+            ["nice", "-n", "25", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.starts += 1
+
+    def kill(self):
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def reap(self):
+        """What was wrong, if it has ended; otherwise nothing."""
+        if self.process is None or self.process.poll() is None:
+            return []
+        self.kill()
+        self.output.seek(0)
+        lines = self.output.read().splitlines()
+        self.output.close()
+        status, self.process = self.process.returncode, None
+        self.ends[status] += 1
+        self.not_before = time.monotonic() + 0.7
+        for line in lines:
+            words = line.split()
+            if words and words[0] == "moved":
+                self.moved += int(words[1]) if len(words) > 1 else 1
+        return self.judge(status, lines)
+
+
+def judge_traffic(status, lines):
+    if status == 1 or (status < 0 and status != -signal.SIGKILL):
+        return [f"status {status}"] + lines[-6:]
+    return []
+
+
+def judge_lines(_status, lines):
+    return [line for line in lines if "wrong" in line or "mismatch" in line]
+
+
+class Traffic:
+    """All programs; a thread of its own starts them again."""
+
+    def __init__(self, kernel, directory, seed, pause, scratch):
+        self.kernel = kernel
+        self.directory = directory
+        self.seeds = random.Random(seed ^ 0x5EED)
+        self.pause = pause
+        self.wrong = []
+        self.lock = threading.Lock()
+        self.is_wanted = False
+        self.is_over = False
+        self.programs = [Program(kind, self.words_of(kind), judge_traffic) for kind in KINDS]
+        self.programs.append(Program("rdma_cm", self.words_cm, judge_lines))
+        self.nvme = Program(
+            "nvme", lambda: [f"{directory}/lib/nvme_traffic.sh", "storm", "10.5.0.1", scratch], judge_lines
+        )
+        self.programs.append(self.nvme)
+        self.thread = threading.Thread(target=self.tend, daemon=True)
+        self.thread.start()
+
+    def words_of(self, kind):
+        def words():
+            places = dict(self.kernel.devices)
+            if len(places) < 2:
+                return None
+            family = self.seeds.choice([(), ("-6",)])
+            return [
+                f"{self.directory}/traffic", *family,
+                "-t", "20", "-p", str(self.pause), "-s", str(self.seeds.randrange(1, 1 << 32)),
+                kind, *places[1], *places[2],
+            ]  # fmt: skip
+
+        return words
+
+    def words_cm(self):
+        if len(self.kernel.devices) < 2 or not {"n1", "n2"} <= self.kernel.namespaces:
+            return None
+        address = self.seeds.choice(["10.0.0.1", "fd00::1"])
+        rping = f"timeout 20 rping -a {address} -C 20 -S 3000 -V"
+        server, client = (f"nsenter --net=/run/netns/{namespace} {rping}" for namespace in ("n1", "n2"))
+        return ["sh", "-c", f"{server} -s & sleep 0.5; {client} -c && echo moved 20; wait"]
+
+    def tend(self):
+        while not self.is_over:
+            with self.lock:
+                for program in self.programs:
+                    found = program.reap()
+                    if found:
+                        self.wrong.append([program.name, *found])
+                    is_due = program.process is None and time.monotonic() > program.not_before
+                    if self.is_wanted and program.is_wanted and is_due:
+                        program.not_before = time.monotonic() + 0.7
+                        program.start()
+            time.sleep(0.1)
+
+    def start(self):
+        self.is_wanted = True
+
+    def stop(self):
+        """All of them end, within the time of the action under way."""
+        self.is_wanted = False
+        self.end(self.programs)
+
+    def end(self, programs):
+        with self.lock:
+            for program in programs:
+                program.kill()
+        while any(program.process for program in programs):
+            if self.kernel.clock.left() < 0:
+                left = [program for program in programs if program.process]
+                raise Stuck("killed, but alive: " + "; ".join(f"{p.name}: {stacks(p.process.pid)}" for p in left))
+            time.sleep(0.05)
+
+    def kill_some(self, chance):
+        """One process, or all processes, of a program."""
+        with self.lock:
+            running = [program for program in self.programs if program.process]
+            if not running:
+                raise Refused("no traffic")
+            program = chance.choice(running)
+            victims = children(program.process.pid)
+            if victims and chance.random() < 0.5:
+                try:
+                    os.kill(chance.choice(victims), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            else:
+                program.kill()
+
+
+class Storm:
+    def __init__(self, seed, seconds, slowness, directory, is_soak):
+        self.chance = random.Random(seed)
+        self.seconds = seconds
+        self.slowness = slowness
+        self.clock = Clock(slowness)
+        self.kernel = Kernel(self.clock)
+        self.scratch = tempfile.mkdtemp()
+        self.directory = directory
+        self.traffic = Traffic(self.kernel, directory, seed, 30000 if is_soak else 300000, self.scratch)
+        self.succeeded = collections.Counter()
+        self.refused = {}
+        self.longest = (0, "nothing")
+        self.steps = collections.deque(maxlen=40)
+        self.actions = {
+            "link": self.link,
+            "mtu": self.mtu,
+            "mac": self.mac,
+            "addresses, IPv4": lambda: self.addresses(4),
+            "addresses, IPv6": lambda: self.addresses(6),
+            "netdev renamed": self.rename,
+            "netdev away and back": self.netdev_away,
+            "namespace deleted": self.namespace_delete,
+            "rdma link": self.rdma_link,
+            "device renamed": self.device_rename,
+            "device to another namespace": self.device_away,
+            "netns mode": self.mode,
+            "module": self.module,
+            "kill": lambda: self.traffic.kill_some(self.chance),
+            "netem": self.netem,
+            "nft": self.nft,
+            "cpu": self.cpu,
+            "dumps": self.dumps,
+            "memory": self.memory,
+        }
+        if is_soak:
+            self.actions = {name: self.actions[name] for name in ("link", "kill", "netem", "nft", "dumps")}
+
+    # What actions are made of.
+
+    def pause(self, most=1.0):
+        time.sleep(self.chance.uniform(0.05, most))
+
+    def end_of(self, number=None):
+        """A number, and where its netdev is."""
+        number = number or self.chance.choice([1, 2])
+        if number not in self.kernel.links:
+            self.heal()
+        return (number, *self.kernel.links[number])
+
+    def device_of(self):
+        number = self.chance.choice([1, 2])
+        if number not in self.kernel.devices:
+            self.heal()
+        return (number, *self.kernel.devices[number])
+
+    def processes_of(self, namespace):
+        return [int(pid) for pid in self.kernel.run("ip", "netns", "pids", namespace).split()]
+
+    def namespace_drop(self, namespace):
+        """It lives as long as a process in it."""
+        processes = self.processes_of(namespace)
+        self.kernel.run("ip", "netns", "del", namespace)
+        for process in processes:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    # The actions.
+
+    def link(self):
+        _, namespace, name = self.end_of()
+        self.kernel.ip(namespace, "link", "set", name, "down")
+        self.pause(1.5)
+        self.kernel.ip(namespace, "link", "set", name, "up")
+
+    def mtu(self):
+        for number in self.chance.choice([(1,), (2,), (1, 2)]):
+            _, namespace, name = self.end_of(number)
+            self.kernel.ip(namespace, "link", "set", name, "mtu", str(self.chance.randint(600, 9000)))
+
+    def mac(self):
+        number, namespace, name = self.end_of()
+        address = f"02:00:00:{self.chance.randrange(256):02x}:{self.chance.randrange(256):02x}:{number:02x}"
+        self.kernel.ip(namespace, "link", "set", name, "address", address)
+
+    def addresses(self, family):
+        number, namespace, name = self.end_of()
+        own, other = {
+            4: (f"10.0.0.{number}/24", f"10.0.0.{10 + number}/24"),
+            6: (f"fd00::{number}/64", f"fd00::{10 + number:x}/64"),
+        }[family]
+        nodad = ("nodad",) if family == 6 else ()
+        self.kernel.ip(namespace, "address", "replace", other, "dev", name, *nodad)
+        self.kernel.ip(namespace, "address", "del", own, "dev", name, may_fail=True)
+        self.pause()
+        self.kernel.ip(namespace, "address", "replace", own, "dev", name, *nodad)
+        self.kernel.ip(namespace, "address", "del", other, "dev", name)
+
+    def rename(self):
+        number, namespace, name = self.end_of()
+        other = f"w{number}" if name[0] == "v" else f"v{number}"
+        self.kernel.ip(namespace, "link", "set", name, "down")
+        self.kernel.ip(namespace, "link", "set", name, "name", other)
+        self.kernel.ip(namespace, "link", "set", other, "up")
+
+    def netdev_away(self):
+        number, namespace, name = self.end_of()
+        if AWAY not in self.kernel.namespaces:
+            self.kernel.run("ip", "netns", "add", AWAY)
+        self.kernel.ip(namespace, "link", "set", name, "netns", AWAY)
+        self.pause()
+        self.kernel.ip(AWAY, "link", "set", name, "netns", f"n{number}")
+
+    def namespace_delete(self):
+        self.end_of()
+        self.namespace_drop(self.chance.choice(["n1", "n2"]))
+
+    def rdma_link(self):
+        _, place, device = self.device_of()
+        self.kernel.within(place, "rdma", "link", "del", device)
+        self.pause()
+        self.kernel.look()
+        self.devices_add()
+
+    def device_rename(self):
+        number, place, device = self.device_of()
+        other = f"other{number}" if device.startswith(PREFIX) else f"{PREFIX}{number}"
+        self.kernel.within(place, "rdma", "dev", "set", device, "name", other)
+
+    def device_away(self):
+        if not self.kernel.is_exclusive:
+            self.act("netns mode")
+            self.clock.start(HEALED)
+        _, place, device = self.device_of()
+        other = "n2" if place == "n1" else "n1"
+        self.kernel.within(place, "rdma", "dev", "set", device, "netns", other)
+        self.kernel.look()
+        self.pause()
+        self.kernel.within(other, "rdma", "dev", "set", device, "netns", place)
+
+    def mode(self):
+        """The core refuses it while there is any other namespace than the first."""
+        self.traffic.stop()
+        self.kernel.look()
+        for namespace in self.kernel.namespaces:
+            self.namespace_drop(namespace)
+        mode = "shared" if self.kernel.is_exclusive else "exclusive"
+        self.kernel.until("netns mode", lambda: self.kernel.run("rdma", "system", "set", "netns", mode))
+        took = self.clock.took()
+        self.clock.start(HEALED)
+        self.heal()
+        self.traffic.start()
+        # To make everything anew is no part of it.
+        self.clock.start()
+        self.clock.begin -= took
+
+    def module(self):
+        self.kernel.run("rmmod", MODULE)
+        self.pause()
+        self.kernel.run("modprobe", MODULE)
+
+    def netem(self):
+        what = self.chance.choice([
+            "loss 1%", "loss 10%", "duplicate 5%", "delay 2ms 1ms reorder 75%", "corrupt 1%", "delay 20ms",
+            "rate 20mbit",
+        ])  # fmt: skip
+        # A frame has no checksum that would show it.
+        self.raw_allowed("corrupt" not in what)
+        for number in self.chance.choice([(1,), (2,), (1, 2)]):
+            _, namespace, name = self.end_of(number)
+            self.kernel.within(
+                namespace, "tc", "qdisc", "replace", "dev", name, "root", "netem", "limit", "5000", *what.split()
+            )
+
+    def raw_allowed(self, is_allowed):
+        raw = next(program for program in self.traffic.programs if program.name == "raw")
+        if raw.is_wanted and not is_allowed:
+            raw.is_wanted = False
+            self.traffic.end([raw])
+        raw.is_wanted = is_allowed
+
+    def nft(self):
+        _, namespace, _ = self.end_of()
+        one = self.chance.choice(["input", "output", "prerouting"])
+        self.kernel.within(namespace, "nft", "-f", "-", text=f"""
+            flush ruleset
+            table inet storm {{
+                chain {one} {{
+                    type filter hook {one} priority 0;
+                    udp dport 4791 numgen random mod 20 == 0 counter drop
+                    udp dport 4791 ct state new counter
+                }}
+            }}""")
+        self.kernel.within(namespace, "nft", "list", "hooks")
+        self.pause()
+        self.kernel.within(namespace, "nft", "delete", "table", "inet", "storm")
+
+    def cpu(self):
+        path = "/sys/devices/system/cpu/cpu1/online"
+        self.kernel.write(path, "0")
+        self.pause()
+        self.kernel.write(path, "1")
+
+    def dumps(self):
+        _, place, device = self.device_of()
+        shown = ["resource show", *(f"resource show {kind}" for kind in ("qp", "mr", "cm_id", "cq", "srq", "pd", "ctx"))]
+        shown += ["statistic show", "-d dev show", "link show", f"resource show qp link {device}/1"]
+        for words in self.chance.sample(shown, 4):
+            self.kernel.within(place, "rdma", *words.split())
+
+    def memory(self):
+        """More than what is free is taken, as pages that nobody has to clear, and given back."""
+        with open("/proc/meminfo") as file:
+            figures = {line.split(":")[0]: int(line.split()[1]) for line in file}
+        # What programs are read from again would be read from the disk, by each of them: some of it is enough.
+        wanted = figures["MemFree"] + figures["Inactive(file)"] // 4 - (100 << 10)
+        pages = wanted // figures["Hugepagesize"]
+        self.kernel.write("/proc/sys/vm/nr_hugepages", str(max(pages, 0)))
+        self.pause()
+        self.kernel.write("/proc/sys/vm/nr_hugepages", "0")
+
+    # Everything in its place again.
+
+    def heal(self):
+        kernel = self.kernel
+        kernel.write("/sys/devices/system/cpu/cpu1/online", "1")
+        if not kernel.is_loaded():
+            kernel.run("modprobe", MODULE)
+        kernel.look()
+        for namespace in ("n1", "n2"):
+            if namespace not in kernel.namespaces:
+                kernel.run("ip", "netns", "add", namespace)
+                kernel.ip(namespace, "link", "set", "lo", "up")
+        if len(kernel.links) < 2:
+            for namespace, name in kernel.links.values():
+                kernel.ip(namespace, "link", "del", name, may_fail=True)
+            kernel.run(*"ip link add v1 netns n1 type veth peer name v2 netns n2".split())
+            kernel.look()
+        for number, (namespace, name) in kernel.links.items():
+            if namespace != f"n{number}":
+                kernel.ip(namespace, "link", "set", name, "netns", f"n{number}")
+            self.netdev_heal(number, name)
+        self.raw_allowed(True)
+        kernel.look()
+        for number, (place, device) in kernel.devices.items():
+            if place != f"n{number}":
+                kernel.within(place, "rdma", "dev", "set", device, "netns", f"n{number}")
+            if device != f"{PREFIX}{number}":
+                kernel.within(f"n{number}", "rdma", "dev", "set", device, "name", f"{PREFIX}{number}")
+        kernel.look()
+        self.devices_add()
+        self.disk_device_heal()
+
+    def netdev_heal(self, number, name):
+        kernel, namespace = self.kernel, f"n{number}"
+        if name != f"v{number}":
+            kernel.ip(namespace, "link", "set", name, "down")
+            kernel.ip(namespace, "link", "set", name, "name", f"v{number}")
+        kernel.within(namespace, "sh", "-c", f"tc qdisc del dev v{number} root 2>&-; exec ip -batch -", text=f"""
+link set v{number} mtu {MTU} up
+address replace 10.0.0.{number}/24 dev v{number}
+address replace fd00::{number}/64 dev v{number} nodad
+neigh flush dev v{number}
+""")
+
+    def devices_add(self):
+        """A device that is on its way out still has its name."""
+        for number, (namespace, name) in self.kernel.links.items():
+            if number not in self.kernel.devices:
+                words = ("rdma", "link", "add", f"{PREFIX}{number}", "type", DRIVER, "netdev", name)
+                self.kernel.until("rdma link add", lambda place=namespace, add=words: self.kernel.within(place, *add))
+        self.kernel.look()
+
+    def disk_device_heal(self):
+        """The device of NVMe is in the first namespace, on a netdev of its own."""
+        if not os.path.exists("/sys/class/net/disk0"):
+            self.kernel.ip(None, "-batch", "-", text="""
+link add disk0 type dummy
+address add 10.5.0.1/24 dev disk0
+link set disk0 up
+""")
+        if not os.path.exists("/sys/class/infiniband/disk0"):
+            self.kernel.until("rdma link add", lambda: self.kernel.run(
+                "rdma", "link", "add", "disk0", "type", DRIVER, "netdev", "disk0"))  # fmt: skip
+
+    # How it goes.
+
+    def act(self, name, action=None):
+        # To heal is to undo several.
+        self.clock.start(HEALED if name == "heal" else 1)
+        try:
+            (action or self.actions[name])()
+            outcome = "done"
+            self.succeeded[name] += 1
+        except Refused as refusal:
+            outcome = str(refusal)
+            self.refused[name] = outcome
+        took = self.clock.took()
+        self.steps.append(f"{name}: {took:.1f} s: {outcome}")
+        if name != "heal":
+            self.longest = max(self.longest, (took, name))
+        if took > self.clock.limit:
+            raise Stuck(f"{name} took {took:.1f} s")
+
+    def actions_in_turn(self):
+        """Each as often as the others, in a random order."""
+        while True:
+            deck = list(self.actions)
+            self.chance.shuffle(deck)
+            yield from deck
+
+    def is_through(self):
+        return all(self.succeeded[name] for name in self.actions) or self.is_short()
+
+    def is_short(self):
+        return self.seconds < 60 * self.slowness
+
+    def run(self, seconds):
+        begin = time.monotonic()
+        turns = self.actions_in_turn()
+        self.traffic.start()
+        tried = 0
+        # Three turns for each action are enough for it to succeed once.
+        while time.monotonic() - begin < seconds or (not self.is_through() and tried < 3 * len(self.actions)):
+            self.act(next(turns))
+            tried += 1
+            self.clock.start(HEALED)
+            self.kernel.look()
+            self.pause()
+            if self.chance.random() < 0.7:
+                self.act("heal", self.heal)
+                self.pause(1.5)
+        return tried, time.monotonic() - begin
+
+    def calm(self):
+        """As it was in the beginning, without traffic."""
+        self.clock.start(HEALED)
+        self.traffic.stop()
+        self.act("heal", self.heal)
+        for namespace in ("n1", "n2"):
+            self.kernel.within(namespace, "nft", "flush", "ruleset")
+        if self.kernel.is_exclusive:
+            self.act("netns mode")
+            self.clock.start()
+            self.traffic.stop()
+        if self.refused.get("heal"):
+            print("#", self.refused["heal"])
+
+
+class Rows:
+    def __init__(self):
+        self.number = 0
+
+    def row(self, is_ok, name, *words):
+        self.number += 1
+        for word in words:
+            print("#", word)
+        print(f"{'ok' if is_ok else 'not ok'} {self.number} {name}", flush=True)
+
+
+def works_afterwards(storm):
+    """What does not work of each kind of traffic, when it alone runs."""
+    broken = []
+    kernel = storm.kernel
+    for kind in KINDS:
+        for family in ((), ("-6",)):
+            words = [f"{storm.directory}/traffic", *family, "-t", "2", "-m", "4", kind, *kernel.devices[1], *kernel.devices[2]]
+            storm.clock.start()
+            while True:
+                try:
+                    kernel.run(*words)
+                    break
+                except (Refused, Stuck) as failure:
+                    # Addresses and neighbours take their time; whatever has started has to come to its end.
+                    if "Bail out" not in str(failure) or storm.clock.left() < 3:
+                        broken.append(f"{kind}: {failure}")
+                        break
+                time.sleep(0.3)
+    for words in (
+        ["sh", "-c", storm.traffic.words_cm()[2]],
+        [f"{storm.directory}/lib/nvme_traffic.sh", "storm", "10.5.0.1", storm.scratch, "3"],
+    ):
+        storm.clock.start()
+        # The target looks for its device every five seconds, and the host gives up after as many.
+        storm.clock.begin += 15 * storm.slowness
+        try:
+            if "moved" not in kernel.run(*words):
+                broken.append(f"{' '.join(words)} moves nothing")
+        except (Refused, Stuck) as failure:
+            broken.append(str(failure))
+    return broken
+
+
+def memory_figures():
+    """In KiB, and what the module has, when all that can be given back has been given back."""
+    for path, text in (("drop_caches", "3"), ("compact_memory", "1"), ("drop_caches", "3")):
+        with open(f"/proc/sys/vm/{path}", "w") as file:
+            file.write(text)
+    time.sleep(1)
+    with open("/proc/meminfo") as file:
+        all_figures = {line.split(":")[0]: int(line.split()[1]) for line in file}
+    return {name: all_figures[name] for name in ("MemAvailable", "Slab", "SUnreclaim", "Percpu", "KernelStack")}
+
+
+def live_objects():
+    try:
+        with open("/sys/kernel/debug/ferroce/live_objects") as file:
+            return [line.strip() for line in file if not line.strip().endswith(" 0")]
+    except OSError:
+        return []
+
+
+def traffic_words(storm):
+    return [
+        f"{program.name}: {program.starts} starts, {program.moved} messages, ends {dict(program.ends)}"
+        for program in storm.traffic.programs
+    ]
+
+
+def tear_down(storm):
+    storm.clock.start(HEALED)
+    storm.traffic.stop()
+    storm.traffic.is_over = True
+    storm.kernel.run(f"{storm.directory}/storm.sh", "undo", may_fail=True)
+    storm.kernel.look()
+    for namespace in storm.kernel.namespaces:
+        storm.namespace_drop(namespace)
+    for device in os.listdir("/sys/class/infiniband"):
+        storm.kernel.run("rdma", "link", "del", device, may_fail=True)
+    storm.kernel.ip(None, "link", "del", "disk0", may_fail=True)
+    if storm.kernel.is_exclusive:
+        storm.kernel.until("netns mode", lambda: storm.kernel.run("rdma", "system", "set", "netns", "shared"))
+
+
+def memory_row(storm, rows, before, after):
+    """Flat: what a run of five minutes varies by, and some more. A packet that is lost for good in a thousand would
+    show in an hour."""
+    words = [f"{name}: {before[0][name]} KiB, then {after[0][name]} KiB" for name in before[0]]
+    words += [f"objects: {before[1]}", f"then {after[1]}"]
+    grown = [name for name, most in MOST_GROWTH.items() if after[0][name] - before[0][name] > most]
+    lost = [name for name, most in MOST_LOSS.items() if before[0][name] - after[0][name] > most]
+    is_same = before[1] == after[1]
+    bounds = ", ".join(f"{name} {most} KiB" for name, most in (MOST_GROWTH | MOST_LOSS).items())
+    rows.row(not grown and not lost and is_same, "memory and objects are as before", *words, f"bounds: {bounds}")
+
+
+def soak(storm):
+    """Runs a tenth of the time first: caches fill, and pools. Returns what there was then, and in the end."""
+    figures = []
+    warm = max(20 * storm.slowness, storm.seconds // 10)
+    for seconds in (warm, storm.seconds):
+        storm.run(seconds)
+        storm.calm()
+        storm.kernel.run(f"{storm.directory}/storm.sh", "disconnect")
+        figures.append((memory_figures(), live_objects()))
+    return figures
+
+
+def all_rows(storm, rows, seed, is_soak):
+    stuck = figures = None
+    begin = time.monotonic()
+    try:
+        storm.act("heal", storm.heal)
+        storm.clock.start()
+        storm.kernel.run(f"{storm.directory}/storm.sh", "target", storm.scratch)
+        if is_soak:
+            figures = soak(storm)
+        else:
+            storm.run(storm.seconds)
+            storm.calm()
+    except Stuck as failure:
+        stuck = str(failure)
+    took = time.monotonic() - begin
+    tried = sum(storm.succeeded.values())
+    words = [f"seed {seed}: {tried} actions in {took:.0f} s; the longest took {storm.longest[0]:.1f} s: {storm.longest[1]}"]
+    words += [f"{name}: {count}" for name, count in sorted(storm.succeeded.items())]
+    words += [f"refused: {name}: {why}" for name, why in sorted(storm.refused.items())]
+    if stuck:
+        words += [*storm.steps, f"stuck: {stuck}"]
+    rows.row(not stuck, f"each action ends within {storm.clock.usual} s", *words)
+    missing = [name for name in storm.actions if not storm.succeeded[name]]
+    rows.row(storm.is_short() or not missing, "each kind of action has succeeded", *(f"never: {name}" for name in missing))
+    rows.row(not storm.traffic.wrong, "what arrived was right", *(" | ".join(wrong) for wrong in storm.traffic.wrong))
+    still = [program.name for program in storm.traffic.programs if not program.moved]
+    rows.row(storm.is_short() or not still, "each kind of traffic has moved something", *traffic_words(storm))
+    if figures:
+        memory_row(storm, rows, *figures)
+    else:
+        try:
+            broken = works_afterwards(storm) if not stuck else ["not tried"]
+        except (KeyError, Refused, Stuck) as failure:
+            broken = [f"it is not as before: {failure!r}"]
+        rows.row(not broken, "each kind of traffic works afterwards", *broken)
+    try:
+        tear_down(storm)
+        rows.row(True, "devices and namespaces go")
+    except (Refused, Stuck) as failure:
+        rows.row(False, "devices and namespaces go", str(failure))
+
+
+def main():
+    words = sys.argv[1:]
+    is_soak = words[0] == "-s"
+    seed, seconds, slowness = (int(word) for word in words[is_soak:][:3])
+    # What is done to the traffic comes before the traffic.
+    os.nice(-15)
+    all_rows(Storm(seed, seconds, slowness, words[-1], is_soak), Rows(), seed, is_soak)
+
+
+main()
