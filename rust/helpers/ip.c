@@ -31,9 +31,16 @@ __rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
 	return dst_mtu(dst);
 }
 
-__rust_helper unsigned int rust_helper_dst_headroom(struct dst_entry *dst)
+/*
+ * Whether super-packets of the kind that skb_gso_set_udp_fraglist() makes leave by the route's netdev as they are: no
+ * lightweight tunnel and no transformation of IPsec is before it, and it takes fragment lists.
+ */
+__rust_helper bool rust_helper_dst_takes_udp_fraglists(const struct dst_entry *dst)
 {
-	return LL_RESERVED_SPACE(dst_dev(dst));
+	const netdev_features_t needed = NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM | NETIF_F_GSO_UDP_L4 |
+					 NETIF_F_GSO_FRAGLIST;
+
+	return !dst->lwtstate && !dst_xfrm(dst) && !(needed & ~dst_dev(dst)->features);
 }
 
 __rust_helper bool rust_helper_dst_has_sg(struct dst_entry *dst)

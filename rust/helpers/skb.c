@@ -3,8 +3,10 @@
 #include <linux/netfilter.h>
 #include <linux/skbuff.h>
 #include <net/dst.h>
+#include <net/ip6_checksum.h>
 #include <net/netfilter/nf_conntrack.h>
 #include <net/sock.h>
+#include <net/udp.h>
 #include <net/xfrm.h>
 
 __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t gfp)
@@ -72,14 +74,28 @@ __rust_helper void rust_helper_skb_gso_reset(struct sk_buff *skb)
 	skb_gso_reset(skb);
 }
 
-/* No checksum is to be filled in: otherwise a super-packet would be cut up before it leaves. */
+/*
+ * Marks a packet, which has the headers of UDP, as a super-packet. SKB_GSO_DODGY has whoever cuts it up copy it
+ * (__udp_gso_segment()), into packets with as much headroom as it has itself then. Otherwise skb_segment_list() would
+ * push all headers that were put in front of it meanwhile onto the members of its list, which have no room for them.
+ * With CHECKSUM_PARTIAL it is not cut up where it can leave as it is.
+ */
 __rust_helper void rust_helper_skb_gso_set_udp_fraglist(struct sk_buff *skb, unsigned int size,
 							unsigned int segs)
 {
-	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST;
+	unsigned int len = skb->len - skb_transport_offset(skb);
+	struct udphdr *uh = udp_hdr(skb);
+
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST | SKB_GSO_DODGY;
 	skb_shinfo(skb)->gso_size = size;
 	skb_shinfo(skb)->gso_segs = segs;
-	skb->ip_summed = CHECKSUM_UNNECESSARY;
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offsetof(struct udphdr, check);
+	if (ip_hdr(skb)->version == 4)
+		uh->check = ~udp_v4_check(len, ip_hdr(skb)->saddr, ip_hdr(skb)->daddr, 0);
+	else
+		uh->check = ~udp_v6_check(len, &ipv6_hdr(skb)->saddr, &ipv6_hdr(skb)->daddr, 0);
 }
 
 __rust_helper bool rust_helper_skb_has_shared_frag(const struct sk_buff *skb)

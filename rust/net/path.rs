@@ -181,17 +181,13 @@ impl Path {
         unsafe { bindings::dst_has_sg(self.dst.as_ptr()) }
     }
 
-    /// Returns whether super-packets of datagrams of `len` bytes are any use: the stack would drop those that
-    /// are too long for the path.
+    /// Returns whether super-packets of datagrams of `len` bytes are any use: where they do not leave as they are, the
+    /// stack would copy them to cut them up, and it would drop those that are too long for the path.
     fn takes_bursts(&self, len: usize) -> bool {
         let len = u32::try_from(len.saturating_add(self.overhead())).unwrap_or(u32::MAX);
         // SAFETY: By the type invariant.
-        let headroom = unsafe { bindings::dst_headroom(self.dst.as_ptr()) };
-        // Whoever takes a super-packet apart puts the link-layer headers in front of each datagram, and does not
-        // look whether there is room for them.
-        len <= self.mtu()
-            && headroom <= bindings::LL_MAX_HEADER
-            && !self.query.destination.is_multicast()
+        let leaves_whole = unsafe { bindings::dst_takes_udp_fraglists(self.dst.as_ptr()) };
+        leaves_whole && len <= self.mtu() && !self.query.destination.is_multicast()
     }
 
     /// Gives a packet, which was addressed for this path, to the stack; drops it if too many of the same port are in

@@ -46,6 +46,10 @@ const IPV4_HEADERS_LEN: usize = IPV4_LEN + UDP_LEN;
 pub(crate) const MAX_DATAGRAMS: u16 = 64;
 const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 
+/// The most bytes of the datagrams of a super-packet. A netdev takes packets of less than 64 KiB in one piece by default,
+/// with all that is in front of them: our headers, those of the link layer, and of tunnels that the way may lead through.
+const MAX_BURST: usize = (64 << 10) - 1 - header::MAX_LEN - 256;
+
 /// The longest datagram in one piece whose memory goes round within the CPU: with what goes with it, it is no longer
 /// than a page.
 pub const MAX_LIGHT: usize = 3 << 10;
@@ -349,7 +353,8 @@ impl TxSkb {
     /// it back.
     ///
     /// Both must be addressed, from one address and port to another; no datagram may be longer than the first;
-    /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way.
+    /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way. Who cuts it up
+    /// copies it: no datagram behind the first needs room for headers of others.
     pub(crate) fn append(&mut self, other: Self) -> Result<(), Self> {
         let count = self.datagrams();
         let (control, added) = (self.control(), other.control());
@@ -361,7 +366,7 @@ impl TxSkb {
             || added.followers != 0
             || added.len > control.len
             || added.len == 0
-            || total as usize > header::MAX_DATAGRAM
+            || total as usize > MAX_BURST
             || count >= MAX_DATAGRAMS
         {
             return Err(other);
