@@ -3,10 +3,9 @@
  * Memory that a completion has given back: whatever looks at the packets on their way, and however late, sees
  * what was sent, never what the sender's process wrote after the completion.
  *
- * tenants [-r REGEX] [-n] [-s SEED] [-t SECONDS] DEVICE NAMESPACE NETDEV SENDER SENDER-NAMESPACE SENDER-NETDEV
+ * tenants [-r REGEX] [-n] [-s SEED] DEVICE NAMESPACE NETDEV SENDER SENDER-NAMESPACE SENDER-NETDEV
  *	-r	only the rows that match
  *	-n	prints how many rows those are, and does nothing
- *	-t	how long each step may take
  *
  * DEVICE is on NETDEV in NAMESPACE: there this process receives, and looks. The sender is another process, a new one
  * for each row, with the device SENDER.
@@ -59,6 +58,8 @@
 #define NUMBER 7
 /* How often a packet is peeked at after each action. */
 #define PEEKS 3
+/* How long each step may take. */
+#define WAIT_MS 30000
 /* Bytes of a frame, or of netlink's message with it, that are no payload: for each datagram in it, and once. */
 #define HEADERS 64
 #define ENVELOPE 512
@@ -132,7 +133,6 @@ static struct device devices[2];
 static const char *namespaces[2], *netdevs[2];
 static uint8_t macs[2][6];
 static struct meeting *meeting;
-static unsigned int limit_ms = 20000;
 
 /* The row. */
 static const struct sending *sending;
@@ -439,7 +439,7 @@ static void go_on(void)
 static bool hear_done(void)
 {
 	struct pollfd other = { .fd = line, .events = POLLIN };
-	uint64_t end = now_ms() + limit_ms;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 
 	while (!poll(&other, 1, 0)) {
 		if (now_ms() > end) {
@@ -537,7 +537,7 @@ static bool post(unsigned int side, unsigned int message, uint8_t *at, uint32_t 
 		.sg_list = &sge,
 		.num_sge = 1,
 	};
-	uint64_t end = now_ms() + limit_ms;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	int error;
@@ -741,7 +741,7 @@ static bool look(void)
 /* Until messages first to last have been seen. */
 static bool look_for(unsigned int first, unsigned int last)
 {
-	uint64_t end = now_ms() + limit_ms + delay_ms;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS) + delay_ms;
 	unsigned int i;
 
 	for (i = first; i <= last; i++) {
@@ -760,7 +760,7 @@ static bool look_for(unsigned int first, unsigned int last)
 /* Looks at the first packet of this row that waits, and leaves it there. */
 static bool peek(void)
 {
-	uint64_t end = now_ms() + limit_ms;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 	struct sight before = sight;
 
 	while (now_ms() < end) {
@@ -819,7 +819,7 @@ static bool run_later(bool *early)
 /* What has arrived is what was sent. */
 static bool arrives(void)
 {
-	uint64_t end = now_ms() + limit_ms;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 	uint8_t expected[LONGEST];
 	unsigned int i;
 
@@ -917,7 +917,7 @@ int main(int argc, char **argv)
 	bool only_count = false;
 	int option;
 
-	while ((option = getopt(argc, argv, "nr:s:t:")) != -1) {
+	while ((option = getopt(argc, argv, "nr:s:")) != -1) {
 		switch (option) {
 		case 'n':
 			only_count = true;
@@ -927,9 +927,6 @@ int main(int argc, char **argv)
 			break;
 		case 's':
 			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 't':
-			limit_ms = strtoul(optarg, NULL, 0) * 1000;
 			break;
 		default:
 			return KSFT_FAIL;
