@@ -57,6 +57,10 @@ test-debug:
 test-the-tests:
 	@scripts/test-the-tests
 
+# make mutants [NAMES='NAME...']
+mutants:
+	@scripts/mutants $(NAMES)
+
 SECONDS ?= 600
 fuzz:
 	@scripts/fuzz $(SECONDS) $(SEED)
@@ -104,6 +108,7 @@ help:
 	@echo '  make debug-kernel  a kernel with KASAN, lockdep, kmemleak and more, for scripts/vm --kernel debug'
 	@echo '  make test-debug [TESTS="NAME..."]  the selftests, and longer ones, or only those, with the debug kernel'
 	@echo '  make test-the-tests  defects built into the module, each of which the debug kernel must report'
+	@echo '  make mutants [NAMES="NAME..."]  one functional defect after the other, each of which a selftest must notice'
 	@echo '  make fuzz [SECONDS=600] [SEED=N]  nonsense in rings and packets, with the debug kernel, and coverage'
 	@echo '  make soak [MINUTES=60] [KERNEL=stock]  all traffic for so long, with the debug kernel; memory stays flat'
 	@echo '  make fuzz-roce [SECONDS=600]  fuzz the protocol, each target for so long'
@@ -113,4 +118,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test matrix test-suites test-debug test-the-tests fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test matrix test-suites test-debug test-the-tests mutants fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help

@@ -16,7 +16,8 @@ here=$(dirname "$(readlink -f "$0")")
 seed=${FERROCE_SEED:-$(date +%s)}
 seconds=${FERROCE_SECONDS:-30}
 coverage=${FERROCE_COVERAGE:-}
-rows=17
+rows=$("$here/packetfuzz" count)
+rows=${rows:-1}
 
 mac_of()
 {
