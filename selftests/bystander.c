@@ -145,3 +145,14 @@ bool bystander_stop(struct bystander *bystander)
 		printf("# bystander: that is fewer than %u\n", FEWEST_ROUNDS);
 	return !status && rounds >= FEWEST_ROUNDS;
 }
+
+bool bystander_finish(struct bystander *bystander)
+{
+	siginfo_t ended = { 0 };
+
+	/* A round that stands still ends it. */
+	while (bystander->news->rounds < FEWEST_ROUNDS &&
+	       !waitid(P_PID, bystander->pid, &ended, WEXITED | WNOHANG | WNOWAIT) && !ended.si_pid)
+		usleep(10000);
+	return bystander_stop(bystander);
+}

@@ -29,5 +29,7 @@ void bystander_start(struct bystander *bystander, const char *device, const char
 		     uint64_t seed);
 /* Ends it; true if nothing was wrong, and if it came forward all the time. */
 bool bystander_stop(struct bystander *bystander);
+/* The same once it has moved enough messages. */
+bool bystander_finish(struct bystander *bystander);
 
 #endif

@@ -7,7 +7,6 @@
 #include "coverage.h"
 #include "endpoint.h"
 #include "fuzzer.h"
-#include "kselftest.h"
 
 #define SECONDS 30
 
@@ -34,13 +33,6 @@ bool fuzzer_option(struct fuzzer *fuzzer, int option, const char *argument)
 	default:
 		return false;
 	}
-}
-
-void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows)
-{
-	ksft_print_header();
-	ksft_set_plan(rows);
-	ksft_print_msg("seed %#llx, %u s\n", (unsigned long long)fuzzer->seed, fuzzer->seconds);
 }
 
 bool fuzzer_goes_on(uint64_t end, bool enough)

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kselftest.h"
+
 struct fuzzer {
 	uint64_t seed;
 	unsigned int seconds;
@@ -23,7 +25,13 @@ void fuzzer_prepare(struct fuzzer *fuzzer);
 /* Takes over one of FUZZER_OPTIONS; false if it is another option. */
 bool fuzzer_option(struct fuzzer *fuzzer, int option, const char *argument);
 /* Starts the test's output: the plan, and what is needed to repeat it. */
-void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows);
+static inline void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows)
+{
+	/* Here, as each file has counters of rows of its own. */
+	ksft_print_header();
+	ksft_set_plan(rows);
+	ksft_print_msg("seed %#llx, %u s\n", (unsigned long long)fuzzer->seed, fuzzer->seconds);
+}
 /* Whether there is something left to do in a run that is to end at that time of now_ms(). */
 bool fuzzer_goes_on(uint64_t end, bool enough);
 

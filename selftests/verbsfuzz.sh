@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Verbs by many hands: processes that share files and objects, and are killed: the rows are those of the
+# program verbsfuzz; then nothing may be left.
+set -u
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib/ktap.sh
+. "$here/lib/ktap.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/namespaces.sh
+. "$here/lib/namespaces.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/module.sh
+. "$here/lib/module.sh"
+
+seed=${FERROCE_SEED:-$(date +%s)}
+seconds=${FERROCE_SECONDS:-30}
+
+# A message of rdma_cm that nobody answers has an address handle for as long as it is repeated: 16 times 4.3 s.
+settled()
+{
+	objects_as_before "$ktap_dir/before" $((120 * slowness))
+}
+
+ktap_start 8
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+modprobe rdma_ucm
+# The list of processes would fill the kernel's log.
+sysctl -qw vm.oom_dump_tasks=0
+objects_note "$ktap_dir/before"
+coverage=()
+[ -z "${FERROCE_COVERAGE:-}" ] || coverage=(-c "$FERROCE_COVERAGE")
+absorb 7 "$here/verbsfuzz" -s "$seed" -t "$seconds" "${coverage[@]}" "$dev1" "$dev2" n1 n2
+row "verbs: nothing is left" settled
+ktap_finish
