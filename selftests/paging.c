@@ -5,15 +5,16 @@
  * of their own, and of one of all addresses. And advice about such memory, given by the
  * kernel's own interface: the provider of rdma-core 56 has no ibv_advise_mr().
  *
- * paging [-4|-6] [-s SEED] [-r REGEX] -N NAMESPACE -i NETDEV DEVICE DEVICE
+ * paging [-4|-6] [-s SEED] [-r REGEX] [-q QPS] -N NAMESPACE -i NETDEV DEVICE DEVICE
  * paging [-r REGEX] -n
  *
- * -r chooses rows; -n only counts them. NAMESPACE has NETDEV, which the first device is on: from there packets are
- * sent by hand.
+ * -r chooses rows; -n only counts them. QPS wait together for a page that never comes. NAMESPACE has NETDEV, which
+ * the first device is on: from there packets are sent by hand.
  */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -1172,13 +1173,13 @@ static void send_fragmented(const struct wire *wire, uint32_t qpn)
 }
 
 /* A queue pair of b that waits for a page that does not come, for the sake of its request 0. */
-static struct ibv_qp *waiting_qp(const struct wire *wire, int absence)
+static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
 	struct ibv_sge to = piece(b, 1024);
 	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 }, *bad;
 	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .payload = 1024 };
-	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq, depth, NULL);
+	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, cq, depth, NULL);
 
 	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
 		die("RESET to INIT: %s", strerror(errno));
@@ -1187,7 +1188,6 @@ static struct ibv_qp *waiting_qp(const struct wire *wire, int absence)
 		die("ibv_post_recv");
 	packet.qpn = qp->qp_num;
 	wire_send(wire, &packet, 1);
-	absence_noticed(absence);
 	return qp;
 }
 
@@ -1202,7 +1202,8 @@ static bool run_fragments(enum ibv_wr_opcode opcode)
 
 	(void)opcode;
 	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
-	qp = waiting_qp(&wire, absence);
+	qp = waiting_qp(&wire, b->recv_cq);
+	absence_noticed(absence);
 	/* For nobody, until the kernel has taken what memory it takes for such packets when none of them waits. */
 	before = kernel_memory();
 	do {
@@ -1240,8 +1241,10 @@ static bool run_crowd(enum ibv_wr_opcode opcode)
 
 	(void)opcode;
 	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
-	for (i = 0; i < CROWD; i++)
-		qps[i] = waiting_qp(&wire, absence);
+	for (i = 0; i < CROWD; i++) {
+		qps[i] = waiting_qp(&wire, b->recv_cq);
+		absence_noticed(absence);
+	}
 	usleep(30000);
 	came = counted("rcvd_pkts");
 	dropped = counted("page_fault_dropped");
@@ -1273,6 +1276,97 @@ static bool run_crowd(enum ibv_wr_opcode opcode)
 	wire_close(&wire);
 	/* Half of them could wait if a packet used no more than its payload. */
 	return came > all * 3 / 4 && came > dropped && (came - dropped) * 4096 <= MOST_WAITING;
+}
+
+/* Another process, with devices of its own: one message, from and to pages that are not there yet. */
+static bool another_goes_on(void)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	uint64_t began = now_ms();
+	int status, i;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child < 0)
+		die("fork: %s", strerror(errno));
+	if (!child) {
+		for (i = 0; i < 2; i++) {
+			struct end *end = &ends[i];
+
+			device_open(&end->device, end->device.name, family);
+			end->send_cq = ibv_create_cq(end->device.context, DEPTH, NULL, NULL, 0);
+			end->recv_cq = ibv_create_cq(end->device.context, DEPTH, NULL, NULL, 0);
+			if (!end->send_cq || !end->recv_cq)
+				die("ibv_create_cq: %s", strerror(errno));
+			end->qp = qp_make(&end->device, IBV_QPT_RC, end->send_cq, end->recv_cq, depth, NULL);
+			adopt(end, map_anonymous(NULL));
+		}
+		qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, VERY_PATIENT);
+		_exit(!run_absent(IBV_WR_SEND) || fflush(stdout));
+	}
+	if (waitpid(child, &status, 0) != child || status) {
+		ksft_print_msg("the other process ended with status %#x\n", status);
+		return false;
+	}
+	ksft_print_msg("the other process took %llu ms\n", (unsigned long long)(now_ms() - began));
+	return true;
+}
+
+/* Workers that a process may keep waiting. */
+#define TURNS 64
+
+static unsigned int stuck_qps = 100;
+
+/* A process that waits for many pages has not all of the kernel's workers; and each of its queue pairs gets its turn. */
+static bool run_many_stuck(enum ibv_wr_opcode opcode)
+{
+	int absence = absence_begin(b->memory, size);
+	struct ibv_qp **qps = calloc(stuck_qps, sizeof(*qps));
+	struct ibv_cq *cq = ibv_create_cq(b->device.context, stuck_qps, NULL, NULL, 0);
+	unsigned long long before = page_faults(b);
+	uint64_t end = now_ms() + WAIT_MS;
+	unsigned int i, workers = 0;
+	struct uffd_msg message;
+	struct wire wire;
+	bool ok;
+
+	(void)opcode;
+	if (!cq || !qps)
+		die("no memory");
+	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
+	for (i = 0; i < stuck_qps; i++)
+		qps[i] = waiting_qp(&wire, cq);
+	while (page_faults(b) - before < stuck_qps && now_ms() < end)
+		;
+	if (page_faults(b) - before < stuck_qps)
+		die("only %llu of %u queue pairs wait", page_faults(b) - before, stuck_qps);
+	ok = another_goes_on();
+	/* By now all workers that there are for them wait. */
+	if (fcntl(absence, F_SETFL, O_NONBLOCK))
+		die("fcntl: %s", strerror(errno));
+	while (read(absence, &message, sizeof(message)) == sizeof(message))
+		workers++;
+	ksft_print_msg("%u queue pairs wait, %u workers for them\n", stuck_qps, workers);
+	if (!workers || workers > TURNS)
+		ok = false;
+	/* The page comes. */
+	close(absence);
+	for (i = 0; i < stuck_qps && completed(cq, "the receive", IBV_WC_SUCCESS); i++)
+		;
+	if (i < stuck_qps) {
+		ksft_print_msg("%u of %u receives completed\n", i, stuck_qps);
+		ok = false;
+	}
+	for (i = 0; i < stuck_qps; i++) {
+		if (ibv_destroy_qp(qps[i]))
+			die("ibv_destroy_qp: %s", strerror(errno));
+	}
+	if (ibv_destroy_cq(cq))
+		die("ibv_destroy_cq: %s", strerror(errno));
+	free(qps);
+	wire_close(&wire);
+	return ok;
 }
 
 /* What the regions are of. */
@@ -1314,6 +1408,8 @@ static const struct {
 	{ "WRITE to a page that comes late", run_late, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ from a page that comes late", run_late, IBV_WR_RDMA_READ, OWN },
 	{ "datagrams in fragments, behind a page that never comes", run_fragments, IBV_WR_SEND, OWN },
+	{ "many queue pairs behind a page that never comes, and another process",
+	  run_many_stuck, IBV_WR_SEND, OWN },
 	{ "16 queue pairs with packets behind a page that never comes", run_crowd, IBV_WR_SEND, OWN },
 	{ "region of all addresses: what can be registered",
 	  run_registrations, IBV_WR_SEND, EVERYWHERE },
@@ -1390,7 +1486,7 @@ int main(int argc, char **argv)
 	uint64_t seed = time(NULL);
 	unsigned int row;
 
-	while ((option = getopt(argc, argv, "46i:nN:r:s:")) != -1) {
+	while ((option = getopt(argc, argv, "46i:nN:q:r:s:")) != -1) {
 		switch (option) {
 		case 'i':
 			netdev = optarg;
@@ -1400,6 +1496,9 @@ int main(int argc, char **argv)
 			break;
 		case 'n':
 			only_count = true;
+			break;
+		case 'q':
+			stuck_qps = strtoul(optarg, NULL, 0);
 			break;
 		case 'r':
 			rows_want(optarg);
@@ -1447,7 +1546,8 @@ int main(int argc, char **argv)
 
 		bool stuck_row = rows[row].run == run_stuck || rows[row].run == run_stuck_advice ||
 				 rows[row].run == run_stuck_flush || rows[row].run == run_late ||
-				 rows[row].run == run_fragments || rows[row].run == run_crowd;
+				 rows[row].run == run_fragments || rows[row].run == run_crowd ||
+				 rows[row].run == run_many_stuck;
 
 		if (!row_is_wanted(rows[row].name))
 			continue;

@@ -7,7 +7,8 @@ use crate::{
     live::{
         Kind,
         Live, //
-    }, //
+    },
+    paging_turns::Turns, //
 };
 use kernel::{
     mm::virt::VmaNew,
@@ -59,12 +60,14 @@ pub(crate) struct Context {
     _device: Arc<Device>,
     #[pin]
     rings: SpinLockIrq<Rings>,
+    turns: Arc<Turns>,
     _live: Live,
 }
 
 impl Context {
     /// Opens `device`. Context: process, may sleep.
     pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let turns = Turns::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 _device: device.clone(),
@@ -72,10 +75,16 @@ impl Context {
                     by_offset: RBTree::new(),
                     next: 0,
                 }),
+                turns,
                 _live: Live::new(Kind::Context),
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// The turns of what it has pages brought in for. Context: any.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     /// Lets the process map `ring`, until the result is withdrawn or dropped. Context: process, may

@@ -25,6 +25,7 @@ mod loopback;
 mod mr;
 mod multicast;
 mod mw;
+mod paging_turns;
 mod path;
 mod pd;
 mod port;

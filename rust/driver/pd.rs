@@ -3,10 +3,16 @@
 //! Protection domains.
 
 use crate::{
+    context::Context,
     device::Device,
     live::{
         Kind,
         Live, //
+    },
+    paging_turns::{
+        Pager,
+        Turn,
+        Turns, //
     },
     prefetch::{
         Pending,
@@ -24,6 +30,10 @@ use kernel::{
     },
     workqueue::Work, //
 };
+use sync::{
+    new_spin_lock_bh,
+    SpinLockBh, //
+};
 
 /// A protection domain; two are the same if they are the same object.
 #[pin_data]
@@ -34,6 +44,10 @@ pub(crate) struct Pd {
     pub(crate) pending: Mutex<Pending>,
     #[pin]
     prefetch: Work<Pd, PREFETCH>,
+    /// Those of its context.
+    turns: Arc<Turns>,
+    #[pin]
+    turn: SpinLockBh<Turn>,
     _live: Live,
 }
 
@@ -42,17 +56,38 @@ impl_has_work! {
 }
 
 impl Pd {
-    /// Allocates a protection domain. Context: process, may sleep.
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+    /// Allocates a protection domain, of a process's context or of the kernel. Context: process, may sleep.
+    pub(crate) fn new(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Self>> {
+        let turns = match context {
+            Some(context) => context.turns().clone(),
+            None => Turns::new()?,
+        };
         Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
                 pending <- new_mutex!(Pending::default()),
                 prefetch <- new_work!("Pd::prefetch"),
+                turns,
+                turn <- new_spin_lock_bh!(Turn::default()),
                 _live: Live::new(Kind::Pd),
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// The turns of its context. Context: any.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Where its own work stands. Context: any.
+    pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
+        &self.turn
+    }
+
+    /// Its end: no process can name it any more. Context: process.
+    pub(crate) fn dealloc(self: &Arc<Self>) {
+        Pager::Pd(self.clone()).withdraw();
     }
 
     /// The device.

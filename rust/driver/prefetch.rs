@@ -8,6 +8,7 @@
 
 use crate::{
     mr,
+    paging_turns::Pager,
     pd::Pd,
     storage::append, //
 };
@@ -104,8 +105,7 @@ pub(crate) fn advise(
         return Ok(());
     }
     let queued = pd.queue(all);
-    let queue = pd.device().paging_queue().queue();
-    let _ = queue.enqueue::<_, PREFETCH>(pd.clone());
+    Pager::Pd(pd.clone()).want();
     queued
 }
 
@@ -138,5 +138,6 @@ impl WorkItem<PREFETCH> for Pd {
             // Who accesses what is missing will be told.
             let _ = wanted.bring_in(go_on);
         }
+        Pager::Pd(pd).end();
     }
 }

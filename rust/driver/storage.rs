@@ -29,6 +29,12 @@ pub(crate) fn append<T>(vector: &mut KVec<T>, value: T) -> Result {
     Ok(vector.push(value, GFP_KERNEL)?)
 }
 
+/// As [`append`], without sleeping. Context: any.
+#[inline(never)]
+pub(crate) fn append_now<T>(vector: &mut KVec<T>, value: T) -> Result {
+    Ok(vector.push(value, GFP_ATOMIC | __GFP_NOWARN)?)
+}
+
 /// Takes the element at `index` out. Context: any.
 #[inline(never)]
 pub(crate) fn take<T>(vector: &mut KVec<T>, index: usize) -> Option<T> {

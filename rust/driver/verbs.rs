@@ -147,11 +147,13 @@ impl Driver for Ferroce {
         context.map(offset, vma)
     }
 
-    fn alloc_pd(device: &Arc<Device>, _: Option<&Arc<Context>>) -> Result<Arc<Pd>> {
-        Pd::new(device)
+    fn alloc_pd(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Pd>> {
+        Pd::new(device, context)
     }
 
-    fn dealloc_pd(_pd: &Arc<Pd>) {}
+    fn dealloc_pd(pd: &Arc<Pd>) {
+        pd.dealloc();
+    }
 
     fn create_ah(pd: &Arc<Pd>, address: Address, udata: Option<&mut Udata<'_>>) -> Result<Arc<Ah>> {
         ah::create(pd, address, udata)

@@ -20,9 +20,12 @@ mod receive_queue;
 mod send;
 mod send_queue;
 
-pub(crate) use self::attributes::{
-    modify,
-    query, //
+pub(crate) use self::{
+    attributes::{
+        modify,
+        query, //
+    },
+    paging::PAGING, //
 };
 
 use self::{
@@ -33,10 +36,7 @@ use self::{
         BULK_SEND, //
     },
     doorbell::Doorbells,
-    paging::{
-        Waiting,
-        PAGING, //
-    },
+    paging::Waiting,
     paths::Paths,
     receive::ReceiveSide,
     receive_queue::RecvSource,
@@ -64,6 +64,10 @@ use crate::{
     multicast::{
         self,
         Attached, //
+    },
+    paging_turns::{
+        Pager,
+        Turn, //
     },
     pd::Pd,
     queue::{
@@ -218,6 +222,8 @@ pub(crate) struct Qp {
     #[pin]
     paging: Work<Qp, PAGING>,
     #[pin]
+    turn: SpinLockBh<Turn>,
+    #[pin]
     bulk_send: Work<Qp, BULK_SEND>,
     #[pin]
     bulk_respond: Work<Qp, BULK_RESPOND>,
@@ -326,6 +332,11 @@ impl Qp {
     /// The multicast groups that the QP is attached to. Context: process, [`Device::groups`] locked.
     pub(crate) fn attached(&self) -> &Mutex<Attached> {
         &self.attached
+    }
+
+    /// Where the work that brings in pages stands. Context: any.
+    pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
+        &self.turn
     }
 
     /// Whether the QP sends datagrams rather than messages of a connection.
@@ -648,6 +659,7 @@ pub(crate) fn create(
             hold <- Timer::new(),
             work <- new_work!("Qp::work"),
             paging <- new_work!("Qp::paging"),
+            turn <- new_spin_lock_bh!(Turn::default()),
             bulk_send <- new_work!("Qp::bulk_send"),
             bulk_respond <- new_work!("Qp::bulk_respond"),
             _live: Live::new(Kind::Qp),
@@ -688,6 +700,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     qp.pace.shutdown();
     qp.places.shutdown();
     qp.hold.shutdown();
+    Pager::Qp(qp.clone()).withdraw();
     qp.set_state(State::Reset);
     for ring in qp.published.iter().flatten() {
         ring.withdraw();

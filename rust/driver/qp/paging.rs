@@ -14,7 +14,8 @@ use crate::{
     mr::{
         Absent,
         Fault, //
-    }, //
+    },
+    paging_turns::Pager, //
 };
 use kernel::{
     prelude::*,
@@ -28,7 +29,7 @@ use net::{
 use roce::ticket::Outcome;
 
 /// The number of the work that brings in pages, among a QP's.
-pub(super) const PAGING: u64 = 1;
+pub(crate) const PAGING: u64 = 1;
 
 /// Packets of either side that wait, at the most.
 const MAX_WAITING: u32 = 512;
@@ -169,6 +170,7 @@ impl WorkItem<PAGING> for Qp {
                 qp.resume_receive(hopeless);
             }
         }
+        Pager::Qp(qp).end();
     }
 }
 
@@ -176,7 +178,6 @@ impl Qp {
     /// Has work bring in the pages that a side wants. Context: any.
     fn bring_in_pages(self: &Arc<Self>) {
         self.count(Counter::PageFaults);
-        let queue = self.device().paging_queue().queue();
-        let _ = queue.enqueue::<_, PAGING>(self.clone());
+        Pager::Qp(self.clone()).want();
     }
 }
