@@ -18,7 +18,13 @@ here=$(dirname "$(readlink -f "$0")")
 # What storm.py asks for: the target of its NVMe traffic, with its file in a directory, and its end.
 case ${1:-} in
 target)
-	nvme_modules && truncate -s 16M "$2/disk" && nvme_target_make storm 10.5.0.1 "$2/disk"
+	nvme_modules || exit
+	truncate -s 16M "$2/disk"
+	nvme_target_make storm 10.5.0.1 "$2/disk" || exit
+	# A request whose answer is lost holds up who ends the connection, for a minute as it is.
+	for name in admin_timeout io_timeout; do
+		echo $((3 * slowness)) >"/sys/module/nvme_core/parameters/$name" || exit
+	done
 	exit
 	;;
 disconnect)

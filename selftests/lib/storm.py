@@ -31,6 +31,10 @@ MODULE = {"ferroce": "ferroce", "rxe": "rdma_rxe"}[DRIVER]
 PREFIX = {"ferroce": "fer", "rxe": "rxe"}[DRIVER]
 AWAY = "n3"
 MTU = 4200
+HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
+# KiB that a storm leaves free, and that a lack of memory does.
+FREE = 350 << 10
+SPARE = 80 << 10
 KINDS = ("rc", "uc", "ud", "odp", "srq", "raw")
 # By how many KiB the kernel may have grown, and what it has to give have shrunk, in a soak: see memory_row().
 MOST_GROWTH = {"SUnreclaim": 8 << 10, "Percpu": 1 << 10, "KernelStack": 1 << 10}
@@ -352,6 +356,8 @@ class Storm:
         self.scratch = tempfile.mkdtemp()
         self.directory = directory
         self.traffic = Traffic(self.kernel, directory, seed, 30000 if is_soak else 300000, self.scratch)
+        # Huge pages that are kept throughout.
+        self.ballast = 0
         self.succeeded = collections.Counter()
         self.refused = {}
         self.longest = (0, "nothing")
@@ -366,6 +372,7 @@ class Storm:
             "netdev away and back": self.netdev_away,
             "namespace deleted": self.namespace_delete,
             "rdma link": self.rdma_link,
+            "rdma link of NVMe": self.rdma_link_of_disk,
             "device renamed": self.device_rename,
             "device to another namespace": self.device_away,
             "netns mode": self.mode,
@@ -468,6 +475,12 @@ class Storm:
         self.kernel.look()
         self.devices_add()
 
+    def rdma_link_of_disk(self):
+        self.disk_device_heal()
+        self.kernel.run("rdma", "link", "del", "disk0")
+        self.pause()
+        self.disk_device_heal()
+
     def device_rename(self):
         number, place, device = self.device_of()
         other = f"other{number}" if device.startswith(PREFIX) else f"{PREFIX}{number}"
@@ -555,15 +568,21 @@ class Storm:
             self.kernel.within(place, "rdma", *words.split())
 
     def memory(self):
-        """More than what is free is taken, as pages that nobody has to clear, and given back."""
-        with open("/proc/meminfo") as file:
-            figures = {line.split(":")[0]: int(line.split()[1]) for line in file}
-        # What programs are read from again would be read from the disk, by each of them: some of it is enough.
-        wanted = figures["MemFree"] + figures["Inactive(file)"] // 4 - (100 << 10)
-        pages = wanted // figures["Hugepagesize"]
-        self.kernel.write("/proc/sys/vm/nr_hugepages", str(max(pages, 0)))
+        """More than what is free is taken, as huge pages, and given back."""
+        figures = meminfo()
+        wanted = figures["MemFree"] + figures["Inactive(file)"] // 4 - SPARE
+        self.kernel.write(HUGE_PAGES, str(self.ballast + max(wanted, 0) // figures["Hugepagesize"]))
         self.pause()
-        self.kernel.write("/proc/sys/vm/nr_hugepages", "0")
+        self.kernel.write(HUGE_PAGES, str(self.ballast))
+
+    def ballast_take(self):
+        """A machine with little memory is soon short of it: to take much, the kernel would clear it, for long."""
+        figures = meminfo()
+        wanted = max(figures["MemFree"] - FREE, 0) // figures["Hugepagesize"]
+        while self.ballast < wanted:
+            self.clock.start()
+            self.kernel.write(HUGE_PAGES, str(min(self.ballast + 32, wanted)))
+            self.ballast = min(self.ballast + 32, wanted)
 
     # Everything in its place again.
 
@@ -737,14 +756,18 @@ def works_afterwards(storm):
     return broken
 
 
+def meminfo():
+    with open("/proc/meminfo") as file:
+        return {line.split(":")[0]: int(line.split()[1]) for line in file}
+
+
 def memory_figures():
     """In KiB, and what the module has, when all that can be given back has been given back."""
     for path, text in (("drop_caches", "3"), ("compact_memory", "1"), ("drop_caches", "3")):
         with open(f"/proc/sys/vm/{path}", "w") as file:
             file.write(text)
     time.sleep(1)
-    with open("/proc/meminfo") as file:
-        all_figures = {line.split(":")[0]: int(line.split()[1]) for line in file}
+    all_figures = meminfo()
     return {name: all_figures[name] for name in ("MemAvailable", "Slab", "SUnreclaim", "Percpu", "KernelStack")}
 
 
@@ -767,6 +790,7 @@ def tear_down(storm):
     storm.clock.start(HEALED)
     storm.traffic.stop()
     storm.traffic.is_over = True
+    storm.kernel.write(HUGE_PAGES, "0")
     storm.kernel.run(f"{storm.directory}/storm.sh", "undo", may_fail=True)
     storm.kernel.look()
     for namespace in storm.kernel.namespaces:
@@ -812,6 +836,7 @@ def all_rows(storm, rows, seed, is_soak):
         if is_soak:
             figures = soak(storm)
         else:
+            storm.ballast_take()
             storm.run(storm.seconds)
             storm.calm()
     except Stuck as failure:
