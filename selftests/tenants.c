@@ -41,6 +41,7 @@
 #include "namespace.h"
 #include "packet.h"
 #include "rows.h"
+#include "wire.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -151,6 +152,13 @@ static int line;
 static int looker;
 /* How long netem keeps a packet. */
 static unsigned int delay_ms;
+/* A peer behind a tap, played by this process: where packets are routed to, and how it answers. */
+#define VM_ADDRESS "10.0.5.9"
+#define VM_QPN 0x1234
+static struct device vm;
+static struct wire vm_wire;
+/* The last packet of the message that is being sent; 0 before the first. */
+static uint32_t last_psn;
 static uint8_t frame[1 << 18];
 
 /* Every eight bytes of a payload say what row and message they are of, where they are, and when they were written. */
@@ -253,6 +261,48 @@ static bool tap_begin(void)
 static bool tap_end(void)
 {
 	return copies_end() && !close(looker);
+}
+
+/* NAMESPACE routes between the sender and the tap. */
+static bool vm_begin(void)
+{
+	const uint8_t *via = devices[OWN].gid.raw + 12;
+
+	vm = devices[OWN];
+	if (inet_pton(AF_INET, VM_ADDRESS, vm.gid.raw + 12) != 1)
+		die("no address: %s", VM_ADDRESS);
+	looker = tun_open(namespaces[OWN], "tenants1", IFF_TAP | IFF_NO_PI);
+	if (!command("ip -n %s link set tenants1 mtu 9000 up && ip -n %s route add %s dev tenants1 && "
+		     "ip -n %s neigh add %s lladdr 02:00:00:00:00:09 dev tenants1 nud permanent",
+		     namespaces[OWN], namespaces[OWN], VM_ADDRESS, namespaces[OWN], VM_ADDRESS) ||
+	    !command("ip netns exec %s sysctl -qw net.ipv4.ip_forward=1 && ip -n %s route add %s via %u.%u.%u.%u",
+		     namespaces[OWN], namespaces[SENDER], VM_ADDRESS, via[0], via[1], via[2], via[3]))
+		return false;
+	wire_open(&vm_wire, namespaces[OWN], "tenants1", &vm.gid, &devices[SENDER].gid);
+	return true;
+}
+
+static bool vm_end(void)
+{
+	bool ok = command("ip -n %s route del %s && ip netns exec %s sysctl -qw net.ipv4.ip_forward=0",
+			  namespaces[SENDER], VM_ADDRESS, namespaces[OWN]);
+
+	wire_close(&vm_wire);
+	return !close(looker) && ok;
+}
+
+/* Says that the message has arrived, though it is in the tap's ring, or not even there yet. */
+static void vm_acknowledge(void)
+{
+	struct wire_packet answer = {
+		.opcode = RC_ACKNOWLEDGE,
+		.qpn = meeting->qpn[SENDER],
+		.psn = last_psn,
+		.syndrome = WIRE_ACK,
+	};
+
+	if (last_psn)
+		wire_send(&vm_wire, &answer, 1);
 }
 
 static bool netem_begin(void)
@@ -397,11 +447,15 @@ static const struct way {
 	bool delays;
 	/* They wait until after the last action: for what completes without an answer of the peer. */
 	bool holds;
+	/* The peer is not the device, but whoever looks, and acknowledges what it has not read. */
+	bool answers;
 } ways[] = {
 	{ "captured and read later", capture_begin, capture_end, take_packet, .accept = NULL },
 	{ "captured and peeked at", capture_begin, capture_end, take_packet, .peeks = true },
 	{ "captured where it is sent", sender_capture_begin, capture_end, take_packet, .accept = NULL },
 	{ "a tap that is read later", tap_begin, tap_end, take_file, .accept = NULL },
+	{ "a VM that acknowledges it and reads later", vm_begin, vm_end, take_file, .accept = vm_acknowledge,
+	  .answers = true },
 	{ "a copy that netem delays", netem_begin, link_end, take_packet, .delays = true },
 	{ "captured on ifb", ifb_begin, link_end, take_packet, .accept = NULL },
 	{ "nfqueue read later", queue_begin, rule_end, take_packet, .accept = queue_accept },
@@ -410,6 +464,12 @@ static const struct way {
 };
 
 static const struct way *way;
+
+/* Whether this process has a queue pair that the packets are for. */
+static bool is_received(void)
+{
+	return sending->type != IBV_QPT_RAW_PACKET && !way->answers;
+}
 
 /* The two processes tell each other a letter at a time. */
 static bool say(int to, char letter)
@@ -461,7 +521,7 @@ static void qp_ready(unsigned int side)
 {
 	/* Responses to a READ that is repeated would show the memory as it is then: READs are not repeated. */
 	struct patience patience = { .timeout = 18, .retries = 7, .rnr_retries = 7 };
-	struct device *own = &devices[side], *other = &devices[!side];
+	struct device *own = &devices[side], *other = way->answers ? &vm : &devices[!side];
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT };
 
 	if (sending->opcode == IBV_WR_RDMA_READ)
@@ -499,7 +559,7 @@ static void qp_open(unsigned int side)
 		die("ibv_create_cq: %s", strerror(errno));
 	qp = qp_make(&devices[side], sending->type, cq, cq, depth, NULL);
 	meeting->qpn[side] = qp->qp_num;
-	meeting->psn[side] = random_between(0, 0xffffff);
+	meeting->psn[side] = random_between(1, 0xffffff);
 }
 
 /* The header that makes a frame of a payload. */
@@ -704,13 +764,15 @@ static bool receive(unsigned int message)
 	meeting->address[OWN][message] = (uintptr_t)sinks[message].memory + PAYLOAD;
 	meeting->rkey[OWN][message] = sinks[message].mr->rkey;
 	memset(sinks[message].memory, 0, ROOM);
-	return sending->type == IBV_QPT_RAW_PACKET || sending->opcode != IBV_WR_SEND ||
-	       !ibv_post_recv(qp, &wr, &bad);
+	return !is_received() || sending->opcode != IBV_WR_SEND || !ibv_post_recv(qp, &wr, &bad);
 }
 
 /* Sent, and the sender knows it. */
 static bool message_send(unsigned int message)
 {
+	uint32_t packets = 1 + (sending->size - 1) / mtu_bytes(devices[SENDER].active_mtu);
+
+	last_psn = meeting->psn[SENDER] + packets * (message + 1) - 1;
 	if (sending->opcode != IBV_WR_RDMA_READ)
 		return ask('0' + message);
 	return post(OWN, message, sinks[message].memory + PAYLOAD, sinks[message].mr->lkey, NULL);
@@ -823,7 +885,7 @@ static bool arrives(void)
 	uint8_t expected[LONGEST];
 	unsigned int i;
 
-	if (sending->type == IBV_QPT_RAW_PACKET)
+	if (!is_received())
 		return true;
 	for (i = 0; i < ACTIONS; i++) {
 		fill(expected, i, false);
@@ -851,10 +913,13 @@ static bool run_once(bool *early)
 	memset(&sight, 0, sizeof(sight));
 	for (i = 0; i < ACTIONS; i++)
 		memory[i] = is_shared(i) ? memory_make(true) : NULL;
-	if (sending->type != IBV_QPT_RAW_PACKET)
+	last_psn = 0;
+	meeting->qpn[OWN] = VM_QPN;
+	meeting->psn[OWN] = 0;
+	if (is_received())
 		qp_open(OWN);
 	ok = sender_start();
-	if (ok && sending->type != IBV_QPT_RAW_PACKET)
+	if (ok && is_received())
 		qp_ready(OWN);
 	for (i = 0; ok && i < ACTIONS; i++) {
 		if (!receive(i))
@@ -866,7 +931,7 @@ static bool run_once(bool *early)
 		kill(sender, SIGKILL);
 		waitpid(sender, NULL, 0);
 	}
-	if (sending->type != IBV_QPT_RAW_PACKET && (ibv_destroy_qp(qp) || ibv_destroy_cq(cq)))
+	if (is_received() && (ibv_destroy_qp(qp) || ibv_destroy_cq(cq)))
 		die("an object does not go away: %s", strerror(errno));
 	for (i = 0; i < ACTIONS; i++) {
 		if (memory[i])
@@ -906,8 +971,12 @@ static bool is_row(const struct sending *what, const struct way *how)
 {
 	char name[128];
 
+	if (how->holds && what->type == IBV_QPT_RC)
+		return false;
+	if (how->answers && (what->type != IBV_QPT_RC || what->opcode == IBV_WR_RDMA_READ))
+		return false;
 	snprintf(name, sizeof(name), "%s, %s", what->name, how->name);
-	return (!how->holds || what->type != IBV_QPT_RC) && row_is_wanted(name);
+	return row_is_wanted(name);
 }
 
 int main(int argc, char **argv)
