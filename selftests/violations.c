@@ -22,6 +22,8 @@
 #define DEPTH 16
 #define WAIT_MS 10000
 #define QUIET_MS 200
+#define QKEY 0x1234567
+#define GRH 40
 
 struct end {
 	struct device device;
@@ -266,6 +268,44 @@ static bool run_other_domain(void)
 	return ok;
 }
 
+/* A datagram by way of an address handle in another protection domain. */
+static bool run_other_domain_handle(void)
+{
+	struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
+	struct device other = a->device;
+	struct ibv_recv_wr receive = {}, *bad_receive;
+	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_sge sge = piece(&b->open, 0, GRH + LENGTH);
+	struct ibv_qp *qps[2];
+	bool ok;
+	int i;
+
+	other.pd = ibv_alloc_pd(a->device.context);
+	if (!other.pd)
+		die("ibv_alloc_pd: %s", strerror(errno));
+	wr.wr.ud.ah = ah_make(&other, &b->device);
+	for (i = 0; i < 2; i++) {
+		qps[i] = qp_make(&ends[i].device, IBV_QPT_UD, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
+		if (qp_init(qps[i], 0, QKEY))
+			die("UD: RESET to INIT");
+		qp_ready_ud(qps[i]);
+	}
+	receive.sg_list = &sge;
+	receive.num_sge = 1;
+	wr.wr.ud.remote_qpn = qps[1]->qp_num;
+	wr.wr.ud.remote_qkey = QKEY;
+	if (ibv_post_recv(qps[1], &receive, &bad_receive) || ibv_post_send(qps[0], &wr, &bad))
+		die("a datagram cannot be posted");
+	ok = completed(a->send_cq, "the datagram", 1, IBV_WC_LOC_QP_OP_ERR) && cq_quiet(b->recv_cq, QUIET_MS);
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_qp(qps[i]))
+			die("ibv_destroy_qp: %s", strerror(errno));
+	}
+	if (ibv_destroy_ah(wr.wr.ud.ah) || ibv_dealloc_pd(other.pd))
+		die("the other domain does not go away");
+	return ok;
+}
+
 /* The key of a region that is no more. */
 static bool run_deregistered(void)
 {
@@ -500,6 +540,7 @@ static const struct {
 	{ "write where the region does not allow it", run_write_shut },
 	{ "write where the queue pair does not allow it", run_shut_qp_write },
 	{ "write with a key of another protection domain", run_other_domain },
+	{ "datagram with an address handle of another protection domain", run_other_domain_handle },
 	{ "write with the key of a deregistered region", run_deregistered },
 	{ "read where the region does not allow it", run_read_shut },
 	{ "read where the queue pair does not allow it", run_shut_qp_read },
