@@ -1338,10 +1338,13 @@ static int ring_unmap(struct hand *hand)
 
 	if (!mapping)
 		return NOTHING;
-	/* The first page on its own, where there are more. */
-	if (mapping->size > 4096 && one_in(&hand->choice, 4))
+	/* The first page on its own, where there are more: what is mapped there next is somebody else's. */
+	if (mapping->size > 4096 && one_in(&hand->choice, 4)) {
 		munmap(mapping->memory, 4096);
-	munmap(mapping->memory, mapping->size);
+		munmap(mapping->memory + 4096, mapping->size - 4096);
+	} else {
+		munmap(mapping->memory, mapping->size);
+	}
 	mapping->memory = NULL;
 	pthread_mutex_unlock(&mapping->lock);
 	return 0;
@@ -1675,11 +1678,9 @@ struct cm_place {
 	int file, slot;
 };
 
-/* An id in that state; sometimes, in any. */
-static bool cm_pick(struct hand *hand, enum cm_state state, struct cm_place *place)
+static bool cm_find(struct hand *hand, enum cm_state state, bool whatever, struct cm_place *place)
 {
 	uint32_t first = below(&hand->choice, CM_FILES * CM_IDS), i;
-	bool whatever = one_in(&hand->choice, 20);
 
 	for (i = 0; i < CM_FILES * CM_IDS; i++) {
 		uint32_t at = (first + i) % (CM_FILES * CM_IDS);
@@ -1692,6 +1693,22 @@ static bool cm_pick(struct hand *hand, enum cm_state state, struct cm_place *pla
 		return true;
 	}
 	return false;
+}
+
+/* An id in that state; sometimes, in any. */
+static bool cm_pick(struct hand *hand, enum cm_state state, struct cm_place *place)
+{
+	return cm_find(hand, state, one_in(&hand->choice, 20), place);
+}
+
+/*
+ * An id that waits for an answer. Who rejects, or cannot accept, what has a request or reply of its own under way
+ * makes ib_cm forget that message without cancelling it: cm_send_rej_locked(). It is repeated 15 times, for 69 s, and
+ * who destroys the id waits for that, with any driver.
+ */
+static bool cm_pick_asked(struct hand *hand, struct cm_place *place)
+{
+	return cm_find(hand, one_in(&hand->choice, 2) ? CM_REQUESTED : CM_ANSWERED, false, place);
 }
 
 /* A command, whose body begins with an address if it has one, and whether it is a lie. */
@@ -1856,8 +1873,10 @@ static int cm_accept(struct hand *hand)
 	struct rdma_ucm_accept body = { 0 };
 	struct cm_place place;
 
-	if (!cm_pick(hand, one_in(&hand->choice, 2) ? CM_REQUESTED : CM_ANSWERED, &place))
+	if (!cm_pick_asked(hand, &place))
 		return NOTHING;
+	/* Nobody else is to answer, too. */
+	cm_ids[place.file][place.slot].state = CM_DEAD;
 	body.id = CM_ID(place);
 	body.uid = place.file * CM_IDS + place.slot;
 	cm_parameters(hand, &body.conn_param);
@@ -1870,8 +1889,10 @@ static int cm_reject(struct hand *hand)
 	struct rdma_ucm_reject body = { .reason = 28, .private_data_len = below(&hand->choice, 32) };
 	struct cm_place place;
 
-	if (!cm_pick(hand, one_in(&hand->choice, 2) ? CM_REQUESTED : CM_ANSWERED, &place))
+	if (!cm_pick_asked(hand, &place))
 		return NOTHING;
+	/* Nobody else is to answer, too. */
+	cm_ids[place.file][place.slot].state = CM_DEAD;
 	body.id = CM_ID(place);
 	return cm_step(hand, &place, RDMA_USER_CM_CMD_REJECT, &body, sizeof(body), 0, CM_DEAD);
 }
@@ -2046,13 +2067,17 @@ static int cm_event(struct hand *hand)
 
 static int cm_nonsense(struct hand *hand)
 {
-	uint32_t words[64], i;
+	uint32_t words[64], number = below(&hand->choice, 26), i;
 	const uint64_t answer = (uintptr_t)hand->answer;
+
+	/* See cm_pick_asked(). */
+	if (number == RDMA_USER_CM_CMD_ACCEPT || number == RDMA_USER_CM_CMD_REJECT)
+		return NOTHING;
 
 	for (i = 0; i < ARRAY_LENGTH(words); i++)
 		words[i] = one_in(&hand->choice, 4) ? any(&hand->choice) : below(&hand->choice, 32);
 	memcpy(words, &answer, sizeof(answer));
-	return cm_run(hand, below(&hand->choice, CM_FILES), below(&hand->choice, 26), words,
+	return cm_run(hand, below(&hand->choice, CM_FILES), number, words,
 		      4 * below(&hand->choice, ARRAY_LENGTH(words)), below(&hand->choice, 512));
 }
 
@@ -2104,7 +2129,7 @@ static const struct {
 	[CREATE_AH] = { "create AH", handle_create, 12 },
 	[DESTROY_AH] = { "destroy AH", handle_destroy, 6 },
 	[ATTACH] = { "attach to a group", group_attach, 14 },
-	[DETACH] = { "detach from a group", group_detach, 14 },
+	[DETACH] = { "detach from a group", group_detach, 14, .in_vain = true },
 	[QUERY_DEVICE] = { "query device", device_query, 6 },
 	[QUERY_PORT] = { "query port", port_query, 6 },
 	[QUERY_GIDS] = { "query GIDs", gids_query, 6 },
@@ -2167,7 +2192,7 @@ static void act(struct hand *hand)
 static int child_fork(struct hand *hand)
 {
 	pid_t parent = getpid(), pid = fork();
-	unsigned int left = below(&hand->choice, 60);
+	unsigned int left = below(&hand->choice, 60), i;
 
 	if (pid < 0)
 		return errno;
@@ -2175,6 +2200,9 @@ static int child_fork(struct hand *hand)
 		return 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	choice_seed(&hand->choice, any(&hand->choice), 0);
+	/* What it knows of its parent's ids would soon be wrong: see cm_pick_asked(). */
+	for (i = 0; i < CM_FILES; i++)
+		cm_open(i);
 	while (left-- && !shared->over && getppid() == parent)
 		act(hand);
 	_exit(0);
@@ -2350,8 +2378,6 @@ static const char *missing(void)
 		if (!actions[i].in_vain && !shared->done[i])
 			return actions[i].name;
 	}
-	if (!shared->successes)
-		return "completions of success";
 	if (!shared->kills || !shared->replaced)
 		return "kills";
 	if (has_memory_cgroups && !shared->oom_kills)
@@ -2499,6 +2525,7 @@ int main(int argc, char **argv)
 	unsigned int i;
 	int option, status;
 	pid_t pid;
+	bool gone;
 
 	fuzzer_prepare(&fuzzer);
 	while ((option = getopt(argc, argv, FUZZER_OPTIONS)) != -1) {
@@ -2538,7 +2565,8 @@ int main(int argc, char **argv)
 		close(mail[i][1]);
 	}
 	report();
-	ksft_test_result(!status && shared->ended && groups_end(), "verbs: all processes end\n");
+	gone = groups_end();
+	ksft_test_result(!status && shared->ended && gone, "verbs: all processes end\n");
 	ksft_test_result(all_succeeded(), "verbs: all that can succeed has succeeded\n");
 	ksft_test_result(shared->kills && shared->replaced, "verbs: processes were killed and replaced\n");
 	if (has_memory_cgroups)

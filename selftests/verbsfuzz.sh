@@ -21,12 +21,20 @@ settled()
 	objects_as_before "$ktap_dir/before" $((120 * slowness))
 }
 
+# Queue pair 1 of a device keeps the last address handle that it has sent with: from here on both have one. Nobody
+# listens.
+first_messages()
+{
+	in2 timeout $((30 * slowness)) rping -c -a "$address1" -C 1 >"$ktap_dir/rping" 2>&1
+}
+
 ktap_start 8
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
 modprobe rdma_ucm
 # The list of processes would fill the kernel's log.
 sysctl -qw vm.oom_dump_tasks=0
+first_messages
 objects_note "$ktap_dir/before"
 coverage=()
 [ -z "${FERROCE_COVERAGE:-}" ] || coverage=(-c "$FERROCE_COVERAGE")
