@@ -696,7 +696,7 @@ link set disk0 up
             self.refused[name] = outcome
         took = self.clock.took()
         self.steps.append(f"{name}: {took:.1f} s: {outcome}")
-        self.tell(f"{name} took {took:.1f} s")
+        self.tell(f"{name} took {took:.1f} s: {'done' if outcome == 'done' else 'refused: ' + outcome}")
         # To heal is to undo several.
         if name == "heal":
             return
