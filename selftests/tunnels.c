@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Long messages between two devices with tunnels between them, over RC, UC and UD: each byte of what arrives is right.
+ * RC must bring all. UC and UD may lose messages, as tunnels drop and reorder packets: they go on until enough have
+ * arrived.
+ *
+ * tunnels [-4|-6] [-s SEED] [-m MTU] DEVICE DEVICE
+ *	-m	the path MTU (1024)
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exchange.h"
+#include "kselftest.h"
+
+#define MESSAGE 65536
+#define SIDE_SIZE (24 * MESSAGE)
+#define GRH 40
+#define QKEY 0x11223344
+/* How many messages of UC must arrive, and how many of UD. */
+#define UC_MESSAGES 8
+#define UD_MESSAGES 64
+/* How many of them are sent at once, and how long nothing arrives before the next are. */
+#define UC_AT_ONCE 2
+#define UD_AT_ONCE 32
+#define PAUSE_MS 200
+#define SECONDS 20
+
+static struct device devices[2];
+static struct side sides[2];
+static enum ibv_mtu mtu = IBV_MTU_1024;
+
+static const struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
+
+static void qps_end(struct ibv_qp *qps[2])
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		if (ibv_destroy_qp(qps[i]))
+			die("ibv_destroy_qp: %s", strerror(errno));
+		cq_drain(sides[i].send_cq);
+		cq_drain(sides[i].recv_cq);
+	}
+}
+
+/* A long message of each kind, first one way, then the other one, then both at once. */
+static bool run_rc(void)
+{
+	static struct way ways[2];
+	struct ibv_qp *qps[2];
+	unsigned int i, j, round;
+	bool ok = true;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, PATIENT);
+	ways_between(ways, &sides[0], qps[0], &sides[1], qps[1]);
+	for (i = 0; i < 2; i++) {
+		region_fill(&sides[i].source);
+		region_fill(&sides[i].sink);
+	}
+	for (round = 1; ok && round <= 3; round++) {
+		ways_start(ways, 2);
+		for (i = 0; i < 2; i++) {
+			for (j = 0; (round & 1 << i) && j < OPCODES; j++) {
+				if (!message_add(&ways[i], opcodes[j],
+						 j ? MESSAGE : MESSAGE - 3, 1))
+					die("no room for another message");
+			}
+		}
+		ok = exchange(ways, 2, SECONDS);
+	}
+	qps_end(qps);
+	return side_check(&sides[0]) & side_check(&sides[1]) & ok;
+}
+
+static void post_receive(struct ibv_qp *qp, unsigned int slot, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)sides[1].sink.memory + (size_t)slot * length,
+		.length = length,
+		.lkey = sides[1].sink.mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 }, *bad;
+	int error = ibv_post_recv(qp, &wr, &bad);
+
+	if (error)
+		die("ibv_post_recv: %s", strerror(error));
+}
+
+/* The immediate says from where in the source on the message is. */
+static void post_send(struct ibv_qp *qp, struct ibv_ah *ah, struct ibv_qp *to, uint32_t length)
+{
+	uint32_t at = random_between(0, sides[0].source.size - length);
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)sides[0].source.memory + at,
+		.length = length,
+		.lkey = sides[0].source.mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.imm_data = htonl(at),
+	};
+	struct ibv_send_wr *bad;
+	int error;
+
+	if (ah) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = to->qp_num;
+		wr.wr.ud.remote_qkey = QKEY;
+	}
+	error = ibv_post_send(qp, &wr, &bad);
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+/* Whether a message that has arrived in that slot is one that was sent. */
+static bool message_is_right(const struct ibv_wc *wc, uint32_t header, uint32_t length)
+{
+	const uint8_t *arrived = sides[1].sink.memory + wc->wr_id * (header + length) + header;
+	uint32_t at = ntohl(wc->imm_data), i;
+
+	if (wc->status || wc->opcode != IBV_WC_RECV || wc->byte_len != header + length ||
+	    !(wc->wc_flags & IBV_WC_WITH_IMM) || at > sides[0].source.size - length) {
+		printf("# receive: %s, opcode %d, %u bytes, flags %#x, immediate %#x\n",
+		       ibv_wc_status_str(wc->status), wc->opcode, wc->byte_len, wc->wc_flags, at);
+		return false;
+	}
+	for (i = 0; i < length; i++) {
+		if (arrived[i] != sides[0].source.expected[at + i]) {
+			printf("# byte %u of a message of %u is %#x instead of %#x\n", i, length, arrived[i],
+			       sides[0].source.expected[at + i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Sends messages, so many at once, until as many as are wanted have arrived. What is lost leaves its receive to the
+ * next one. A message that arrives is checked before its memory is given to another one.
+ */
+static bool until_arrived(struct ibv_qp *qps[2], struct ibv_ah *ah, uint32_t header, uint32_t length,
+			  unsigned int at_once, unsigned int wanted)
+{
+	uint64_t end = now_ms() + patience_ms(SECONDS * 1000);
+	unsigned int arrived = 0, sent = 0, pending = 0, i;
+	struct ibv_wc wc;
+
+	for (i = 0; i < at_once; i++)
+		post_receive(qps[1], i, header + length);
+	while (arrived < wanted) {
+		if (now_ms() > end) {
+			printf("# of %u messages, %u have arrived\n", sent, arrived);
+			return false;
+		}
+		for (; pending < at_once; pending++, sent++)
+			post_send(qps[0], ah, qps[1], length);
+		for (; pending; pending--) {
+			if (!cq_poll(sides[0].send_cq, &wc, SECONDS * 1000) || wc.status) {
+				printf("# a send does not complete, or with an error\n");
+				return false;
+			}
+		}
+		for (i = 0; i < at_once && cq_poll(sides[1].recv_cq, &wc, PAUSE_MS); i++) {
+			if (!message_is_right(&wc, header, length))
+				return false;
+			arrived++;
+			post_receive(qps[1], wc.wr_id, header + length);
+		}
+	}
+	printf("# MTU %u, %s: of %u messages of %u bytes, %u have arrived\n", mtu_bytes(mtu), ah ? "UD" : "UC", sent,
+	       length, arrived);
+	return true;
+}
+
+static bool run_uc(void)
+{
+	struct ibv_qp *qps[2];
+	unsigned int i;
+	bool ok;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = qp_make(&devices[i], IBV_QPT_UC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, PATIENT);
+	ok = until_arrived(qps, NULL, 0, MESSAGE, UC_AT_ONCE, UC_MESSAGES);
+	qps_end(qps);
+	return ok;
+}
+
+static bool run_ud(void)
+{
+	struct ibv_qp *qps[2];
+	struct ibv_ah *ah;
+	unsigned int i;
+	bool ok;
+
+	for (i = 0; i < 2; i++) {
+		qps[i] = qp_make(&devices[i], IBV_QPT_UD, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+		if (qp_init(qps[i], 0, QKEY))
+			die("UD: RESET to INIT");
+		qp_ready_ud(qps[i]);
+	}
+	ah = ah_make(&devices[0], &devices[1]);
+	ok = until_arrived(qps, ah, GRH, mtu_bytes(mtu), UD_AT_ONCE, UD_MESSAGES);
+	qps_end(qps);
+	if (ibv_destroy_ah(ah))
+		die("ibv_destroy_ah");
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = time(NULL);
+	int option, family = 4, i;
+
+	while ((option = getopt(argc, argv, "46s:m:")) != -1) {
+		switch (option) {
+		case '4':
+		case '6':
+			family = option - '0';
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'm':
+			mtu = atoi(optarg) == 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
+			break;
+		default:
+			return KSFT_FAIL;
+		}
+	}
+	if (argc - optind != 2)
+		die("two devices are needed");
+	ksft_print_header();
+	ksft_set_plan(3);
+	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
+	random_seed(seed);
+	for (i = 0; i < 2; i++) {
+		device_open(&devices[i], argv[optind + i], family);
+		side_make(&sides[i], &devices[i], SIDE_SIZE, 4 * MAX_MESSAGES);
+	}
+	if (devices[0].active_mtu < mtu || devices[1].active_mtu < mtu)
+		die("the ports' MTU is smaller");
+	ksft_test_result(run_rc(), "RC\n");
+	ksft_test_result(run_uc(), "UC\n");
+	ksft_test_result(run_ud(), "UD\n");
+	for (i = 0; i < 2; i++) {
+		side_free(&sides[i]);
+		device_close(&devices[i]);
+	}
+	ksft_finished();
+}
