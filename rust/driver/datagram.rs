@@ -187,6 +187,8 @@ pub(crate) struct Batch {
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
     header_crc: HeaderCrc,
+    /// Each datagram is to leave on its own.
+    is_scattered: bool,
     /// What a raw packet QP has instead.
     pub(crate) frames: Option<KBox<Frames>>,
 }
@@ -224,6 +226,12 @@ impl Batch {
         }
         let index = self.paths.len().wrapping_sub(1);
         let _ = self.datagrams.push_within_capacity((skb, index));
+    }
+
+    /// Has each datagram leave on its own, for what is sent again: whoever has to cut up super-packets on the way may
+    /// lack the memory for it, now and the next time.
+    pub(crate) fn scatter(&mut self) {
+        self.is_scattered = true;
     }
 
     /// The identification of the next datagram: consecutive ones may leave as one super-packet.
@@ -284,7 +292,9 @@ impl Batch {
                 continue;
             }
             let rest = match &mut burst {
-                Some((first, way, path)) if *way == index => path.join(first, skb),
+                Some((first, way, path)) if *way == index && !self.is_scattered => {
+                    path.join(first, skb)
+                }
                 _ => Err(skb),
             };
             if let (Err(skb), Some(path)) = (rest, self.paths.get(index)) {
@@ -297,6 +307,7 @@ impl Batch {
             dropped = u64::wrapping_add(dropped, transmit(last, path));
         }
         self.paths.clear();
+        self.is_scattered = false;
         if !own.is_empty() {
             let lost = loopback::deliver(device, own);
             dropped = u64::wrapping_add(dropped, u64::from(lost));

@@ -108,6 +108,9 @@ impl ReceiveSide {
             )?)
         };
         let built = batch.len();
+        if burst.is_repeated {
+            batch.scatter();
+        }
         for index in 0..burst.packets {
             let Some((mut packet, offset, _)) = self.responder.read_packet(burst, index) else {
                 break;

@@ -157,6 +157,9 @@ impl SendSide {
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
         let built = batch.len();
         let mut current = None;
+        if burst.is_repeated() {
+            batch.scatter();
+        }
         for index in 0..burst.packets {
             let made = self.requester.next_packet(burst, index, &mut current);
             let (Some(packet), Some((offset, _))) = (&mut current, made) else {

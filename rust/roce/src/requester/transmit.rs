@@ -70,6 +70,14 @@ pub struct Burst {
     asks: bool,
 }
 
+impl Burst {
+    /// Whether some of it has been sent before.
+    #[inline]
+    pub fn is_repeated(&self) -> bool {
+        self.again
+    }
+}
+
 /// What the driver shall do for the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAction {

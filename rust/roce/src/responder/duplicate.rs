@@ -88,6 +88,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 next: begin,
                 end,
                 end_offset,
+                again: true,
             },
         )
     }
@@ -103,6 +104,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 next: 0,
                 end: 1,
                 end_offset: 0,
+                again: true,
             },
         )
     }

@@ -358,6 +358,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 next: 0,
                 end: psns,
                 end_offset,
+                again: false,
             }),
             answered: false,
         };

@@ -42,6 +42,8 @@ pub(super) struct Run {
     pub(super) end: u32,
     /// Where the answer ends in the range of a READ, in bytes.
     pub(super) end_offset: u32,
+    /// The peer has asked for them again.
+    pub(super) again: bool,
 }
 
 /// One READ, ATOMIC, FLUSH or ATOMIC WRITE: an element of a responder's storage.

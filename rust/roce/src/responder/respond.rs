@@ -60,6 +60,8 @@ pub struct ReadBurst {
     pub length: u32,
     /// Number of packets, at least 1.
     pub packets: u32,
+    /// The peer has asked for it again.
+    pub is_repeated: bool,
 }
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
@@ -109,6 +111,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     va: va.wrapping_add(u64::from(offset)),
                     length,
                     packets,
+                    is_repeated: run.again,
                 }))
             }
             Kind::Atomic { original } => {
