@@ -1733,7 +1733,7 @@ static int cm_run(struct hand *hand, int file, uint32_t number, const void *body
 			size = below(&hand->choice, sizeof(request.body));
 			break;
 		default:
-			request.body[8 + below(&hand->choice, size)] = any(&hand->choice);
+			request.body[8 + below(&hand->choice, size + 1)] = any(&hand->choice);
 			break;
 		}
 	}
@@ -2404,7 +2404,7 @@ static void supervise(unsigned int seconds)
 		}
 		usleep(20000);
 		now = now_ms();
-		if (now > told) {
+		if (now > told && missing()) {
 			ksft_print_msg("more time: %" PRIu64 " commands, without %s\n", executions(), missing());
 			fflush(stdout);
 			told += 10000;
