@@ -352,7 +352,8 @@ impl TxSkb {
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
     /// it back.
     ///
-    /// Both must be addressed, from one address and port to another; no datagram may be longer than the first;
+    /// Both must be addressed, from one address and port to another; all datagrams must be as long as the first, but the
+    /// last, which may be shorter, as whoever copies a super-packet to cut it up does so by the first one's length;
     /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way. Who cuts it up
     /// copies it: no datagram behind the first needs room for headers of others.
     pub(crate) fn append(&mut self, other: Self) -> Result<(), Self> {
@@ -365,6 +366,7 @@ impl TxSkb {
             || !other.is_complete()
             || added.followers != 0
             || added.len > control.len
+            || control.total != control.len.wrapping_mul(u32::from(count))
             || added.len == 0
             || total as usize > MAX_BURST
             || count >= MAX_DATAGRAMS
