@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who may have pages brought in at the same time.
+//! Limits how many workers bring in pages for one context at the same time.
 //!
-//! A page comes when whoever serves the process's page faults likes, or never, and until then a worker waits for it.
-//! The workqueue has a thousand of them for all processes. So the QPs and protection domains of one context share a few
-//! turns; who finds none free waits behind the others of its context, and keeps nobody of another one waiting. A
-//! process that opens the device several times has several contexts.
+//! A worker waits until the page is there. A process that serves its own page faults (`userfaultfd`) can make that last
+//! for ever, and the workqueue has 1024 workers for all processes. So the QPs and protection domains of one context
+//! share 64 turns. A QP that finds none free waits behind the others of its context; other contexts do not wait for it.
+//! A process that opens the device several times has several contexts.
 
 use crate::{
     pd::Pd,
@@ -45,7 +45,7 @@ pub(crate) enum Turn {
     Again,
 }
 
-/// Whose work needs a turn.
+/// An object whose work needs a turn.
 #[derive(Clone)]
 pub(crate) enum Pager {
     Qp(Arc<Qp>),
@@ -142,7 +142,7 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct Queue {
     taken: u32,
-    /// Who waits: first these, from the last to the first, then those.
+    /// The waiting ones: `front` in reverse order, then `back` in order.
     front: KVec<Pager>,
     back: KVec<Pager>,
 }

@@ -28,8 +28,8 @@ use rdma::qp::State;
 
 /// The QPs that use one queue.
 ///
-/// So that a queue which fails again and again costs no more than its own QPs, and only if there are any that it has
-/// not failed yet.
+/// A queue that fails walks over these QPs only, and only if one of them has left RESET since the last time. Otherwise a
+/// process whose queue fails all the time would keep a worker busy with all QPs of the module.
 #[pin_data]
 pub(crate) struct Users {
     /// Their numbers. References would be a circle.
