@@ -21,6 +21,8 @@
 
 #define MESSAGE 65536
 #define SIDE_SIZE (24 * MESSAGE)
+/* Places in the sink that WRITEs go to in turn. */
+#define SLOTS 16
 #define GRH 40
 #define QKEY 0x11223344
 /* How many messages of UC must arrive, and how many of UD. */
@@ -35,6 +37,9 @@
 static struct device devices[2];
 static struct side sides[2];
 static enum ibv_mtu mtu = IBV_MTU_1024;
+
+/* The first packet of a WRITE is longer than the others: a super-packet must not be cut up by its length. */
+static const enum ibv_wr_opcode uc_opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM };
 
 static const struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
 
@@ -95,8 +100,12 @@ static void post_receive(struct ibv_qp *qp, unsigned int slot, uint32_t length)
 		die("ibv_post_recv: %s", strerror(error));
 }
 
-/* The immediate says from where in the source on the message is. */
-static void post_send(struct ibv_qp *qp, struct ibv_ah *ah, struct ibv_qp *to, uint32_t length)
+/*
+ * The immediate says where the message is in the source, and its lowest byte to which slot a WRITE goes. A slot is used
+ * again after SLOTS messages: one that comes late is not overwritten before.
+ */
+static void post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode, struct ibv_ah *ah, struct ibv_qp *to, uint32_t length,
+		      unsigned int slot)
 {
 	uint32_t at = random_between(0, sides[0].source.size - length);
 	struct ibv_sge sge = {
@@ -105,15 +114,19 @@ static void post_send(struct ibv_qp *qp, struct ibv_ah *ah, struct ibv_qp *to, u
 		.lkey = sides[0].source.mr->lkey,
 	};
 	struct ibv_send_wr wr = {
-		.opcode = IBV_WR_SEND_WITH_IMM,
+		.opcode = opcode,
 		.send_flags = IBV_SEND_SIGNALED,
 		.sg_list = &sge,
 		.num_sge = 1,
-		.imm_data = htonl(at),
+		.imm_data = htonl(at << 8 | slot),
 	};
 	struct ibv_send_wr *bad;
 	int error;
 
+	if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+		wr.wr.rdma.remote_addr = (uintptr_t)sides[1].sink.memory + (size_t)slot * length;
+		wr.wr.rdma.rkey = sides[1].sink.mr->rkey;
+	}
 	if (ah) {
 		wr.wr.ud.ah = ah;
 		wr.wr.ud.remote_qpn = to->qp_num;
@@ -124,14 +137,16 @@ static void post_send(struct ibv_qp *qp, struct ibv_ah *ah, struct ibv_qp *to, u
 		die("ibv_post_send: %s", strerror(error));
 }
 
-/* Whether a message that has arrived in that slot is one that was sent. */
-static bool message_is_right(const struct ibv_wc *wc, uint32_t header, uint32_t length)
+/* Whether a message that has arrived is one that was sent: in the receive's memory, or where a WRITE went. */
+static bool message_is_right(const struct ibv_wc *wc, enum ibv_wr_opcode opcode, uint32_t header, uint32_t length)
 {
-	const uint8_t *arrived = sides[1].sink.memory + wc->wr_id * (header + length) + header;
-	uint32_t at = ntohl(wc->imm_data), i;
+	bool is_write = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	uint32_t at = ntohl(wc->imm_data) >> 8, slot = is_write ? ntohl(wc->imm_data) & 0xff : wc->wr_id, i;
+	const uint8_t *arrived = sides[1].sink.memory + (size_t)slot * (header + length) + header;
 
-	if (wc->status || wc->opcode != IBV_WC_RECV || wc->byte_len != header + length ||
-	    !(wc->wc_flags & IBV_WC_WITH_IMM) || at > sides[0].source.size - length) {
+	if (wc->status || wc->opcode != (is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) ||
+	    wc->byte_len != header + length || !(wc->wc_flags & IBV_WC_WITH_IMM) || (is_write && slot >= SLOTS) ||
+	    at > sides[0].source.size - length) {
 		printf("# receive: %s, opcode %d, %u bytes, flags %#x, immediate %#x\n",
 		       ibv_wc_status_str(wc->status), wc->opcode, wc->byte_len, wc->wc_flags, at);
 		return false;
@@ -150,8 +165,8 @@ static bool message_is_right(const struct ibv_wc *wc, uint32_t header, uint32_t 
  * Sends messages, so many at once, until as many as are wanted have arrived. What is lost leaves its receive to the
  * next one. A message that arrives is checked before its memory is given to another one.
  */
-static bool until_arrived(struct ibv_qp *qps[2], struct ibv_ah *ah, uint32_t header, uint32_t length,
-			  unsigned int at_once, unsigned int wanted)
+static bool until_arrived(struct ibv_qp *qps[2], enum ibv_wr_opcode opcode, struct ibv_ah *ah, uint32_t header,
+			  uint32_t length, unsigned int at_once, unsigned int wanted)
 {
 	uint64_t end = now_ms() + patience_ms(SECONDS * 1000);
 	unsigned int arrived = 0, sent = 0, pending = 0, i;
@@ -165,7 +180,7 @@ static bool until_arrived(struct ibv_qp *qps[2], struct ibv_ah *ah, uint32_t hea
 			return false;
 		}
 		for (; pending < at_once; pending++, sent++)
-			post_send(qps[0], ah, qps[1], length);
+			post_send(qps[0], opcode, ah, qps[1], length, sent % SLOTS);
 		for (; pending; pending--) {
 			if (!cq_poll(sides[0].send_cq, &wc, SECONDS * 1000) || wc.status) {
 				printf("# a send does not complete, or with an error\n");
@@ -173,28 +188,32 @@ static bool until_arrived(struct ibv_qp *qps[2], struct ibv_ah *ah, uint32_t hea
 			}
 		}
 		for (i = 0; i < at_once && cq_poll(sides[1].recv_cq, &wc, PAUSE_MS); i++) {
-			if (!message_is_right(&wc, header, length))
+			if (!message_is_right(&wc, opcode, header, length))
 				return false;
 			arrived++;
 			post_receive(qps[1], wc.wr_id, header + length);
 		}
 	}
-	printf("# MTU %u, %s: of %u messages of %u bytes, %u have arrived\n", mtu_bytes(mtu), ah ? "UD" : "UC", sent,
-	       length, arrived);
+	printf("# MTU %u, %s %s: of %u messages of %u bytes, %u have arrived\n", mtu_bytes(mtu), ah ? "UD" : "UC",
+	       opcode == IBV_WR_SEND_WITH_IMM ? "SEND" : "WRITE", sent, length, arrived);
 	return true;
 }
 
 static bool run_uc(void)
 {
 	struct ibv_qp *qps[2];
+	bool ok = true;
 	unsigned int i;
-	bool ok;
 
-	for (i = 0; i < 2; i++)
-		qps[i] = qp_make(&devices[i], IBV_QPT_UC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-	qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, PATIENT);
-	ok = until_arrived(qps, NULL, 0, MESSAGE, UC_AT_ONCE, UC_MESSAGES);
-	qps_end(qps);
+	for (i = 0; ok && i < sizeof(uc_opcodes) / sizeof(uc_opcodes[0]); i++) {
+		unsigned int j;
+
+		for (j = 0; j < 2; j++)
+			qps[j] = qp_make(&devices[j], IBV_QPT_UC, sides[j].send_cq, sides[j].recv_cq, depth, NULL);
+		qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, PATIENT);
+		ok = until_arrived(qps, uc_opcodes[i], NULL, 0, MESSAGE, UC_AT_ONCE, UC_MESSAGES);
+		qps_end(qps);
+	}
 	return ok;
 }
 
@@ -212,7 +231,7 @@ static bool run_ud(void)
 		qp_ready_ud(qps[i]);
 	}
 	ah = ah_make(&devices[0], &devices[1]);
-	ok = until_arrived(qps, ah, GRH, mtu_bytes(mtu), UD_AT_ONCE, UD_MESSAGES);
+	ok = until_arrived(qps, IBV_WR_SEND_WITH_IMM, ah, GRH, mtu_bytes(mtu), UD_AT_ONCE, UD_MESSAGES);
 	qps_end(qps);
 	if (ibv_destroy_ah(ah))
 		die("ibv_destroy_ah");
