@@ -470,6 +470,21 @@ static bool row_forms(void)
 	return !ibv_destroy_ah(by_form) && !ibv_destroy_ah(by_plain) && good;
 }
 
+/* In its namespace, the index of the netdev that has a device's address: there may be others, as those of tunnels. */
+static unsigned int netdev_index(const struct device *device)
+{
+	char path[128], name[IF_NAMESIZE] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/%d",
+		 ibv_get_device_name(device->context->device), device->gid_index);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%15s", name) != 1)
+		die("%s: %s", path, strerror(errno));
+	fclose(file);
+	return if_nametoindex(name);
+}
+
 /* What comes for a group that only others of the host are in is counted. */
 static bool row_nobody(void)
 {
@@ -486,12 +501,7 @@ static bool row_nobody(void)
 	if (family == 4) {
 		error = setsockopt(sock, IPPROTO_IP, IP_ADD_MEMBERSHIP, &mreq, sizeof(mreq));
 	} else {
-		struct if_nameindex *names = if_nameindex();
-
-		for (i = 0; names && names[i].if_index; i++) {
-			if (strcmp(names[i].if_name, "lo"))
-				mreq6.ipv6mr_interface = names[i].if_index;
-		}
+		mreq6.ipv6mr_interface = netdev_index(&ends[1].device);
 		error = setsockopt(sock, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &mreq6, sizeof(mreq6));
 	}
 	if (error)

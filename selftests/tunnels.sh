@@ -348,6 +348,9 @@ for row in "${rows[@]}"; do
 done
 
 ktap_start ${#chosen[@]}
+# Else the modules of some tunnels put netdevs into all namespaces, also those of other tests.
+fallback=$(sysctl -n net.core.fb_tunnels_only_for_init_net)
+sysctl -qw net.core.fb_tunnels_only_for_init_net=1
 topology_up || echo "# the namespaces cannot be made"
 for row in "${chosen[@]}"; do
 	read -r from kind family name <<<"$row"
@@ -355,4 +358,5 @@ for row in "${chosen[@]}"; do
 done
 tunnel_down
 topology_down
+sysctl -qw "net.core.fb_tunnels_only_for_init_net=$fallback"
 ktap_finish
