@@ -72,13 +72,13 @@ static bool finish(void)
 	return ok;
 }
 
-static void post(enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge, uint64_t address,
-		 uint32_t rkey)
+static void post_flagged(unsigned int flags, enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge,
+			 uint64_t address, uint32_t rkey)
 {
 	struct ibv_send_wr wr = {
 		.wr_id = id,
 		.opcode = opcode,
-		.send_flags = IBV_SEND_SIGNALED,
+		.send_flags = flags,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.wr.rdma = { .remote_addr = address, .rkey = rkey },
@@ -94,6 +94,12 @@ static void post(enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge, uin
 	error = ibv_post_send(a->qp, &wr, &bad);
 	if (error)
 		die("ibv_post_send: %s", strerror(error));
+}
+
+static void post(enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge, uint64_t address,
+		 uint32_t rkey)
+{
+	post_flagged(IBV_SEND_SIGNALED, opcode, id, sge, address, rkey);
 }
 
 static void post_receive(struct end *end, uint64_t id, struct ibv_sge sge)
@@ -180,6 +186,25 @@ static bool run_wrong_key(void)
 	start(PATIENT);
 	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey ^ 0x5a5a00, IBV_WC_REM_ACCESS_ERR);
+}
+
+/* Success is not told then, an error is. */
+static bool run_not_signaled(void)
+{
+	struct ibv_sge sge = piece(&a->open, 0, 64);
+	uint64_t address = (uintptr_t)b->shut.memory;
+	uint32_t rkey = b->shut.mr->rkey;
+	bool ok;
+
+	start(PATIENT);
+	post_receive(b, 7, piece(&b->open, 0, 64));
+	post_flagged(0, IBV_WR_SEND, 1, piece(&a->open, 0, 0), 0, 0);
+	post_flagged(0, IBV_WR_RDMA_WRITE, 2, sge, address, rkey);
+	post_flagged(0, IBV_WR_RDMA_WRITE, 3, sge, address, rkey);
+	ok = completed(b->recv_cq, "the receive", 7, IBV_WC_SUCCESS) &&
+	     completed(a->send_cq, "the refused one", 2, IBV_WC_REM_ACCESS_ERR) &&
+	     completed(a->send_cq, "the one behind it", 3, IBV_WC_WR_FLUSH_ERR);
+	return finish() && ok;
 }
 
 static bool run_wrong_variant(void)
@@ -533,6 +558,7 @@ static const struct {
 	bool (*run)(void);
 } rows[] = {
 	{ "write with an unknown key", run_wrong_key },
+	{ "requests that are not signaled: success is not told, errors are", run_not_signaled },
 	{ "write with another variant of the key", run_wrong_variant },
 	{ "write after the region's end", run_after_end },
 	{ "write before the region", run_before_start },
