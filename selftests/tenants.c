@@ -3,7 +3,8 @@
  * Memory that a completion has given back: whatever looks at the packets on their way, and however late, sees
  * what was sent, never what the sender's process wrote after the completion.
  *
- * tenants [-r REGEX] [-n] [-s SEED] DEVICE NAMESPACE NETDEV SENDER SENDER-NAMESPACE SENDER-NETDEV
+ * tenants [-d DISK] [-r REGEX] [-n] [-s SEED] DEVICE NAMESPACE NETDEV SENDER SENDER-NAMESPACE SENDER-NETDEV [FILE]
+ *	-d	what the process sends are writes to DISK, which is FILE at the other end
  *	-r	only the rows that match
  *	-n	prints how many rows those are, and does nothing
  *
@@ -18,6 +19,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_tun.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -91,21 +93,25 @@ struct sending {
 	uint32_t size;
 	unsigned int flags;
 	int access;
+	/* Written to the disk: the kernel sends it. */
+	bool is_disk;
 };
 
 static const struct sending sendings[] = {
-	{ "RC SEND, 1 KiB", IBV_QPT_RC, IBV_WR_SEND, 1024, 0, 0 },
-	{ "RC SEND, 4 KiB", IBV_QPT_RC, IBV_WR_SEND, 4096, 0, 0 },
-	{ "RC SEND, 12 KiB", IBV_QPT_RC, IBV_WR_SEND, LONGEST, 0, 0 },
-	{ "RC SEND, inline", IBV_QPT_RC, IBV_WR_SEND, 512, IBV_SEND_INLINE, 0 },
-	{ "RC SEND, paged on demand", IBV_QPT_RC, IBV_WR_SEND, LONGEST, 0, IBV_ACCESS_ON_DEMAND },
-	{ "RC WRITE, 4 KiB", IBV_QPT_RC, IBV_WR_RDMA_WRITE, 4096, 0, 0 },
-	{ "RC WRITE, 12 KiB", IBV_QPT_RC, IBV_WR_RDMA_WRITE, LONGEST, 0, 0 },
-	{ "RC READ responses, 12 KiB", IBV_QPT_RC, IBV_WR_RDMA_READ, LONGEST, 0, IBV_ACCESS_REMOTE_READ },
-	{ "UC SEND, 12 KiB", IBV_QPT_UC, IBV_WR_SEND, LONGEST, 0, 0 },
-	{ "UC WRITE, 12 KiB", IBV_QPT_UC, IBV_WR_RDMA_WRITE, LONGEST, 0, 0 },
-	{ "UD SEND, 4 KiB", IBV_QPT_UD, IBV_WR_SEND, 4096, 0, 0 },
-	{ "raw packet, 4 KiB", IBV_QPT_RAW_PACKET, IBV_WR_SEND, 4096, 0, 0 },
+	{ "RC SEND, 1 KiB", IBV_QPT_RC, IBV_WR_SEND, 1024, 0, 0, false },
+	{ "RC SEND, 4 KiB", IBV_QPT_RC, IBV_WR_SEND, 4096, 0, 0, false },
+	{ "RC SEND, 12 KiB", IBV_QPT_RC, IBV_WR_SEND, LONGEST, 0, 0, false },
+	{ "RC SEND, inline", IBV_QPT_RC, IBV_WR_SEND, 512, IBV_SEND_INLINE, 0, false },
+	{ "RC SEND, paged on demand", IBV_QPT_RC, IBV_WR_SEND, LONGEST, 0, IBV_ACCESS_ON_DEMAND, false },
+	{ "RC WRITE, 4 KiB", IBV_QPT_RC, IBV_WR_RDMA_WRITE, 4096, 0, 0, false },
+	{ "RC WRITE, 12 KiB", IBV_QPT_RC, IBV_WR_RDMA_WRITE, LONGEST, 0, 0, false },
+	{ "RC READ responses, 12 KiB", IBV_QPT_RC, IBV_WR_RDMA_READ, LONGEST, 0, IBV_ACCESS_REMOTE_READ, false },
+	{ "UC SEND, 12 KiB", IBV_QPT_UC, IBV_WR_SEND, LONGEST, 0, 0, false },
+	{ "UC WRITE, 12 KiB", IBV_QPT_UC, IBV_WR_RDMA_WRITE, LONGEST, 0, 0, false },
+	{ "UD SEND, 4 KiB", IBV_QPT_UD, IBV_WR_SEND, 4096, 0, 0, false },
+	{ "raw packet, 4 KiB", IBV_QPT_RAW_PACKET, IBV_WR_SEND, 4096, 0, 0, false },
+	{ "NVMe write in a SEND, 4 KiB", IBV_QPT_RC, IBV_WR_SEND, 4096, 0, 0, true },
+	{ "NVMe write read by the target, 12 KiB", IBV_QPT_RC, IBV_WR_RDMA_READ, LONGEST, 0, 0, true },
 };
 
 /* What the two processes of a row tell each other. */
@@ -130,6 +136,7 @@ struct sight {
 
 enum { OWN, SENDER };
 
+static const char *disk, *disk_file;
 static struct device devices[2];
 static const char *namespaces[2], *netdevs[2];
 static uint8_t macs[2][6];
@@ -468,7 +475,7 @@ static const struct way *way;
 /* Whether this process has a queue pair that the packets are for. */
 static bool is_received(void)
 {
-	return sending->type != IBV_QPT_RAW_PACKET && !way->answers;
+	return sending->type != IBV_QPT_RAW_PACKET && !way->answers && !sending->is_disk;
 }
 
 /* The two processes tell each other a letter at a time. */
@@ -628,6 +635,31 @@ static bool post(unsigned int side, unsigned int message, uint8_t *at, uint32_t 
 	return false;
 }
 
+/* Writes a message to its place on the disk: true when the disk says it is there. */
+static bool disk_write(unsigned int message, const uint8_t *from)
+{
+	int file = open(disk, O_WRONLY | O_DIRECT | O_CLOEXEC);
+	ssize_t written;
+
+	if (file < 0)
+		die("%s: %s", disk, strerror(errno));
+	written = pwrite(file, from, sending->size, message * ROOM);
+	if (written != (ssize_t)sending->size)
+		printf("# message %u: %zd of %u bytes are written: %s\n", message, written, sending->size,
+		       strerror(errno));
+	close(file);
+	return written == (ssize_t)sending->size;
+}
+
+static void disk_read(unsigned int message, uint8_t *to)
+{
+	int file = open(disk_file, O_RDONLY | O_CLOEXEC);
+
+	if (file < 0 || pread(file, to, sending->size, message * ROOM) != (ssize_t)sending->size)
+		die("%s: %s", disk_file, strerror(errno));
+	close(file);
+}
+
 static bool is_shared(enum action action)
 {
 	return action == UNMAP || action == FORK || action == EXIT;
@@ -651,7 +683,8 @@ static bool act(enum action action, struct ibv_mr *mr)
 
 	switch (action) {
 	case DEREGISTER:
-		status = ibv_dereg_mr(mr);
+		/* The kernel has done so by itself. */
+		status = mr ? ibv_dereg_mr(mr) : 0;
 		/* fallthrough */
 	case REWRITE:
 		fill(payload, action, true);
@@ -677,7 +710,7 @@ static bool act(enum action action, struct ibv_mr *mr)
 /* The process that sends. */
 static void sender_run(int from)
 {
-	struct ibv_mr *mrs[ACTIONS];
+	struct ibv_mr *mrs[ACTIONS] = {};
 	struct ibv_ah *ah = NULL;
 	unsigned int i;
 	char letter;
@@ -685,13 +718,16 @@ static void sender_run(int from)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* What was opened before the fork is the parent's. */
 	device_open(&devices[SENDER], devices[SENDER].name, 4);
-	qp_open(SENDER);
+	if (!sending->is_disk)
+		qp_open(SENDER);
 	for (i = 0; i < ACTIONS; i++) {
 		if (!memory[i])
 			memory[i] = memory_make(false);
 		if (sending->type == IBV_QPT_RAW_PACKET)
 			headers_make(memory[i] + PAYLOAD - RAW_HEADERS);
 		fill(memory[i] + PAYLOAD, i, false);
+		if (sending->is_disk)
+			continue;
 		mrs[i] = ibv_reg_mr(devices[SENDER].pd, memory[i], ROOM, sending->access);
 		if (!mrs[i])
 			die("ibv_reg_mr: %s", strerror(errno));
@@ -703,12 +739,14 @@ static void sender_run(int from)
 		bool ok = true;
 
 		if (letter == 'q') {
-			qp_ready(SENDER);
+			if (!sending->is_disk)
+				qp_ready(SENDER);
 			if (sending->type == IBV_QPT_UD)
 				ah = ah_make(&devices[SENDER], &devices[OWN]);
 		} else if (letter >= '0' && letter < '0' + ACTIONS) {
 			i = letter - '0';
-			ok = post(SENDER, i, memory[i] + PAYLOAD, mrs[i]->lkey, ah);
+			ok = sending->is_disk ? disk_write(i, memory[i] + PAYLOAD) :
+						post(SENDER, i, memory[i] + PAYLOAD, mrs[i]->lkey, ah);
 		} else if (letter >= 'a' && letter < 'a' + ACTIONS) {
 			ok = act(letter - 'a', mrs[letter - 'a']);
 		}
@@ -773,7 +811,7 @@ static bool message_send(unsigned int message)
 	uint32_t packets = 1 + (sending->size - 1) / mtu_bytes(devices[SENDER].active_mtu);
 
 	last_psn = meeting->psn[SENDER] + packets * (message + 1) - 1;
-	if (sending->opcode != IBV_WR_RDMA_READ)
+	if (sending->opcode != IBV_WR_RDMA_READ || sending->is_disk)
 		return ask('0' + message);
 	return post(OWN, message, sinks[message].memory + PAYLOAD, sinks[message].mr->lkey, NULL);
 }
@@ -885,10 +923,12 @@ static bool arrives(void)
 	uint8_t expected[LONGEST];
 	unsigned int i;
 
-	if (!is_received())
+	if (!is_received() && !sending->is_disk)
 		return true;
 	for (i = 0; i < ACTIONS; i++) {
 		fill(expected, i, false);
+		if (sending->is_disk)
+			disk_read(i, sinks[i].memory + PAYLOAD);
 		while (memcmp(sinks[i].memory + PAYLOAD, expected, sending->size)) {
 			if (now_ms() > end) {
 				printf("# %s: what arrives is not what was sent\n", action_names[i]);
@@ -971,9 +1011,11 @@ static bool is_row(const struct sending *what, const struct way *how)
 {
 	char name[128];
 
+	if (what->is_disk != !!disk)
+		return false;
 	if (how->holds && what->type == IBV_QPT_RC)
 		return false;
-	if (how->answers && (what->type != IBV_QPT_RC || what->opcode == IBV_WR_RDMA_READ))
+	if (how->answers && (what->is_disk || what->type != IBV_QPT_RC || what->opcode == IBV_WR_RDMA_READ))
 		return false;
 	snprintf(name, sizeof(name), "%s, %s", what->name, how->name);
 	return row_is_wanted(name);
@@ -986,8 +1028,11 @@ int main(int argc, char **argv)
 	bool only_count = false;
 	int option;
 
-	while ((option = getopt(argc, argv, "nr:s:")) != -1) {
+	while ((option = getopt(argc, argv, "d:nr:s:")) != -1) {
 		switch (option) {
+		case 'd':
+			disk = optarg;
+			break;
 		case 'n':
 			only_count = true;
 			break;
@@ -1009,9 +1054,10 @@ int main(int argc, char **argv)
 		printf("%u\n", count);
 		return 0;
 	}
-	if (argc - optind != 6)
-		die("two devices are needed, each with its namespace and netdev");
+	if (argc - optind != 6 + !!disk)
+		die("two devices are needed, each with its namespace and netdev, and the disk's file");
 	argv += optind;
+	disk_file = argv[6];
 	ksft_print_header();
 	ksft_set_plan(count);
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
