@@ -34,6 +34,20 @@ bool one_in(struct choice *choice, uint32_t limit)
 	return !below(choice, limit);
 }
 
+unsigned int weighted(struct choice *choice, const unsigned int *weights, size_t stride, unsigned int number)
+{
+	const unsigned char *first = (const unsigned char *)weights;
+	unsigned int sum = 0, at, i;
+
+#define WEIGHT(i) (*(const unsigned int *)(first + (i) * stride))
+	for (i = 0; i < number; i++)
+		sum += WEIGHT(i);
+	at = below(choice, sum);
+	for (i = 0; at >= WEIGHT(i); i++)
+		at -= WEIGHT(i);
+	return i;
+}
+
 uint64_t odd_value(struct choice *choice, uint32_t mask)
 {
 	static const uint64_t values[] = {

@@ -4,7 +4,9 @@
 #define FUZZER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "kselftest.h"
 
@@ -24,6 +26,8 @@ struct fuzzer {
 void fuzzer_prepare(struct fuzzer *fuzzer);
 /* Takes over one of FUZZER_OPTIONS; false if it is another option. */
 bool fuzzer_option(struct fuzzer *fuzzer, int option, const char *argument);
+/* Both, for who has no options but these, and so many operands, from optind on; `needed` says which. */
+void fuzzer_start(struct fuzzer *fuzzer, int argc, char *const *argv, int operands, const char *needed);
 /* Starts the test's output: the plan, and what is needed to repeat it. */
 static inline void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows)
 {
@@ -34,5 +38,11 @@ static inline void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows)
 }
 /* Whether there is something left to do in a run that is to end at that time of now_ms(). */
 bool fuzzer_goes_on(uint64_t end, bool enough);
+/* Memory of zeros for this process and its children. */
+void *fuzzer_shared(size_t size);
+/* The process that may die of its own doing, and dies with its parent; 0 in it. */
+pid_t fuzzer_fork(void);
+/* Whether it came to its end by itself, so many milliseconds after the fuzzer's time at the latest. */
+bool fuzzer_wait(const struct fuzzer *fuzzer, pid_t pid, uint64_t last_ms);
 
 #endif

@@ -1196,18 +1196,6 @@ static uint64_t acted(void)
 	return sum;
 }
 
-static enum action action_choose(struct choice *choice)
-{
-	unsigned int sum = 0, at, i;
-
-	for (i = 0; i < ACTIONS; i++)
-		sum += actions[i].weight;
-	at = below(choice, sum);
-	for (i = 0; at >= actions[i].weight; i++)
-		at -= actions[i].weight;
-	return i;
-}
-
 static void not_blocking(int file)
 {
 	if (fcntl(file, F_SETFL, fcntl(file, F_GETFL) | O_NONBLOCK))
@@ -1241,7 +1229,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 	if (pthread_create(&thread, NULL, spoiler, &spoiler_choice))
 		die("pthread_create");
 	while (fuzzer_goes_on(end, acted() >= FEWEST_ACTIONS)) {
-		act(&choice, action_choose(&choice));
+		act(&choice, weighted(&choice, &actions[0].weight, sizeof(actions[0]), ACTIONS));
 		coverage_collect();
 		events_drain();
 		while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -1260,25 +1248,6 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 	while (wait(NULL) > 0)
 		;
 	counts->ended = true;
-}
-
-/* Whether the worker came to its end, in time and by itself. */
-static bool worker_ended(pid_t pid, unsigned int seconds)
-{
-	uint64_t end = now_ms() + seconds * 1000 + FUZZER_MORE_TIME_MS + LAST_ACTION_MS;
-	int status = 0;
-
-	while (!waitpid(pid, &status, WNOHANG)) {
-		if (now_ms() > end) {
-			ksft_print_msg("it does not come to its end\n");
-			kill(pid, SIGKILL);
-			return false;
-		}
-		usleep(100000);
-	}
-	if (status)
-		ksft_print_msg("it ends with wait status %#x\n", status);
-	return !status && counts->ended;
 }
 
 static bool enough(void)
@@ -1303,35 +1272,23 @@ int main(int argc, char **argv)
 {
 	struct bystander bystander;
 	struct fuzzer fuzzer;
-	int option;
+	bool ended;
 	pid_t pid;
 
-	fuzzer_prepare(&fuzzer);
-	while ((option = getopt(argc, argv, FUZZER_OPTIONS)) != -1) {
-		if (!fuzzer_option(&fuzzer, option, optarg))
-			return KSFT_FAIL;
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
+	fuzzer_start(&fuzzer, argc, argv, 2, "two devices are needed");
 	fuzzer_begin(&fuzzer, 3);
-	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		      0);
-	if (counts == MAP_FAILED)
-		die("no memory");
+	counts = fuzzer_shared(sizeof(*counts));
 	bystander_start(&bystander, argv[optind], argv[optind + 1], fuzzer.seed);
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
+	pid = fuzzer_fork();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		worker((const char *const *)argv + optind, fuzzer.seed, fuzzer.seconds);
 		if (fuzzer.coverage)
 			coverage_write(fuzzer.coverage);
 		fflush(stdout);
 		_exit(0);
 	}
-	ksft_test_result(worker_ended(pid, fuzzer.seconds), "rings: all is destroyed as it should\n");
+	ended = fuzzer_wait(&fuzzer, pid, LAST_ACTION_MS) && counts->ended;
+	ksft_test_result(ended, "rings: all is destroyed as it should\n");
 	ksft_test_result(enough(), "rings: everything was tried\n");
 	ksft_test_result(bystander_stop(&bystander), "rings: others notice nothing\n");
 	ksft_finished();

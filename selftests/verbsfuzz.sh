@@ -28,7 +28,7 @@ first_messages()
 	in2 timeout $((30 * slowness)) rping -c -a "$address1" -C 1 >"$ktap_dir/rping" 2>&1
 }
 
-ktap_start 8
+ktap_start 9
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
 modprobe rdma_ucm
@@ -38,6 +38,6 @@ first_messages
 objects_note "$ktap_dir/before"
 coverage=()
 [ -z "${FERROCE_COVERAGE:-}" ] || coverage=(-c "$FERROCE_COVERAGE")
-absorb 7 "$here/verbsfuzz" -s "$seed" -t "$seconds" "${coverage[@]}" "$dev1" "$dev2" n1 n2
+absorb 8 "$here/verbsfuzz" -s "$seed" -t "$seconds" "${coverage[@]}" "$dev1" "$dev2" n1 n2
 row "verbs: nothing is left" settled
 ktap_finish
