@@ -10,7 +10,8 @@
  *	-c	adds the addresses that kcov notes to FILE
  *	NAMESPACE	the network namespace of each device
  *
- * The seed decides what each thread does; how the threads interleave it does not.
+ * The seed decides what each thread does; how the threads interleave it does not. What threads can do stands in
+ * verbsfuzz_*.c, with a table of actions in each.
  */
 
 #define _GNU_SOURCE
@@ -296,7 +297,7 @@ static void memory_watch(uint64_t now)
 	if (kills > shared->oom_kills) {
 		shared->oom_kills = kills;
 		shared->gorge = false;
-		supervisor.next_gorge = now + 2000 + below(&supervisor.choice, 2000);
+		supervisor.next_gorge = now + patience_ms(2000 + below(&supervisor.choice, 2000));
 		if (kills >= MOST_OOM_KILLS)
 			cgroup_write(POOR "/memory.max", "max");
 	}
@@ -374,11 +375,12 @@ static void supervise(unsigned int seconds)
 				/* Its end may take long, if rdma_cm waits for an answer. */
 				supervisor.crew[index] = 0;
 			}
-			supervisor.next_kill = now + 500 + below(&supervisor.choice, 3000);
+			/* On a slow kernel, too, it has to do something first. */
+			supervisor.next_kill = now + patience_ms(500 + below(&supervisor.choice, 3000));
 		}
 		if (has_rdma_cgroups && now >= supervisor.next_limit) {
 			limit_set(one_in(&supervisor.choice, 6));
-			supervisor.next_limit = now + 200 + below(&supervisor.choice, 800);
+			supervisor.next_limit = now + patience_ms(200 + below(&supervisor.choice, 800));
 		}
 		if (has_memory_cgroups)
 			memory_watch(now);

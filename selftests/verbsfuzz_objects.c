@@ -154,20 +154,16 @@ static const struct {
 	uint32_t command;
 	size_t core_size, handle_at, answer_size;
 } ends[KINDS] = {
-	[PD] = { UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, IB_USER_VERBS_CMD_DEALLOC_PD,
-		 sizeof(struct ib_uverbs_dealloc_pd), 0, 0 },
-	[CQ] = { UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, IB_USER_VERBS_CMD_DESTROY_CQ,
-		 sizeof(struct ib_uverbs_destroy_cq), 8, sizeof(struct ib_uverbs_destroy_cq_resp) },
-	[QP] = { UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, IB_USER_VERBS_CMD_DESTROY_QP,
-		 sizeof(struct ib_uverbs_destroy_qp), 8, sizeof(struct ib_uverbs_destroy_qp_resp) },
-	[SRQ] = { UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, IB_USER_VERBS_CMD_DESTROY_SRQ,
-		  sizeof(struct ib_uverbs_destroy_srq), 8, sizeof(struct ib_uverbs_destroy_srq_resp) },
-	[MR] = { UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, IB_USER_VERBS_CMD_DEREG_MR,
-		 sizeof(struct ib_uverbs_dereg_mr), 0, 0 },
-	[MW] = { UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, IB_USER_VERBS_CMD_DEALLOC_MW,
-		 sizeof(struct ib_uverbs_dealloc_mw), 0, 0 },
-	[AH] = { UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, IB_USER_VERBS_CMD_DESTROY_AH,
-		 sizeof(struct ib_uverbs_destroy_ah), 0, 0 },
+#define END(kind, write, core, ...)                                                                \
+	[kind] = { UVERBS_OBJECT_##kind, UVERBS_METHOD_##kind##_DESTROY, IB_USER_VERBS_CMD_##write,   \
+		   sizeof(struct ib_uverbs_##core), __VA_ARGS__ }
+	END(PD, DEALLOC_PD, dealloc_pd, 0, 0),
+	END(CQ, DESTROY_CQ, destroy_cq, 8, sizeof(struct ib_uverbs_destroy_cq_resp)),
+	END(QP, DESTROY_QP, destroy_qp, 8, sizeof(struct ib_uverbs_destroy_qp_resp)),
+	END(SRQ, DESTROY_SRQ, destroy_srq, 8, sizeof(struct ib_uverbs_destroy_srq_resp)),
+	END(MR, DEREG_MR, dereg_mr, 0, 0),
+	END(MW, DEALLOC_MW, dealloc_mw, 0, 0),
+	END(AH, DESTROY_AH, destroy_ah, 0, 0),
 };
 
 /* Counts what ends while a stream of messages uses it. */
@@ -324,8 +320,8 @@ static int file_open(struct hand *hand)
 	struct method method;
 	int fd, error;
 
-	/* Most are to live for a while, also with others when this process has none yet: it will get them. */
-	if (shared->files[file].generation && !one_in(&hand->choice, 40))
+	/* Most are to live for a while, also with others when this process has none yet: it may get them. */
+	if (shared->files[file].generation && !one_in(&hand->choice, file_pick(hand) < 0 ? 8 : 40))
 		return NOTHING;
 	fd = open(devices[device].path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
