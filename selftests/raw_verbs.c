@@ -26,6 +26,16 @@ static uint64_t wrong_address(struct choice *choice)
 	return addresses[below(choice, sizeof(addresses) / sizeof(addresses[0]))];
 }
 
+/*
+ * Never GET_CONTEXT in the place of another method: where it fails, ib_core frees the context but not the reference
+ * to the task that stands in it, as kmemleak finds. No driver can prevent that.
+ */
+static void context_avoid(struct ib_uverbs_ioctl_hdr *header)
+{
+	if (header->object_id == UVERBS_OBJECT_DEVICE && header->method_id == UVERBS_METHOD_GET_CONTEXT)
+		header->method_id = UVERBS_METHOD_QUERY_PORT;
+}
+
 void command_start(struct command *command, uint32_t number, const void *core, size_t core_size,
 		   size_t answer_size)
 {
@@ -244,6 +254,8 @@ int method_run(int file, struct method *method, struct lies *lies)
 			break;
 		}
 	}
+	if (lies)
+		context_avoid(&request.header);
 	error = ioctl(file, RDMA_VERBS_IOCTL, &request) ? errno : 0;
 	memcpy(method->attributes, request.attributes, method->count * sizeof(struct ib_uverbs_attr));
 	return error;
@@ -314,5 +326,6 @@ int nonsense_run(int file, struct choice *choice, uint8_t *answer)
 				 (bytes.method.length - sizeof(bytes.method)) / sizeof(struct ib_uverbs_attr);
 	bytes.method.reserved1 = one_in(choice, 8);
 	bytes.method.reserved2 = 0;
+	context_avoid(&bytes.method);
 	return ioctl(file, one_in(choice, 16) ? any(choice) : RDMA_VERBS_IOCTL, &bytes) ? errno : 0;
 }

@@ -275,6 +275,7 @@ static bool crew_reap(void)
 	return !pid;
 }
 
+/* Not of handles: see context_avoid(). */
 static void limit_set(bool little)
 {
 	char line[128];
@@ -282,10 +283,10 @@ static void limit_set(bool little)
 
 	for (i = 0; i < 2; i++) {
 		if (little)
-			snprintf(line, sizeof(line), "%s hca_handle=%u hca_object=%u", devices[i].name,
-				 1 + below(&supervisor.choice, 4), 1 + below(&supervisor.choice, 40));
+			snprintf(line, sizeof(line), "%s hca_object=%u", devices[i].name,
+				 1 + below(&supervisor.choice, 40));
 		else
-			snprintf(line, sizeof(line), "%s hca_handle=max hca_object=max", devices[i].name);
+			snprintf(line, sizeof(line), "%s hca_object=max", devices[i].name);
 		cgroup_write(GROUP "/rdma.max", line);
 	}
 }
