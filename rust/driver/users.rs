@@ -48,7 +48,7 @@ impl Users {
         })
     }
 
-    /// A QP, which is in RESET, is to fail with the queue. It may be told twice. Context: process, may sleep.
+    /// A QP, which is in RESET, is to fail with the queue. Context: process, may sleep.
     pub(crate) fn add(&self, number: u32) -> Result {
         let node = RBTreeNode::new(number, (), GFP_KERNEL_ACCOUNT)?;
         self.numbers.lock().insert(node);

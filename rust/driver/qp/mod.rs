@@ -372,12 +372,14 @@ impl Qp {
         changed.is_ok()
     }
 
-    /// Those that note who uses the queues without which the QP fails. One may come twice.
+    /// Those that note who uses the queues without which the QP fails, each once.
     fn queues(&self) -> impl Iterator<Item = &Users> {
+        let has_two = !Arc::ptr_eq(&self.send_cq, &self.recv_cq);
+        let recv_cq = has_two.then(|| self.recv_cq.users());
         let srq = self.srq.as_ref().map(|srq| srq.users());
-        [self.send_cq.users(), self.recv_cq.users()]
+        [Some(self.send_cq.users()), recv_cq, srq]
             .into_iter()
-            .chain(srq)
+            .flatten()
     }
 
     /// Has the QP fail with the queues that it uses. Context: process, may sleep.
