@@ -5,15 +5,23 @@
 # done so ROUNDS times, or for ever. It connects when it is not connected, and does so again when its device was lost.
 #
 # Prints "moved" for each round, and "wrong" if other bytes come back than were written; ends with 1 then.
+export here
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source-path=SCRIPTDIR source=nvme.sh
 . "$here/nvme.sh"
 directory=$3 left=${4:-0}
 
+# While nvme-rdma makes its first connection, it takes no notice of a device that goes, and waits for an answer. Who
+# removes the device waits for nvme-rdma. A signal ends both.
+connect()
+{
+	timeout $((6 * ${FERROCE_SLOWNESS:-1})) bash -c '. "$here/nvme.sh"; nvme_connect "$@"' connect "$@"
+}
+
 while :; do
 	if ! disk=$(nvme_disk); then
-		# Whoever has lost his device is to know it soon.
-		nvme_connect "$1" "$2" ,reconnect_delay=1,ctrl_loss_tmo=6,fast_io_fail_tmo=2 2>/dev/null
+		# It must not hold requests for long when its device has gone.
+		connect "$1" "$2" ,reconnect_delay=1,ctrl_loss_tmo=6,fast_io_fail_tmo=2 2>/dev/null
 		sleep 0.5
 		continue
 	fi
