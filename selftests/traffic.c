@@ -15,8 +15,9 @@
  * kept it, and its queue pair has the same number as one of a module that was loaded since: so it also has the seed in
  * it; one of an earlier run must be right, too, and is not counted.
  *
- * Prints "moved N messages" and exits with 0 if its time was over, 1 if what arrived was wrong, 2 if it could not
- * start, 3 if a device or a connection was lost, 4 if too few messages arrived.
+ * Prints "moves" with the first message that arrives, "moved N messages" in the end, and exits with 0 if its time was
+ * over, 1 if what arrived was wrong, 2 if it could not start, 3 if a device or a connection was lost, 4 if too few
+ * messages arrived.
  */
 #define _GNU_SOURCE
 
@@ -121,7 +122,7 @@ struct request {
 static const struct kind *kind;
 static const char *namespaces[2], *names[2];
 static int family = 4;
-static uint64_t seed = 1, end_ms;
+static uint64_t seed = 1;
 static unsigned int seconds = 10, pause_us = 5000, fewest;
 
 static int self;
@@ -305,7 +306,7 @@ static void objects_make(void)
 /* Returns once the other end says so. */
 static void await(atomic_bool *said)
 {
-	uint64_t end = now_ms() + MEET_MS;
+	uint64_t end = now_ms() + patience_ms(MEET_MS);
 
 	while (!*said) {
 		if (now_ms() > end)
@@ -508,6 +509,12 @@ static unsigned int pair_of(const struct ibv_wc *wc)
 	leave(WRONG, "a completion of the queue pair %u", wc->qp_num);
 }
 
+static void count_received(void)
+{
+	if (!own->received++)
+		printf("moves\n");
+}
+
 static void received(const struct ibv_wc *wc)
 {
 	uint8_t *at = memory + RECEIVED + wc->wr_id * SLOT;
@@ -536,7 +543,7 @@ static void received(const struct ibv_wc *wc)
 		leave(WRONG, "message %u has the immediate %#x", number, ntohl(wc->imm_data));
 	if (is_reliable() && number != ++arrived[pair])
 		leave(WRONG, "message %u comes in the place of %u", number, arrived[pair]);
-	own->received++;
+	count_received();
 	receive_post(wc->wr_id);
 }
 
@@ -548,7 +555,7 @@ static bool frames_take(void)
 
 	while ((length = recv(frames, frame, sizeof(frame), 0)) > 0) {
 		if (message_check(frame + ETHERNET, length - ETHERNET, 0, "frame"))
-			own->received++;
+			count_received();
 		taken = true;
 	}
 	return taken;
@@ -634,7 +641,7 @@ static void objects_free(void)
 
 static void end_run(void)
 {
-	uint64_t drained_ms;
+	uint64_t end_ms, drained_ms;
 	bool moved;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -643,6 +650,7 @@ static void end_run(void)
 	random_seed(seed * 2 + self + 1);
 	objects_make();
 	connect_pairs();
+	end_ms = now_ms() + 1000ull * seconds;
 	while (now_ms() < end_ms) {
 		moved = completions_take();
 		moved |= requests_post();
@@ -651,7 +659,7 @@ static void end_run(void)
 		if (pause_us)
 			usleep(pause_us);
 	}
-	drained_ms = now_ms() + DRAIN_MS;
+	drained_ms = now_ms() + patience_ms(DRAIN_MS);
 	while (!own->is_drained || !peer->is_drained) {
 		if (!completions_take())
 			completion_await();
@@ -715,7 +723,6 @@ int main(int argc, char **argv)
 		namespaces[i] = argv[optind + 1 + 2 * i];
 		names[i] = argv[optind + 2 + 2 * i];
 	}
-	end_ms = now_ms() + 1000ull * seconds;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	news = mmap(NULL, 2 * sizeof(*news), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (news == MAP_FAILED)

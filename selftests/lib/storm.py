@@ -30,11 +30,13 @@ import traceback
 ACTION_SECONDS = 15
 # An action that takes so many times as long is given up.
 STUCK = 8
+# How long the next action waits for traffic, once all is in its place.
+MOVE_SECONDS = 10
 # How often a kind of action that was always refused is tried again, from a healed state.
 MORE_TRIES = 10
 # What `true` takes to start and end on a machine with which each action has ACTION_SECONDS. Medians measured in emulated
 # machines with 2 CPUs, on a host with a load of 8: 0.02 s without, 0.09 s with the traffic and actions of a storm, where
-# the longest of 200 actions took 8 s.
+# the longest of 100 actions took 10 s.
 START_SECONDS = 0.05
 DRIVER = os.environ.get("FERROCE_DRIVER", "ferroce")
 MODULE = {"ferroce": "ferroce", "rxe": "rdma_rxe"}[DRIVER]
@@ -236,6 +238,7 @@ class Program:
         self.not_before = 0
         self.is_wanted = True
         self.starts = 0
+        self.has_moved = False
         self.moved = 0
         self.ends = collections.Counter()
 
@@ -260,6 +263,10 @@ class Program:
             except ProcessLookupError:
                 pass
 
+    def moves(self):
+        """Whether something has arrived since it was started, or it is not to run."""
+        return not self.is_wanted or (self.process is not None and b"move" in os.pread(self.output.fileno(), 4096, 0))
+
     def reap(self):
         """What was wrong, if it has ended; otherwise nothing."""
         if self.process is None or self.process.poll() is None:
@@ -275,6 +282,8 @@ class Program:
             words = line.split()
             if words and words[0] == "moved":
                 self.moved += int(words[1]) if len(words) > 1 else 1
+            # It may have been killed before it could count.
+            self.has_moved |= self.moved > 0 or words == ["moves"]
         return self.judge(status, lines)
 
 
@@ -291,10 +300,11 @@ def judge_lines(_status, lines):
 class Traffic:
     """All programs; a thread of its own starts them again."""
 
-    def __init__(self, kernel, directory, seed, pause, scratch):
+    def __init__(self, kernel, directory, seed, slowness, pause, scratch):
         self.kernel = kernel
         self.directory = directory
         self.seeds = random.Random(seed ^ 0x5EED)
+        self.slowness = slowness
         self.pause = pause
         self.wrong = []
         self.lock = threading.Lock()
@@ -317,7 +327,7 @@ class Traffic:
             family = self.seeds.choice([(), ("-6",)])
             return [
                 f"{self.directory}/traffic", *family,
-                "-t", "20", "-p", str(self.pause), "-s", str(self.seeds.randrange(1, 1 << 32)),
+                "-t", str(20 * self.slowness), "-p", str(self.pause), "-s", str(self.seeds.randrange(1, 1 << 32)),
                 kind, *places[1], *places[2],
             ]  # fmt: skip
 
@@ -327,9 +337,11 @@ class Traffic:
         if len(self.kernel.devices) < 2 or not {"n1", "n2"} <= self.kernel.namespaces:
             return None
         address = self.seeds.choice(["10.0.0.1", "fd00::1"])
-        rping = f"timeout 20 rping -a {address} -C 20 -S 3000 -V"
+        rping = f"timeout {20 * self.slowness} rping -a {address} -C 20 -S 3000 -V"
         server, client = (f"nsenter --net=/run/netns/{namespace} {rping}" for namespace in ("n1", "n2"))
-        return ["sh", "-c", f"{server} -s & sleep 0.5; {client} -c && echo moved 20; wait"]
+        # The server may need longer to start.
+        client = f"for _ in 1 2 3 4 5; do {client} -c && echo moved 20 && break; sleep 1; done"
+        return ["sh", "-c", f"{server} -s & sleep 0.5; {client}; wait"]
 
     def tend(self):
         while not self.is_over:
@@ -366,6 +378,15 @@ class Traffic:
                 raise Stuck("killed, but alive: " + "; ".join(f"{p.name}: {stacks(p.process.pid)}" for p in left))
             time.sleep(0.05)
 
+    def await_moves(self, seconds):
+        """What has just been started is not traffic yet."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self.lock:
+                if all(program.moves() for program in self.programs if program.name in KINDS):
+                    return
+            time.sleep(0.1)
+
     def kill_some(self, chance):
         """One process, or all processes, of a program."""
         with self.lock:
@@ -395,7 +416,7 @@ class Storm:
         self.kernel = Kernel(self.clock)
         self.scratch = scratch
         self.directory = directory
-        self.traffic = Traffic(self.kernel, directory, seed, 30000 if is_soak else 300000, self.scratch)
+        self.traffic = Traffic(self.kernel, directory, seed, slowness, 30000 if is_soak else 300000, self.scratch)
         # Huge pages that are kept throughout.
         self.ballast = 0
         self.succeeded = collections.Counter()
@@ -773,7 +794,8 @@ link set disk0 up
         self.pause()
         if is_healed:
             self.act("heal", self.heal)
-            self.pause(1.5)
+            self.traffic.await_moves(MOVE_SECONDS * self.slowness)
+            self.pause()
 
     def calm(self):
         """As it was in the beginning, without traffic."""
@@ -848,6 +870,42 @@ def live_objects():
         return []
 
 
+def processes_gone():
+    """Those of programs that were killed may outlive them. storm.sh has put all into one control group."""
+    with open("/proc/self/cgroup") as file:
+        group = file.read().split("0::")[1].strip()
+    with open(f"/sys/fs/cgroup{group}/cgroup.procs") as file:
+        left = set(file.read().split()) - {str(os.getpid())}
+    if left:
+        raise Refused(f"processes are left: {' '.join(left)}")
+
+
+def contexts_gone():
+    if any(line.startswith("context ") for line in live_objects()):
+        raise Refused("contexts of users are left")
+
+
+def objects_as(before):
+    if live_objects() != before:
+        raise Refused("other objects")
+
+
+def settled_figures(storm, before):
+    """Memory and objects, once processes and what was theirs have gone; and objects are as before, if they ever are."""
+    kernel = storm.kernel
+    storm.clock.start()
+    kernel.until("processes", processes_gone)
+    kernel.until("contexts", contexts_gone)
+    figures = memory_figures()
+    if before:
+        storm.clock.start()
+        try:
+            kernel.until("objects", lambda: objects_as(before[1]))
+        except Stuck:
+            pass
+    return figures, live_objects()
+
+
 def traffic_words(storm):
     return [
         f"{program.name}: {program.starts} starts, {program.moved} messages, ends {dict(program.ends)}"
@@ -899,7 +957,7 @@ def soak(storm):
         storm.run(seconds)
         storm.calm()
         storm.kernel.run(f"{storm.directory}/storm.sh", "disconnect")
-        figures.append((memory_figures(), live_objects()))
+        figures.append(settled_figures(storm, figures[0] if figures else None))
     return figures
 
 
@@ -922,7 +980,7 @@ def all_rows(storm, rows, seed, is_soak):
         stuck = traceback.format_exc().replace("\n", "; ")
     storm.traffic.is_wanted = False
     took = time.monotonic() - begin
-    tried = sum(storm.succeeded.values())
+    tried = sum(count for name, count in storm.succeeded.items() if name != "heal")
     words = [f"seed {seed}: {tried} actions in {took:.0f} s; the longest took {storm.longest[0]:.1f} s: {storm.longest[1]}"]
     words += [f"the longest command took {storm.kernel.longest[0]:.1f} s: {storm.kernel.longest[1]}"]
     words += [f"{name}: {count}" for name, count in sorted(storm.succeeded.items())]
@@ -935,7 +993,7 @@ def all_rows(storm, rows, seed, is_soak):
     missing = storm.missing()
     rows.row(storm.is_short() or not missing, "each kind of action has succeeded", *(f"never: {name}" for name in missing))
     rows.row(not storm.traffic.wrong, "what arrived was right", *(" | ".join(wrong) for wrong in storm.traffic.wrong))
-    still = [program.name for program in storm.traffic.programs if not program.moved]
+    still = [program.name for program in storm.traffic.programs if not program.has_moved]
     rows.row(storm.is_short() or not still, "each kind of traffic has moved something", *traffic_words(storm))
     if figures:
         memory_row(storm, rows, *figures)
