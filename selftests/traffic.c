@@ -554,6 +554,12 @@ static bool frames_take(void)
 	ssize_t length;
 
 	while ((length = recv(frames, frame, sizeof(frame), 0)) > 0) {
+		struct head head;
+
+		/* If both devices are in one namespace, what this end sends arrives here, too. */
+		memcpy(&head, frame + ETHERNET, sizeof(head));
+		if (length >= (ssize_t)(ETHERNET + sizeof(head)) && head.source == source_of(self, 0))
+			continue;
 		if (message_check(frame + ETHERNET, length - ETHERNET, 0, "frame"))
 			count_received();
 		taken = true;
