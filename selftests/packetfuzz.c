@@ -367,7 +367,8 @@ static void packet_send(const struct network *network, const uint8_t *packet, si
 
 	put16(udp, network->port);
 	put16(udp + 2, ROCE_PORT);
-	put16(udp + 4, 8 + size + CRC);
+	/* The ICRC covers the length, and is to be right. */
+	put16(udp + 4, 8 + size + CRC + oddity->udp_length_lie);
 	memcpy(udp + 8, packet, size);
 	/* The header as it is without oddities; a fragment's is put together again. */
 	if (network->v6) {
@@ -685,6 +686,14 @@ static void sample_short(unsigned int i)
 	sample_send(&packet, &(struct oddity){ .cut = 4 + i % 28 }, i & 1);
 }
 
+static void sample_udp_length(unsigned int i)
+{
+	struct packet packet = packet_plain(RC_WRITE_ONLY, victim.rc->qp_num);
+
+	/* The stack takes away what is too much: the ICRC, which counts all of it, and is right. */
+	sample_send(&packet, &(struct oddity){ .udp_length_lie = -4 }, i & 1);
+}
+
 static void sample_version(unsigned int i)
 {
 	struct packet packet = packet_plain(RC_SEND_ONLY, victim.rc->qp_num);
@@ -793,6 +802,7 @@ static const struct {
 	bool shared;
 } classes[] = {
 	{ "too short", "malformed_pkts", sample_short, false },
+	{ "a UDP length that is four bytes short", "icrc_err", sample_udp_length, false },
 	{ "another version", "malformed_pkts", sample_version, false },
 	{ "opcodes that there are not", "malformed_pkts", sample_opcode, false },
 	{ "wrong ICRC", "icrc_err", sample_crc, false },
