@@ -773,6 +773,7 @@ link set disk0 up
         return self.seconds < 60
 
     def run(self, seconds):
+        """The first of each kind mostly meets traffic. Later ones mostly meet what several others have changed."""
         begin = time.monotonic()
         turns = self.actions_in_turn()
         self.traffic.start()
@@ -780,7 +781,7 @@ link set disk0 up
             is_over = time.monotonic() - begin >= seconds
             if is_over and (step >= len(self.actions) or self.is_short()):
                 break
-            self.step(step, next(turns), self.turns.random() < 0.7)
+            self.step(step, next(turns), self.turns.random() < (0.7 if step < len(self.actions) else 0.25))
         if not self.is_short():
             for step in range(MORE_TRIES * len(self.missing())):
                 if self.missing():
