@@ -46,7 +46,10 @@ use kernel::{
         WorkItem, //
     },
 };
-use net::PagePools;
+use net::{
+    NetId,
+    PagePools, //
+};
 use rdma::{
     device::{
         cap,
@@ -150,8 +153,8 @@ struct Attachment {
 pub(crate) struct Device {
     registry: Arc<Registry>,
     guid: [u8; 8],
-    /// The identity of its namespace, which may be gone already.
-    home: usize,
+    /// Of its namespace, which may be gone already.
+    net_id: NetId,
     /// The number of its netdev there.
     ifindex: u32,
     counters: Counters,
@@ -251,7 +254,7 @@ impl Device {
             pin_init!(Self {
                 registry: registry.clone(),
                 guid: netdev.guid(),
-                home: home_of(home),
+                net_id: home.id(),
                 ifindex: netdev.ifindex(),
                 counters,
                 dead: Atomic::new(false),
@@ -283,9 +286,9 @@ impl Device {
         self.guid
     }
 
-    /// The identity of the namespace that the device's packets come from, see [`home_of`].
-    pub(crate) fn home(&self) -> usize {
-        self.home
+    /// The namespace that the device's packets come from. Context: any.
+    pub(crate) fn net_id(&self) -> NetId {
+        self.net_id
     }
 
     /// The number of its netdev in that namespace, as long as it was there. Context: any.
@@ -320,7 +323,7 @@ impl Device {
 
     /// Whether `gid` is one of its addresses. Context: any.
     pub(crate) fn has_address(&self, gid: &Gid) -> bool {
-        let device = self.known_addresses().find(self.home, gid);
+        let device = self.known_addresses().find(self.net_id, gid);
         device.is_some_and(|device| core::ptr::eq(&*device, self))
     }
 
@@ -546,9 +549,4 @@ impl Device {
             paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
         }
     }
-}
-
-/// The identity of a namespace, to be compared only.
-pub(crate) fn home_of(net: &net::Net) -> usize {
-    net.as_ptr().addr()
 }

@@ -17,6 +17,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use net::NetId;
 use rdma::gid::{
     Entry,
     Gid, //
@@ -43,8 +44,8 @@ pub(crate) struct Addresses {
 }
 
 /// Where `gid` in the namespace `home` may be. The same address counts once for each netdev that has it.
-fn keys(home: usize, gid: &Gid) -> impl Iterator<Item = u32> {
-    hash::keys(&[&home.to_ne_bytes(), gid])
+fn keys(home: NetId, gid: &Gid) -> impl Iterator<Item = u32> {
+    hash::keys(&[&home.to_bytes(), gid])
 }
 
 impl Addresses {
@@ -67,13 +68,13 @@ impl Addresses {
     }
 
     /// The device in the namespace `home` that has the address `gid`. Context: any.
-    pub(crate) fn find(&self, home: usize, gid: &Gid) -> Option<Arc<Device>> {
+    pub(crate) fn find(&self, home: NetId, gid: &Gid) -> Option<Arc<Device>> {
         for key in keys(home, gid) {
             let Some(known) = self.table.get(key) else {
                 continue;
             };
             let device = &known.device;
-            if known.gid == *gid && device.home() == home && !device.is_dead() {
+            if known.gid == *gid && device.net_id() == home && !device.is_dead() {
                 return Some(device.clone());
             }
         }
@@ -90,7 +91,7 @@ impl Addresses {
 pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
     if entry
         .netdev()
-        .is_some_and(|netdev| netdev.home() != device.home())
+        .is_some_and(|netdev| netdev.net_id() != device.net_id())
     {
         return Ok(());
     }
@@ -104,7 +105,7 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
         GFP_KERNEL,
     )?;
     let addresses = device.known_addresses();
-    for key in keys(device.home(), &gid) {
+    for key in keys(device.net_id(), &gid) {
         match addresses.table.insert(key, known.clone()) {
             Err(error) if error == EBUSY => {}
             other => {
@@ -119,7 +120,7 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
 /// An address leaves the device's GID table. Context: process, may sleep.
 pub(crate) fn remove(device: &Arc<Device>, entry: &Entry<'_>) {
     let addresses = device.known_addresses();
-    for key in keys(device.home(), &entry.gid()) {
+    for key in keys(device.net_id(), &entry.gid()) {
         let Some(known) = addresses.table.get(key) else {
             continue;
         };

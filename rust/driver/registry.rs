@@ -10,10 +10,7 @@
 
 use crate::{
     ah::Ah,
-    device::{
-        home_of,
-        Device, //
-    },
+    device::Device,
     gid::Addresses,
     hash,
     link::Port,
@@ -42,7 +39,10 @@ use kernel::{
         Mutex, //
     },
 };
-use net::PagePools;
+use net::{
+    NetId,
+    PagePools, //
+};
 use rdma::{
     device::Handle,
     error,
@@ -236,7 +236,7 @@ impl Registry {
             Ok(device)
         });
         if made.is_err() {
-            list.leave(home_of(home));
+            list.leave(home.id());
         }
         made
     }
@@ -244,7 +244,7 @@ impl Registry {
     /// Lets multicast packets find a device. Errors: `ENOSPC` if there are too many like it.
     /// Context: process, may sleep.
     fn publish(&self, device: &Arc<Device>) -> Result {
-        for key in netdev_keys(device.home(), device.ifindex()) {
+        for key in netdev_keys(device.net_id(), device.ifindex()) {
             match self.on_netdevs.insert(key, device.clone()) {
                 Err(error) if error == EBUSY => {}
                 other => return other,
@@ -257,11 +257,11 @@ impl Registry {
     /// held.
     pub(crate) fn detach(&self, device: &Arc<Device>) {
         if device.detach() {
-            for key in netdev_keys(device.home(), device.ifindex()) {
+            for key in netdev_keys(device.net_id(), device.ifindex()) {
                 self.on_netdevs.remove_if(key, device);
             }
             self.abandon_qps(device);
-            self.devices.lock().leave(device.home());
+            self.devices.lock().leave(device.net_id());
         }
     }
 
@@ -374,12 +374,12 @@ impl Devices {
     }
 
     /// Counts one user less, and closes the sockets with the last one.
-    fn leave(&mut self, home: usize) {
+    fn leave(&mut self, home: NetId) {
         let found = self
             .homes
             .iter_mut()
             .enumerate()
-            .find(|(_, other)| home_of(&other.net) == home);
+            .find(|(_, other)| other.net.id() == home);
         if let Some((index, home)) = found {
             home.users = home.users.saturating_sub(1);
             if home.users == 0 {
@@ -432,12 +432,12 @@ pub(crate) fn device_of(home: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> 
     REGISTRY
         .get(&rcu::read_lock())?
         .addresses
-        .find(home_of(home), gid)
+        .find(home.id(), gid)
 }
 
 /// Where the device on netdev number `ifindex` of the namespace `home` may be.
-fn netdev_keys(home: usize, ifindex: u32) -> impl Iterator<Item = u32> {
-    hash::keys(&[&home.to_ne_bytes(), &ifindex.to_ne_bytes()])
+fn netdev_keys(home: NetId, ifindex: u32) -> impl Iterator<Item = u32> {
+    hash::keys(&[&home.to_bytes(), &ifindex.to_ne_bytes()])
 }
 
 /// The device that a packet came by which the namespace `home` got from netdev number `ifindex`: the one on
@@ -446,9 +446,9 @@ pub(crate) fn device_at(home: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
     let guard = rcu::read_lock();
     let table = &REGISTRY.get(&guard)?.on_netdevs;
     let on = |ifindex| {
-        netdev_keys(home_of(home), ifindex)
+        netdev_keys(home.id(), ifindex)
             .filter_map(|key| table.get(key))
-            .find(|device| device.home() == home_of(home) && device.ifindex() == ifindex)
+            .find(|device| device.net_id() == home.id() && device.ifindex() == ifindex)
     };
     on(ifindex).or_else(|| on(home.below_vlan(ifindex)?))
 }

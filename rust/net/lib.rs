@@ -44,7 +44,8 @@ pub use listener::{
 pub use multicast::Membership;
 pub use namespace::{
     Namespaces,
-    Net, //
+    Net,
+    NetId, //
 };
 pub use netdev::{
     DevName,

@@ -186,6 +186,29 @@ impl Net {
     pub fn as_ptr(&self) -> *mut kernel_bindings::net {
         self.0.net.as_ptr()
     }
+
+    /// Returns its identity. Any context.
+    #[inline]
+    pub fn id(&self) -> NetId {
+        NetId::of(self.as_ptr())
+    }
+}
+
+/// The identity of a network namespace, which keeps nothing alive. Once the namespace is gone another one may have it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NetId(usize);
+
+impl NetId {
+    #[inline]
+    pub(crate) fn of(net: *const kernel_bindings::net) -> Self {
+        Self(net.addr())
+    }
+
+    /// Returns its bytes, for hashes.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; size_of::<usize>()] {
+        self.0.to_ne_bytes()
+    }
 }
 
 impl PartialEq for Net {

@@ -6,7 +6,10 @@
 
 use crate::{
     address::Address,
-    namespace::Net,
+    namespace::{
+        Net,
+        NetId, //
+    },
     rtnl::Rtnl, //
 };
 use core::{
@@ -224,12 +227,11 @@ impl NetDevice {
         unsafe { bindings::dev_net(self.as_ptr()) == net.as_ptr() }
     }
 
-    /// Returns the identity of the namespace that it is in, to be compared only. Any context; it may be another one
-    /// the next time.
+    /// Returns the identity of the namespace that it is in. Any context; it may be another one the next time.
     #[inline]
-    pub fn home(&self) -> usize {
+    pub fn net_id(&self) -> NetId {
         // SAFETY: By the type invariant.
-        unsafe { bindings::dev_net(self.as_ptr()) }.addr()
+        NetId::of(unsafe { bindings::dev_net(self.as_ptr()) })
     }
 
     /// Returns whether both are the same device. Any context.
