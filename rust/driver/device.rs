@@ -153,7 +153,7 @@ struct Attachment {
 pub(crate) struct Device {
     registry: Arc<Registry>,
     guid: [u8; 8],
-    /// Of its namespace, which may be gone already.
+    /// The identity of its network namespace, which may be gone already.
     net_id: NetId,
     /// The number of its netdev there.
     ifindex: u32,

@@ -194,7 +194,7 @@ impl Net {
     }
 }
 
-/// The identity of a network namespace, which keeps nothing alive. Once the namespace is gone another one may have it.
+/// Identifies a network namespace without a reference to it: a later one may get the same identity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NetId(usize);
 

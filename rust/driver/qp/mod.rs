@@ -372,7 +372,7 @@ impl Qp {
         changed.is_ok()
     }
 
-    /// Those that note who uses the queues without which the QP fails, each once.
+    /// The lists of users of the QP's CQs and SRQ, each once: the QP fails when one of these queues does.
     fn queues(&self) -> impl Iterator<Item = &Users> {
         let has_two = !Arc::ptr_eq(&self.send_cq, &self.recv_cq);
         let recv_cq = has_two.then(|| self.recv_cq.users());
