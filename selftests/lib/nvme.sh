@@ -24,6 +24,8 @@ nvme_target_make()
 		echo ipv4 >"$port/addr_adrfam" &&
 		echo "$2" >"$port/addr_traddr" &&
 		echo 4420 >"$port/addr_trsvcid" &&
+		# Longer writes are read by the target.
+		echo 4096 >"$port/param_inline_data_size" &&
 		ln -s "$subsystem" "$port/subsystems/$1"
 }
 
