@@ -85,6 +85,7 @@ connections()
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 rows=$("$here/scale" -r "${FERROCE_ROWS:-.}" -n)
 with=$("$here/paging" -r "$stuck" -n)
+rows=${rows:-1} with=${with:-1}
 [ -z "${FERROCE_ROWS:-}" ] || with=0
 rates=$(grep -cE -e "${FERROCE_ROWS:-.}" <<<"$rate")
 ktap_start $((rows + with + rates))

@@ -95,12 +95,16 @@ settings_restore()
 
 settings()
 {
+	local name
 	echo "huge pages: $(cat /proc/sys/vm/nr_hugepages)"
 	echo "CPUs: $(cat /sys/devices/system/cpu/online)"
 	echo "RDMA: $(rdma system show netns)"
 	echo "namespaces: $(ip netns list)"
 	echo "devices: $(ls /sys/class/infiniband)"
 	echo "netdevs: $(ls -d /sys/class/net/disk0 2>/dev/null)"
+	for name in admin_timeout io_timeout; do
+		echo "NVMe, $name: $(cat "$nvme_parameters/$name" 2>/dev/null)"
+	done
 	echo "NVMe: $(ls "$nvme_targets/subsystems" 2>/dev/null)"
 	echo "processes: $(cat "$processes/cgroup.procs" 2>/dev/null)"
 }

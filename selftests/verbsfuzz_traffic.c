@@ -66,12 +66,13 @@ static bool ring_open(struct ring *ring, int file, enum kind kind, const struct 
 	}
 	memcpy(&ring->shift, ring->memory + offsetof(struct rxe_queue_buf, log2_elem_size), 4);
 	memcpy(&ring->mask, ring->memory + offsetof(struct rxe_queue_buf, index_mask), 4);
-	if (ring->shift <= 20 &&
+	/* An element of any ring has room for a completion. */
+	if (ring->shift <= 20 && (1U << ring->shift) >= sizeof(struct ib_uverbs_wc) &&
 	    sizeof(struct rxe_queue_buf) + ((ring->mask + 1ULL) << ring->shift) <= ring->size)
 		return true;
 	munmap(ring->memory, ring->size);
 	ring->memory = NULL;
-	errno = 0;
+	errno = EINVAL;
 	return false;
 }
 
@@ -262,7 +263,8 @@ static bool append(struct hand *hand, const struct ring *ring, const void *bytes
 	size_t counts = ring->sends ? offsetof(struct rxe_send_wqe, dma) : offsetof(struct rxe_recv_wqe, dma);
 	uint32_t at = __atomic_load_n(producer(ring), __ATOMIC_ACQUIRE);
 
-	if (((at + 1 - __atomic_load_n(consumer(ring), __ATOMIC_ACQUIRE)) & ring->mask) == 0)
+	if (size > 1U << ring->shift ||
+	    ((at + 1 - __atomic_load_n(consumer(ring), __ATOMIC_ACQUIRE)) & ring->mask) == 0)
 		return false;
 	memcpy(element(ring, at), bytes, size);
 	if (odd && one_in(&hand->choice, 24))
