@@ -367,7 +367,7 @@ static void packet_send(const struct network *network, const uint8_t *packet, si
 
 	put16(udp, network->port);
 	put16(udp + 2, ROCE_PORT);
-	/* The ICRC covers the length, and is to be right. */
+	/* The ICRC covers the UDP length: it is computed over the value that is sent. */
 	put16(udp + 4, 8 + size + CRC + oddity->udp_length_lie);
 	memcpy(udp + 8, packet, size);
 	/* The header as it is without oddities; a fragment's is put together again. */
@@ -690,7 +690,10 @@ static void sample_udp_length(unsigned int i)
 {
 	struct packet packet = packet_plain(RC_WRITE_ONLY, victim.rc->qp_num);
 
-	/* The stack takes away what is too much: the ICRC, which counts all of it, and is right. */
+	/*
+	 * The stack trims the datagram to its UDP length, and with it the ICRC, which is right: without that the packet
+	 * would be accepted.
+	 */
 	sample_send(&packet, &(struct oddity){ .udp_length_lie = -4 }, i & 1);
 }
 

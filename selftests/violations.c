@@ -188,7 +188,7 @@ static bool run_wrong_key(void)
 		       b->open.mr->rkey ^ 0x5a5a00, IBV_WC_REM_ACCESS_ERR);
 }
 
-/* Success is not told then, an error is. */
+/* Of requests that are not signaled only errors complete. */
 static bool run_not_signaled(void)
 {
 	struct ibv_sge sge = piece(&a->open, 0, 64);
@@ -558,7 +558,7 @@ static const struct {
 	bool (*run)(void);
 } rows[] = {
 	{ "write with an unknown key", run_wrong_key },
-	{ "requests that are not signaled: success is not told, errors are", run_not_signaled },
+	{ "unsignaled requests: no completion for success, one for an error", run_not_signaled },
 	{ "write with another variant of the key", run_wrong_variant },
 	{ "write after the region's end", run_after_end },
 	{ "write before the region", run_before_start },
