@@ -133,13 +133,13 @@ loads_again()
 ktap_start 10
 trap 'settings_restore; rm -rf "$ktap_dir"' EXIT
 module_load
+# To load these is no part of an action: it takes ten seconds on a busy machine. NVMe's has settings.
+modprobe -qa veth dummy sch_netem nf_tables nft_ct nft_numgen nvme_core
 huge_pages=$(cat /proc/sys/vm/nr_hugepages)
 mkdir "$ktap_dir/storm"
 settings >"$ktap_dir/settings"
 [ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
 mkdir "$processes"
-# To load these is no part of an action: it takes ten seconds on a busy machine.
-modprobe -qa veth dummy sch_netem nf_tables nft_ct nft_numgen
 absorb 6 storm
 settings_restore
 row "the settings of the machine are as before" settings_are_as_before
