@@ -223,8 +223,7 @@ impl NetDevice {
     /// Returns whether it is in `net`. Any context.
     #[inline]
     pub fn is_in(&self, net: &Net) -> bool {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::dev_net(self.as_ptr()) == net.as_ptr() }
+        self.net_id() == net.id()
     }
 
     /// Returns the identity of the namespace that it is in. Any context; it may be another one the next time.
