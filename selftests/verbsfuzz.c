@@ -10,8 +10,8 @@
  *	-c	adds the addresses that kcov notes to FILE
  *	NAMESPACE	the network namespace of each device
  *
- * The seed decides what each thread does; how the threads interleave it does not. What threads can do stands in
- * verbsfuzz_*.c, with a table of actions in each.
+ * The seed decides what each thread does, but not how threads interleave. Each of verbsfuzz_*.c has a table of the
+ * actions that threads choose from.
  */
 
 #define _GNU_SOURCE
@@ -129,7 +129,7 @@ static int child_fork(struct hand *hand)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	choice_seed(&hand->choice, any(&hand->choice), 0);
 	hand->used = nobody;
-	/* What it knows of its parent's ids would soon be wrong: see CM_ASKED. */
+	/* The parent goes on using its ids, so the child's copies of their states would soon be wrong: see CM_ASKED. */
 	cm_renew();
 	while (left-- && !shared->over && getppid() == parent)
 		act(hand);
@@ -169,7 +169,7 @@ static void *hand_run(void *argument)
 	return NULL;
 }
 
-/* What else would be the last way out, for who has no memory. */
+/* A process that has no memory to start with ends as one does that the OOM killer has chosen. */
 static void give_up(void)
 {
 	raise(SIGKILL);
@@ -191,7 +191,7 @@ static void crew_run(unsigned int index, uint64_t number)
 	cm_renew();
 	for (i = 0; i < HANDS; i++) {
 		choice_seed(&hands[i].choice, seed, number * HANDS + i);
-		hands[i].used = shared->used[index * HANDS + i];
+		hands[i].used = &shared->used[index][2 * i];
 		hands[i].answer = mmap(NULL, ANSWER_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		hands[i].netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
 		if (hands[i].answer == MAP_FAILED || hands[i].netlink < 0)
@@ -214,19 +214,16 @@ static struct {
 	uint64_t next_kill, next_limit, next_gorge;
 } supervisor;
 
-/* What the streams of a process use. */
-static struct used *used_of(unsigned int index)
-{
-	return shared->used[index * HANDS];
-}
-
-static bool streams_run(unsigned int index)
+/* Whether a thread of the process moves messages. */
+static bool has_stream(unsigned int index)
 {
 	unsigned int i;
 
-	for (i = 0; i < HANDS * 2 && !used_of(index)[i].busy; i++)
-		;
-	return i < HANDS * 2;
+	for (i = 0; i < 2 * HANDS; i++) {
+		if (shared->used[index][i].busy)
+			return true;
+	}
+	return false;
 }
 
 static void crew_start(unsigned int index)
@@ -235,8 +232,8 @@ static void crew_start(unsigned int index)
 	unsigned int i;
 	pid_t pid;
 
-	for (i = 0; i < HANDS * 2; i++)
-		used_of(index)[i].busy = false;
+	for (i = 0; i < 2 * HANDS; i++)
+		shared->used[index][i].busy = false;
 	pid = fork();
 	if (pid < 0)
 		die("fork: %s", strerror(errno));
@@ -366,8 +363,7 @@ static void supervise(unsigned int seconds)
 		if (now >= supervisor.next_kill) {
 			unsigned int index = below(&supervisor.choice, CREW);
 			pid_t pid = supervisor.crew[index];
-
-			bool busy = streams_run(index);
+			bool busy = has_stream(index);
 
 			if (supervisor.next_kill && pid && !kill(pid, SIGKILL)) {
 				count(&shared->kills);
@@ -420,7 +416,7 @@ static void groups_make(void)
 	}
 }
 
-/* What is left there is a process that has not ended. */
+/* A group that cannot be removed has a process that has not ended. */
 static bool groups_end(void)
 {
 	if (!has_memory_cgroups && !has_rdma_cgroups)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of verbsfuzz share: the objects that all processes know, a thread, and its actions. */
+/* The parts of verbsfuzz share the objects that all processes know, the state of a thread, and its actions. */
 #ifndef VERBSFUZZ_H
 #define VERBSFUZZ_H
 
@@ -26,7 +26,7 @@
 
 #define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What an action is done to. */
+/* The kinds of objects that an action may need. */
 enum kind { NO_KIND, A_FILE, CM_ID, PD, CQ, QP, SRQ, MR, MW, AH, KINDS };
 
 struct span {
@@ -55,17 +55,18 @@ struct used {
 
 struct shared {
 	volatile bool over;
-	/* Who has little memory is to use it up. */
+	/* The process with little memory is to use it up. */
 	volatile bool gorge;
 	volatile uint64_t done[MOST_ACTIONS], refused[MOST_ACTIONS], lies_done, lies_refused;
 	/* Objects that rdma.max has refused. */
 	volatile uint64_t limited;
 	volatile uint64_t streams, sends, receives, completions, successes, good_sends, bytes;
-	/* What was destroyed, closed or killed while messages flowed through it. */
+	/* Objects destroyed, files closed and processes killed (NO_KIND) while messages flowed through them. */
 	volatile uint64_t under_use[KINDS];
 	volatile uint64_t kills, oom_kills, replaced;
 	volatile bool ended;
-	struct used used[CREW * HANDS][2];
+	/* Two of each thread. */
+	struct used used[CREW][2 * HANDS];
 	struct {
 		/* Of the last time that it was opened: who has an older one closes it. */
 		volatile uint32_t generation;
@@ -82,16 +83,16 @@ struct hand {
 	int netlink;
 	/* Of the command that is carried out. */
 	struct lies lies;
-	/* What takes several steps would hardly ever succeed otherwise. */
+	/* Tells no lies: otherwise several steps would hardly ever all succeed. */
 	bool honest;
-	/* What the action is done to: see struct action. */
+	/* The file, objects and argument of the action: see struct action. */
 	int file;
 	struct object *with[4];
 	struct cm_id *id;
 	unsigned int argument;
 	/* The object that was made last. */
 	struct object made;
-	/* What its stream uses: two of shared->used. */
+	/* The objects that its stream uses: two of shared->used. */
 	struct used *used;
 };
 
@@ -101,7 +102,7 @@ struct action {
 	int (*run)(struct hand *hand);
 	/* How often, compared with the others. */
 	unsigned int weight;
-	/* What must be there: of one file, chosen before, as hand->with says. A_FILE is the file alone. */
+	/* The objects it needs, all of one file: they are chosen before, as hand->with. A_FILE is the file alone. */
 	enum kind needs[4];
 	/* For run(), as hand->argument; the states that the CM_ID may have, as bits. */
 	unsigned int argument;
@@ -109,7 +110,7 @@ struct action {
 	bool in_vain;
 };
 
-/* What an action returns if there was nothing that it could have been done to. */
+/* An action returns this if it found no object to work on. */
 #define NOTHING (-1)
 
 extern struct shared *shared;

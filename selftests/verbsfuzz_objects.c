@@ -18,7 +18,7 @@
 
 int files[FILES];
 static uint32_t generations[FILES];
-/* Who has opened each, or 0 for another process: nobody else may use write(). */
+/* The process that has opened each, or 0 if it was passed on: only that process uses write(). */
 static pid_t openers[FILES];
 static int event_files[EVENT_FILES];
 static int channels[FILES];
@@ -92,7 +92,7 @@ struct object *object_pick_of(struct hand *hand, int file, enum kind kind, uint3
 
 struct object *object_pick(struct hand *hand, int file, enum kind kind)
 {
-	/* What belongs together must be of one protection domain: so there is a usual one. */
+	/* Objects that are used together must be of one protection domain: so there is a usual one. */
 	uint32_t first = kind == PD && !one_in(&hand->choice, 6) ? 0 : below(&hand->choice, OBJECTS), i;
 
 	for (i = 0; i < OBJECTS; i++) {
@@ -171,8 +171,8 @@ static void end_note(int file, enum kind kind, uint32_t handle)
 {
 	unsigned int i;
 
-	for (i = 0; i < CREW * HANDS * 2; i++) {
-		const struct used *used = &shared->used[i / 2][i % 2];
+	for (i = 0; i < CREW * 2 * HANDS; i++) {
+		const struct used *used = &shared->used[i / (2 * HANDS)][i % (2 * HANDS)];
 
 		if (used->busy && used->file == (uint32_t)file && used->handles[kind] == handle &&
 		    used->generation == shared->files[file].generation) {
@@ -358,7 +358,7 @@ static int file_close(struct hand *hand)
 	unsigned int i;
 
 	for (i = 0; i < 2 * HANDS; i++) {
-		const struct used *used = &shared->used[crew_index * HANDS + i / 2][i % 2];
+		const struct used *used = &shared->used[crew_index][i];
 
 		if (used->busy && used->file == (uint32_t)hand->file) {
 			count(&shared->under_use[A_FILE]);
@@ -475,7 +475,7 @@ static int qp_by_method(struct hand *hand, const struct ib_uverbs_create_qp *cor
 	return error;
 }
 
-/* What there is not, or is not for users, is an argument, too: 0. */
+/* The argument is the type of the queue pair; 0 is for types that do not exist or are not for users. */
 int qp_create(struct hand *hand)
 {
 	static const uint8_t others[] = { 0, 1, 5, 6, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_DRIVER, 77 };
