@@ -607,7 +607,10 @@ static bool try_charged(void (*make_object)(struct device *device), unsigned int
 	return !status;
 }
 
-/* What ended before may be freed meanwhile, by work: that lowers the count once, a charge that is missing always. */
+/*
+ * Workers may still free objects of an earlier row, which lowers the count of one try. A charge that is missing lowers
+ * that of each.
+ */
 static bool run_charged(void (*make_object)(struct device *device), unsigned int allocations)
 {
 	return try_charged(make_object, allocations) || try_charged(make_object, allocations) ||

@@ -26,7 +26,7 @@ struct fuzzer {
 void fuzzer_prepare(struct fuzzer *fuzzer);
 /* Takes over one of FUZZER_OPTIONS; false if it is another option. */
 bool fuzzer_option(struct fuzzer *fuzzer, int option, const char *argument);
-/* Both, for who has no options but these, and so many operands, from optind on; `needed` says which. */
+/* Both, for a program without other options. Ends it with `needed` unless it has so many operands, from optind on. */
 void fuzzer_start(struct fuzzer *fuzzer, int argc, char *const *argv, int operands, const char *needed);
 /* Starts the test's output: the plan, and what is needed to repeat it. */
 static inline void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows)
@@ -40,9 +40,9 @@ static inline void fuzzer_begin(const struct fuzzer *fuzzer, unsigned int rows)
 bool fuzzer_goes_on(uint64_t end, bool enough);
 /* Memory of zeros for this process and its children. */
 void *fuzzer_shared(size_t size);
-/* The process that may die of its own doing, and dies with its parent; 0 in it. */
+/* Forks the process that does what may kill it; it also dies with its parent. Returns 0 in it. */
 pid_t fuzzer_fork(void);
-/* Whether it came to its end by itself, so many milliseconds after the fuzzer's time at the latest. */
+/* Whether that process ended by itself and with 0, at most so many milliseconds after the fuzzer's time. */
 bool fuzzer_wait(const struct fuzzer *fuzzer, pid_t pid, uint64_t last_ms);
 
 #endif

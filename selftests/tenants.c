@@ -111,7 +111,7 @@ static const struct sending sendings[] = {
 	{ "UD SEND, 4 KiB", IBV_QPT_UD, IBV_WR_SEND, 4096, 0, 0, false },
 	{ "raw packet, 4 KiB", IBV_QPT_RAW_PACKET, IBV_WR_SEND, 4096, 0, 0, false },
 	{ "NVMe write in a SEND, 4 KiB", IBV_QPT_RC, IBV_WR_SEND, 4096, 0, 0, true },
-	{ "NVMe write read by the target, 12 KiB", IBV_QPT_RC, IBV_WR_RDMA_READ, LONGEST, 0, 0, true },
+	{ "NVMe write read by the target, 12 KiB", IBV_QPT_RC, IBV_WR_SEND, LONGEST, 0, 0, true },
 };
 
 /* What the two processes of a row tell each other. */
@@ -683,7 +683,7 @@ static bool act(enum action action, struct ibv_mr *mr)
 
 	switch (action) {
 	case DEREGISTER:
-		/* The kernel has done so by itself. */
+		/* The disk has none: the kernel registers, and deregisters, the memory of a write. */
 		status = mr ? ibv_dereg_mr(mr) : 0;
 		/* fallthrough */
 	case REWRITE:
@@ -811,7 +811,7 @@ static bool message_send(unsigned int message)
 	uint32_t packets = 1 + (sending->size - 1) / mtu_bytes(devices[SENDER].active_mtu);
 
 	last_psn = meeting->psn[SENDER] + packets * (message + 1) - 1;
-	if (sending->opcode != IBV_WR_RDMA_READ || sending->is_disk)
+	if (sending->opcode != IBV_WR_RDMA_READ)
 		return ask('0' + message);
 	return post(OWN, message, sinks[message].memory + PAYLOAD, sinks[message].mr->lkey, NULL);
 }

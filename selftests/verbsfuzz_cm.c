@@ -342,7 +342,7 @@ static int cm_destroy(struct hand *hand)
 	return error;
 }
 
-/* Who wants to connect is an id of its own, of the listener's file. */
+/* Each request to connect comes with an id of its own, of the listener's file. */
 static void cm_requested(struct hand *hand, int file, uint32_t number)
 {
 	struct cm_id *id;

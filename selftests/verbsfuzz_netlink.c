@@ -63,7 +63,7 @@ static void question_start(struct hand *hand, struct question *question, uint32_
 
 static int resources_dump(struct hand *hand)
 {
-	/* What asks, never what changes. */
+	/* Only commands that ask, none that change anything. */
 	static const uint8_t numbers[] = {
 		RDMA_NLDEV_CMD_GET, RDMA_NLDEV_CMD_PORT_GET, RDMA_NLDEV_CMD_RES_GET, RDMA_NLDEV_CMD_RES_QP_GET,
 		RDMA_NLDEV_CMD_RES_CM_ID_GET, RDMA_NLDEV_CMD_RES_CQ_GET, RDMA_NLDEV_CMD_RES_MR_GET,

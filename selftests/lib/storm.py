@@ -70,7 +70,7 @@ class Clock:
     def __init__(self, slowness):
         self.usual = self.limit = ACTION_SECONDS * slowness
         self.begin = time.monotonic()
-        # What programs took.
+        # How long programs took to start and end, in seconds.
         self.starts = []
 
     def start(self):
