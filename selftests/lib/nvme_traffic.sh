@@ -11,11 +11,13 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/nvme.sh"
 directory=$3 left=${4:-0}
 
-# While nvme-rdma makes its first connection, it takes no notice of a device that goes, and waits for an answer. Who
-# removes the device waits for nvme-rdma. A signal ends both.
+# While nvme-rdma makes the first connection of a controller, it takes no notice of a device that goes, and waits for an
+# answer, which a signal ends. It then destroys the rdma_cm id before the queue pair: nothing keeps the device until that
+# has gone, too. Who removes a device of any driver at that moment sees warnings of ib_core, and a queue pair that is
+# left. So storm.py removes devices with the lock held.
 connect()
 {
-	timeout $((6 * ${FERROCE_SLOWNESS:-1})) bash -c '. "$here/nvme.sh"; nvme_connect "$@"' connect "$@"
+	flock "$directory/connecting" timeout $((6 * ${FERROCE_SLOWNESS:-1})) bash -c '. "$here/nvme.sh"; nvme_connect "$@"' connect "$@"
 }
 
 while :; do

@@ -12,7 +12,9 @@ as the last character of its name, so Kernel.look() finds out from the kernel wh
 """
 
 import collections
+import contextlib
 import ctypes
+import fcntl
 import itertools
 import json
 import os
@@ -124,6 +126,13 @@ def children(process):
     except OSError:
         pass
     return found
+
+
+def lock(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Refused(f"{file.name}: {error}") from None
 
 
 def netdevs_in(namespace):
@@ -551,9 +560,10 @@ class Storm:
 
     def rdma_link_of_disk(self):
         self.disk_device_heal()
-        self.kernel.run("rdma", "link", "del", "disk0")
-        self.pause()
-        self.disk_device_heal()
+        with self.no_first_connection():
+            self.kernel.run("rdma", "link", "del", "disk0")
+            self.pause()
+            self.disk_device_heal()
 
     def device_rename(self):
         number, place, device = self.device_of()
@@ -588,9 +598,18 @@ class Storm:
         self.clock.begin -= took
 
     def module(self):
-        self.kernel.run("rmmod", MODULE)
-        self.pause()
-        self.kernel.run("modprobe", MODULE)
+        with self.no_first_connection():
+            self.kernel.run("rmmod", MODULE)
+            self.pause()
+            self.kernel.run("modprobe", MODULE)
+
+    @contextlib.contextmanager
+    def no_first_connection(self):
+        """nvme-rdma makes none meanwhile: see nvme_traffic.sh. To wait for that is no part of the action."""
+        with open(f"{self.scratch}/connecting", "w") as file:
+            self.kernel.until("NVMe connection", lambda: lock(file))
+            self.clock.start()
+            yield
 
     def netem(self):
         what = self.chance.choice([
