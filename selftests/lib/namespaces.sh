@@ -102,9 +102,12 @@ links_up()
 		gid_index_wait "$dev2" "$address2v6" >/dev/null
 }
 
+# The TCP socket of a program that was killed holds its namespace, even one that was deleted, until its FIN was
+# acknowledged or sent often enough: for a minute, by default.
 namespace_up()
 {
-	ip -n "$1" link set lo up &&
+	ip netns exec "$1" sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries' &&
+		ip -n "$1" link set lo up &&
 		ip -n "$1" address add "$4/24" dev "$2" &&
 		ip -n "$1" address add "$5/64" dev "$2" nodad &&
 		ip -n "$1" link set "$2" mtu "$3" up
