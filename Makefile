@@ -100,7 +100,7 @@ help:
 	@echo '  make test    host tests, then the selftests in a VM'
 	@echo '  make test KERNEL=7.3  the same on the next kernel in the backports'
 	@echo '  make test SUITE=forky the same in Debian testing: its kernel, compilers and userspace'
-	@echo '  make matrix [TESTS="NAME..."] [ROWS=REGEX]  on each kernel: builds, loads, selftests; a table'
+	@echo '  make matrix [TESTS="NAME..."] [ROWS=REGEX]  on each kernel: builds, loads, selftests; then with 4 and 8 CPUs; a table'
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make module  only build/ferroce.ko'

@@ -31,6 +31,7 @@
 #define COUNTER_MS 20
 /* The CPU that goes and comes: the first one may not be able to. */
 #define OTHER_CPU "/sys/devices/system/cpu/cpu1/online"
+#define CPU_ONLINE "/sys/devices/system/cpu/cpu%u/online"
 /* What it gives to others, while a real-time program has all the rest: nanoseconds of each second. */
 #define OTHER_CPU_SHARE "/sys/kernel/debug/sched/fair_server/cpu1/runtime"
 /* Such a program runs so long at the most. */
@@ -192,13 +193,43 @@ static bool one_at_a_time(enum ibv_wr_opcode opcode)
 }
 
 /* Returns whether it could be done. */
-static bool other_cpu(bool online)
+static bool cpu_set_online(unsigned int cpu, bool online)
 {
-	int fd = open(OTHER_CPU, O_WRONLY);
-	bool ok = fd >= 0 && write(fd, online ? "1" : "0", 1) == 1;
+	char path[64];
+	bool ok;
+	int fd;
 
+	snprintf(path, sizeof(path), CPU_ONLINE, cpu);
+	fd = open(path, O_WRONLY);
+	ok = fd >= 0 && write(fd, online ? "1" : "0", 1) == 1;
 	if (fd >= 0)
 		close(fd);
+	return ok;
+}
+
+static bool other_cpu(bool online)
+{
+	return cpu_set_online(1, online);
+}
+
+/* Those that are neither the first nor the other one. */
+static void further_cpus(bool online)
+{
+	unsigned int cpu, count = sysconf(_SC_NPROCESSORS_CONF);
+
+	for (cpu = 2; cpu < count; cpu++) {
+		if (!cpu_set_online(cpu, online))
+			die("CPU %u: %s", cpu, strerror(errno));
+	}
+}
+
+static bool with_two_cpus(bool (*run)(enum ibv_wr_opcode opcode), enum ibv_wr_opcode opcode)
+{
+	bool ok;
+
+	further_cpus(false);
+	ok = run(opcode);
+	further_cpus(true);
 	return ok;
 }
 
@@ -402,12 +433,11 @@ int main(int argc, char **argv)
 			continue;
 		if (cpus() < row->cpus)
 			ksft_test_result_code(KSFT_SKIP, row->name, "there is one CPU");
-		else if (row->control && cpus() > 2)
-			ksft_test_result_code(KSFT_SKIP, row->name, "there are more than two CPUs");
 		else if (row->control && access(row->control, W_OK))
 			ksft_test_result_code(KSFT_SKIP, row->name, "%s: %s", row->control, strerror(errno));
 		else
-			ksft_test_result(row->run(row->opcode), "%s\n", row->name);
+			ksft_test_result(row->control ? with_two_cpus(row->run, row->opcode) : row->run(row->opcode), "%s\n",
+					 row->name);
 	}
 	for (i = 0; i < 2; i++) {
 		side_free(&sides[i]);

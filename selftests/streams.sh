@@ -18,10 +18,12 @@ rows=${rows:-1}
 ktap_start "$rows"
 gid_index_wait "$dev1" "$address1" >/dev/null
 gid_index_wait "$dev2" "$address2" >/dev/null
-cpu=/sys/devices/system/cpu/cpu1/online share=/sys/kernel/debug/sched/fair_server/cpu1/runtime
+share=/sys/kernel/debug/sched/fair_server/cpu1/runtime
 [ ! -w $share ] || shared=$(cat $share)
 absorb "$rows" "$here/streams" -r "$wanted" -s "$seed" "$dev1" "$dev2"
 # If it ended in the middle of a row.
-[ ! -w $cpu ] || [ "$(cat $cpu)" = 1 ] || echo 1 >$cpu
+for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+	[ ! -w "$cpu" ] || [ "$(cat "$cpu")" = 1 ] || echo 1 >"$cpu"
+done
 [ ! -w $share ] || [ "$(cat $share)" = "$shared" ] || echo "$shared" >$share
 ktap_finish
