@@ -353,10 +353,10 @@ class Traffic:
         if len(self.kernel.devices) < 2 or not {"n1", "n2"} <= self.kernel.namespaces:
             return None
         address = self.seeds.choice(["10.0.0.1", "fd00::1"])
-        rping = f"timeout {20 * self.slowness} rping -a {address} -C 20 -S 3000 -V"
+        rping = f"timeout {20 * self.slowness} rping -a {address} -C 5 -S 3000 -V"
         server, client = (f"nsenter --net=/run/netns/{namespace} {rping}" for namespace in ("n1", "n2"))
         # The server may need longer to start.
-        client = f"for _ in 1 2 3 4 5; do {client} -c && echo moved 20 && break; sleep 1; done"
+        client = f"for _ in $(seq {5 * self.slowness}); do {client} -c && echo moved 5 && break; sleep 1; done"
         return ["sh", "-c", f"{server} -s & sleep 0.5; {client}; wait"]
 
     def tend(self):
