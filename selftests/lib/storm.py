@@ -355,9 +355,11 @@ class Traffic:
         address = self.seeds.choice(["10.0.0.1", "fd00::1"])
         rping = f"timeout {20 * self.slowness} rping -a {address} -C 5 -S 3000 -V"
         server, client = (f"nsenter --net=/run/netns/{namespace} {rping}" for namespace in ("n1", "n2"))
-        # The server may need longer to start.
-        client = f"for _ in $(seq {5 * self.slowness}); do {client} -c && echo moved 5 && break; sleep 1; done"
-        return ["sh", "-c", f"{server} -s & sleep 0.5; {client}; wait"]
+        # A server takes several connections: those that an action ends are tried again.
+        return ["sh", "-c", f"""
+            {server} -s -P & sleep 0.5
+            while kill -0 $! 2>&-; do {client} -c && echo moved 5 && break; sleep 1; done
+            kill $! 2>&-; wait"""]
 
     def tend(self):
         while not self.is_over:
