@@ -182,7 +182,7 @@ static bool run_rnr_timer(void)
 
 	ksft_print_msg("6 x 10 us: %llu us, 6 x 40960 us: %llu us\n", (unsigned long long)short_us,
 		       (unsigned long long)long_us);
-	return short_us >= 60 && long_us >= 6 * 40960 && short_us < patience_ms(long_us / 12);
+	return short_us >= 60 && long_us >= 6 * 40960 && short_us / 1000 < patience_ms(long_us / 12 / 1000);
 }
 
 /*
@@ -549,7 +549,7 @@ static void make_handle(struct device *device)
 	ah_make(device, device);
 }
 
-/* Objects that were freed, but are kept for the next allocation or by KASAN, count as active: gives them back. */
+/* Frees the objects that CPUs' caches and KASAN keep: they count as active. */
 static void caches_shrink(void)
 {
 	glob_t caches;

@@ -212,7 +212,7 @@ static bool other_cpu(bool online)
 	return cpu_set_online(1, online);
 }
 
-/* Those that are neither the first nor the other one. */
+/* Takes all CPUs but the first two off, or puts them on again. */
 static void further_cpus(bool online)
 {
 	unsigned int cpu, count = sysconf(_SC_NPROCESSORS_CONF);

@@ -102,8 +102,8 @@ links_up()
 		gid_index_wait "$dev2" "$address2v6" >/dev/null
 }
 
-# The TCP socket of a program that was killed holds its namespace, even one that was deleted, until its FIN was
-# acknowledged or sent often enough: for a minute, by default.
+# The kernel repeats the FIN of a killed program's TCP socket for a minute by default, if nobody acknowledges it. The
+# socket holds its namespace meanwhile, also a deleted one. With one repetition it does so for less than a second.
 namespace_up()
 {
 	ip netns exec "$1" sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries' &&

@@ -11,13 +11,13 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/nvme.sh"
 directory=$3 left=${4:-0}
 
-# While nvme-rdma makes the first connection of a controller, it takes no notice of a device that goes, and waits for an
-# answer, which a signal ends. It then destroys the rdma_cm id before the queue pair: nothing keeps the device until that
-# has gone, too. Who removes a device of any driver at that moment sees warnings of ib_core, and a queue pair that is
-# left. So storm.py removes devices with the lock held.
+# While nvme-rdma makes the first connection of a controller, it ignores the removal of its device and waits for an
+# answer. A signal ends that wait. nvme-rdma then destroys the rdma_cm id before the queue pair. If the device, of any
+# driver, is removed in between, ib_core warns, and a completion queue is left. So storm.py takes this lock first.
 connect()
 {
-	flock "$directory/connecting" timeout $((6 * ${FERROCE_SLOWNESS:-1})) bash -c '. "$here/nvme.sh"; nvme_connect "$@"' connect "$@"
+	flock "$directory/connecting" timeout $((6 * ${FERROCE_SLOWNESS:-1})) \
+		bash -c '. "$here/nvme.sh"; nvme_connect "$@"' connect "$@"
 }
 
 while :; do

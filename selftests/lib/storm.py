@@ -129,6 +129,7 @@ def children(process):
 
 
 def lock(file):
+    """Does not wait: Refused if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -607,7 +608,7 @@ class Storm:
 
     @contextlib.contextmanager
     def no_first_connection(self):
-        """nvme-rdma makes none meanwhile: see nvme_traffic.sh. To wait for that is no part of the action."""
+        """Keeps nvme-rdma from making one: nvme_traffic.sh says why. The wait for the lock is no part of the action."""
         with open(f"{self.scratch}/connecting", "w") as file:
             self.kernel.until("NVMe connection", lambda: lock(file))
             self.clock.start()
