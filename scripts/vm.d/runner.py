@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import tsc
 from archive import Archive
 
 RUN = pathlib.Path("/mnt/run")
@@ -151,7 +152,7 @@ class Node:
             command += ["-plugin", options.plugin]
         command += ["-smp", str(options.cpus), "-m", str(options.mem)]
         command += ["-kernel", str(IMAGE / "vmlinuz"), "-append"]
-        command += [KERNEL_ARGUMENTS + MORE_KERNEL_ARGUMENTS[options.kernel]]
+        command += [KERNEL_ARGUMENTS + MORE_KERNEL_ARGUMENTS[options.kernel] + self._clock()]
         command += ["-initrd", str(RUN / f"initramfs.{self.number}")]
         command += ["-device", "virtio-serial-pci,max_ports=8"]
         command += ["-chardev", f"file,id=log,path={self.log}", "-device", "virtconsole,chardev=log"]
@@ -168,6 +169,13 @@ class Node:
         if "net=wire" in self._settings:
             command += self._link("wire", 1) + self._link("relay", 2)
         return command
+
+    def _clock(self):
+        # The guest would measure its time-stamp counter against another clock while it boots. On a busy machine that
+        # measurement can be wrong by an order of magnitude, and so is the guest's time from then on. With icount the
+        # counter is no clock of this machine's, and the measurement is exact.
+        frequency = None if self.options.icount else tsc.frequency()
+        return f" tsc_early_khz={frequency}" if frequency else ""
 
     def connections(self):
         """The guest's ports. QEMU connects to all of them before it starts the guest."""
