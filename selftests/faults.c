@@ -29,6 +29,7 @@
 
 #define SIZE (1 << 18)
 #define DEPTH 16
+/* Bytes of a message for which more memory is needed at a time than goes round within a CPU. */
 #define LONG 200000
 #define WAIT_MS 20000
 #define MOST 20000
@@ -134,13 +135,13 @@ static void find_text(void)
 	kmemleak_end += 4096;
 }
 
-/* Only what the module is on the stack of, and only one class; none with NULL. */
-static void choose(const struct class *chosen)
+/* Only what the module is on the stack of, and only these classes. */
+static void choose(unsigned int chosen)
 {
 	unsigned int i;
 
 	for (i = 0; i < CLASSES; i++) {
-		bool on = &classes[i] == chosen;
+		bool on = chosen & 1u << i;
 
 		put(classes[i].directory, "probability", "0");
 		put(classes[i].directory, "verbose", "0");
@@ -539,17 +540,17 @@ static int transfer(struct ibv_qp **qps, enum ibv_wr_opcode opcode, uint32_t len
 
 static int send_one(void)
 {
-	return transfer(rc, IBV_WR_SEND, 20000);
+	return transfer(rc, IBV_WR_SEND, LONG);
 }
 
 static int write_one(void)
 {
-	return transfer(rc, IBV_WR_RDMA_WRITE, 20000);
+	return transfer(rc, IBV_WR_RDMA_WRITE, LONG);
 }
 
 static int read_one(void)
 {
-	return transfer(rc, IBV_WR_RDMA_READ, 20000);
+	return transfer(rc, IBV_WR_RDMA_READ, LONG);
 }
 
 static int add_one(void)
@@ -583,8 +584,8 @@ static const struct operation {
 	/* Errnos that stand for a failed allocation, too. */
 	int also[2];
 	/*
-	 * The classes of calls that it must make: a row without one shows nothing. Of others there may be none: the
-	 * memory of packets goes round within a CPU, so that a message rarely makes a call.
+	 * The classes of calls that it must make: a row without one shows nothing. Of others there may be none: for
+	 * the memory of a few packets, which goes round within a CPU, a message seldom makes a call.
 	 */
 	unsigned int makes;
 } operations[] = {
@@ -619,8 +620,8 @@ static const struct operation {
 	  true, { 0 }, 0 },
 	{ "dealloc MW", dealloc_mw, alloc_mw, alloc_mw, dealloc_mw, true, { 0 }, 0 },
 	{ "dealloc PD", dealloc_pd, alloc_pd, alloc_pd, dealloc_pd, true, { 0 }, 0 },
-	{ "SEND", send_one, nothing, nothing, nothing, true, { 0 }, 0 },
-	{ "WRITE", write_one, nothing, nothing, nothing, true, { 0 }, 0 },
+	{ "SEND", send_one, nothing, nothing, nothing, true, { 0 }, PAGES },
+	{ "WRITE", write_one, nothing, nothing, nothing, true, { 0 }, PAGES },
 	{ "READ", read_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "FETCH AND ADD", add_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "datagram", datagram_one, nothing, create_ah, destroy_ah, true, { 0 }, 0 },
@@ -691,11 +692,11 @@ static bool sweep(const struct operation *operation, const struct class *class, 
 	for (n = 1; ok && n < MOST; n = next(n)) {
 		unsigned int left;
 
-		choose(class);
+		choose(1u << (class - classes));
 		fail_nth(n);
 		error = operation->does();
 		left = fail_nth(0);
-		choose(NULL);
+		choose(0);
 		if (error && (left || operation->steady || !is_expected(operation, class, error))) {
 			ksft_print_msg("%s number %u%s: %s\n", class->name, n,
 				       left ? ", which did not fail" : "", strerror(error));
@@ -737,27 +738,22 @@ static bool sweep(const struct operation *operation, const struct class *class, 
 	return ok;
 }
 
-/*
- * Wherever the packets are worked on: softirq, work, the caller. The messages are long, so that more memory is needed
- * at a time than goes round.
- */
+/* Wherever the packets are worked on: softirq, work, the caller. */
 static bool run_messages(void)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	int (*const kinds[])(void) = { send_one, write_one, read_one, add_one };
 	unsigned int i, j;
 	int error = 0, failed = 0;
 
-	choose(&classes[0]);
+	choose(SLAB | PAGES);
 	for (i = 0; i < 2; i++) {
-		put(classes[i].directory, "require-start", "%#lx", text_start);
-		put(classes[i].directory, "require-end", "%#lx", text_end);
 		put(classes[i].directory, "task-filter", "N");
 		put(classes[i].directory, "times", "%d", MOST);
 		put(classes[i].directory, "probability", "10");
 	}
 	for (i = 0; !error && i < 10; i++) {
-		for (j = 0; !error && j < sizeof(opcodes) / sizeof(opcodes[0]); j++)
-			error = transfer(rc, opcodes[j], LONG);
+		for (j = 0; !error && j < sizeof(kinds) / sizeof(kinds[0]); j++)
+			error = kinds[j]();
 	}
 	if (error)
 		ksft_print_msg("round %u, message %u: %s\n", i, j, strerror(error));
@@ -765,7 +761,7 @@ static bool run_messages(void)
 		failed += MOST - get(classes[i].directory, "times");
 		put(classes[i].directory, "times", "-1");
 	}
-	choose(NULL);
+	choose(0);
 	ksft_print_msg("%d calls have failed\n", failed);
 	return !error && failed >= 10;
 }
@@ -796,7 +792,7 @@ int main(int argc, char **argv)
 	ksft_set_plan(OPERATIONS * CLASSES + 2);
 	random_seed(seed);
 	find_text();
-	choose(NULL);
+	choose(0);
 	for (i = 0; i < 2; i++) {
 		device_open(&devices[i], argv[optind + i], 4);
 		region_make(&regions[i], &devices[i], SIZE,
