@@ -22,15 +22,10 @@ COUNTERS = ("allocations", "pages allocated", "context switches", "copies", "cop
 HEAD = """\
 # SPDX-License-Identifier: GPL-2.0
 #
-# Instructions that a message may take: both ends, network and programs, by `make bench-cost`, which fails if
-# ferroce takes 2 % more. `scripts/bench-cost --accept` writes this file: on purpose, and with a reason in the
-# commit. Driver, instructions, case.
+# Instructions that a message or a connection may take: both ends, network and programs, by `make bench-cost`,
+# which fails if ferroce takes 2 % more. `scripts/bench-cost --accept` writes this file: on purpose, and with a
+# reason in the commit. Driver, instructions, case.
 """
-
-
-def packets(case):
-    """Of a message, in the direction that has the data."""
-    return -(-max(case.size, 1) // case.mtu)
 
 
 def read_budget(path):
@@ -71,15 +66,15 @@ def main():
             if driver == "ferroce" and key in failures:
                 over.append(f"{case.name}: {failures[key]}")
             continue
-        # The fastest stretch of a stream is sought over all runs.
-        of_runs = min if case.kind == "rate" else statistics.median
+        # The fastest stretch of a stream is sought over all runs, as are connections that nothing disturbs.
+        of_runs = statistics.median if case.kind == "latency" else min
         value, granted = of_runs(runs[key]), budget.get(key)
         spread = max(runs[key]) / min(runs[key]) - 1
         change = f"{value / granted - 1:+.1%}" if granted else "-"
-        print(f"{driver:8} {value:12.0f} {spread:7.1%} {value / packets(case):9.0f} {granted or '-':>8} {change:>7}  "
+        print(f"{driver:8} {value:12.0f} {spread:7.1%} {value / case.packets:9.0f} {granted or '-':>8} {change:>7}  "
               f"{case.name}")  # fmt: skip
         results.append({"driver": driver, "case": case.name, "instructions": value, "runs": runs[key],
-                        "packets": packets(case), "counters": counters.get(key)})  # fmt: skip
+                        "packets": case.packets, "counters": counters.get(key)})  # fmt: skip
         if driver == "ferroce" and not options.accept:
             if granted is None:
                 over.append(f"{case.name}: no budget")

@@ -49,6 +49,11 @@ class Case:
         return " ".join(words)
 
     @property
+    def packets(self):
+        """Of a message, in the direction that has the data."""
+        return -(-max(self.size, 1) // self.mtu)
+
+    @property
     def there_and_back(self):
         """Whether a message is over only when an answer has come: a latency is not halved."""
         return self.operation in ("read", "add", "swap")
@@ -86,6 +91,17 @@ class Case:
         if self.kind == "latency" and self.thorough:
             words.append("-H")
         return words
+
+
+@dataclasses.dataclass(frozen=True)
+class Connections:
+    """Connections through rdma_cm, begun at once: cmtime."""
+
+    at_once: int = 30
+    name = "veth connection rdma_cm"
+    kind = "connection"
+    # REQ, REP, RTU
+    packets = 3
 
 
 def quick():

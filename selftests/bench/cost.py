@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""What a message costs, inside the virtual machine of `scripts/vm --icount`.
+"""What a message costs, or a connection, inside the virtual machine of `scripts/vm --icount`.
 
     cost.py --driver ferroce|rxe [--cases REGEX] [--runs N] [--sites FILE]
 
@@ -17,16 +17,19 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import measure
 import places
-from cases import Case, KIB
+from cases import Case, Connections, KIB
 
 TRACING = pathlib.Path("/sys/kernel/tracing")
 COPIES = "/mnt/src/build/selftests-kernel/copies.ko"
 COUNTED = pathlib.Path("/sys/module/copies/parameters")
 FEW, MORE = 200, 800
 SECONDS = 600
+# Of connections, in a run: work of the kernel's own comes between them in most.
+TURNS = 5
 
 # In both programs, events: who polls on one CPU waits for the scheduler.
 CASES = (
@@ -37,7 +40,25 @@ CASES = (
     Case("veth", "latency", "RC", "send", 2, events=True),
     Case("veth", "latency", "RC", "read", 2, events=True),
     Case("veth", "latency", "RC", "add", 8, events=True),
+    Connections(),
 )
+
+
+def connect(place, case):
+    """Instructions of a connection, all its steps of both ends included."""
+    words = ["cmtime", "-c", str(case.at_once)]
+    listener = measure.piped(place.server, words)
+    try:
+        time.sleep(1)
+        out = measure.finish(measure.piped(place.client, words + ["-s", place.server.address]), SECONDS)
+        measure.finish(listener, 30)
+    finally:
+        measure.stop(listener)
+    # With queue pairs; a part without them follows.
+    total = re.search(r"^ *full connect +\d+ +(\d+)", out, re.MULTILINE)
+    if not total:
+        raise measure.Failed("no figures: " + measure.last_line(out))
+    return int(total[1]) * 1e3 / case.at_once
 
 
 def call(place, case, count):
@@ -165,7 +186,10 @@ def main():
             measure.progress(f"{options.driver}, {what}: {failed}")
 
     def take_instructions(case, run):
-        value = instructions(case, call(place, case, 2000 if case.size <= 4 * KIB else 1000))
+        if case.kind == "connection":
+            value = min(connect(place, case) for _ in range(TURNS))
+        else:
+            value = instructions(case, call(place, case, 2000 if case.size <= 4 * KIB else 1000))
         measure.emit("instructions", driver=options.driver, case=case.name, run=run, value=value)
 
     def take_counters(case, counters):
@@ -176,7 +200,7 @@ def main():
             attempt(f"{case.name}, run {run + 1} of {options.runs}", lambda: take_instructions(case, run))
     if options.sites:
         counters = Counters(sites_of(options.sites, places.MODULES[options.driver]))
-        for case in wanted:
+        for case in (case for case in wanted if case.kind != "connection"):
             attempt(f"{case.name}, counters", lambda: take_counters(case, counters))
         counters.remove()
     measure.emit("end")
