@@ -50,6 +50,7 @@ use rdma::{
         WcSlots, //
     },
     gid::Gid,
+    mad::PortCounters,
     memory::Unchecked,
     mr::{
         Advice,
@@ -131,6 +132,10 @@ impl Driver for Ferroce {
 
     fn counter(device: &Device, index: usize) -> u64 {
         device.counters().value(index)
+    }
+
+    fn port_counters(device: &Device) -> PortCounters {
+        device.counters().of_port()
     }
 
     fn device_gone(device: &Arc<Device>) {

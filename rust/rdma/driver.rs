@@ -5,7 +5,9 @@
 use crate::{
     access::Access,
     ah::Address,
-    cq, device, gid, memory,
+    cq, device, gid,
+    mad::PortCounters,
+    memory,
     mr::{
         Advice,
         AdvisedRanges,
@@ -87,6 +89,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// The value of the counter with that index in [`Self::COUNTERS`].
     fn counter(device: &Self::Device, index: usize) -> u64;
+
+    /// What sysfs shows in `ports/1/counters`.
+    fn port_counters(device: &Self::Device) -> PortCounters;
 
     /// The device is gone: all its objects are destroyed, and no other operation will be called.
     fn device_gone(device: &Arc<Self::Device>);

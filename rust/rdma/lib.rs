@@ -27,6 +27,7 @@ pub mod error;
 pub mod gid;
 pub mod global;
 pub mod link;
+pub mod mad;
 pub mod memory;
 pub mod mr;
 pub mod mtu;

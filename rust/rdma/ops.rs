@@ -7,6 +7,7 @@ use crate::{
     cq,
     device,
     driver::Driver,
+    mad,
     mr,
     mw,
     pd,
@@ -44,6 +45,7 @@ impl<D: Driver> Ops<D> {
         del_gid: Some(port::del_gid::<D>),
         alloc_hw_port_stats: Some(stats::alloc::<D>),
         get_hw_stats: Some(stats::get::<D>),
+        process_mad: Some(mad::process::<D>),
 
         alloc_ucontext: Some(ucontext::create::<D>),
         dealloc_ucontext: Some(ucontext::destroy::<D>),
