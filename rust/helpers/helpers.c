@@ -24,4 +24,5 @@
 #include "sock.c"
 #include "softirq.c"
 #include "spinlock.c"
+#include "version.c"
 #include "xarray.c"

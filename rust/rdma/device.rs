@@ -4,6 +4,7 @@
 
 use crate::{
     driver::Driver,
+    error::not_supported,
     link,
     object::Object,
     ops::Ops,
@@ -313,6 +314,8 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
         (*ptr).node_type = bindings::RDMA_NODE_IB_CA as u8;
         (*ptr).phys_port_cnt = port::NUMBER;
         (*ptr).num_comp_vectors = i32::try_from(kernel::cpu::nr_cpu_ids()).unwrap_or(1);
+        // All names come from users. udev leaves them alone then.
+        (*ptr).name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         (*ptr).local_dma_lkey = wr::LOCAL_DMA_LKEY;
         (*ptr).node_guid = u64::from_ne_bytes(registration.node_guid);
         let bytes = registration.description.to_bytes();
@@ -416,6 +419,34 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_fast_reg_page_list_len = D::MAX_FAST_PAGES;
     raw.max_pkeys = port::PKEY_TABLE_LEN;
     raw.local_ca_ack_delay = attr.ack_delay;
+    0
+}
+
+/// `modify_device`: the description, which sysfs shows as `node_desc`, can be changed, and nothing else.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn modify(
+    device: *mut bindings::ib_device,
+    mask: c_int,
+    modification: *mut bindings::ib_device_modify,
+) -> c_int {
+    const DESCRIPTION: c_int = bindings::ib_device_modify_flags_IB_DEVICE_MODIFY_NODE_DESC as c_int;
+    if mask & !DESCRIPTION != 0 {
+        return not_supported().to_errno();
+    }
+    if mask & DESCRIPTION != 0 {
+        // SAFETY: `ib_core` passes a device and a modification, with arrays of the same length. It reads and writes the
+        // device's without a lock.
+        unsafe {
+            core::ptr::copy(
+                &raw const (*modification).node_desc,
+                (&raw mut (*device).node_desc).cast(),
+                1,
+            );
+        }
+    }
     0
 }
 

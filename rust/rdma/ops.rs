@@ -32,6 +32,7 @@ impl<D: Driver> Ops<D> {
         uverbs_abi_ver: D::ABI_VERSION,
 
         query_device: Some(device::query::<D>),
+        modify_device: Some(device::modify),
         get_dev_fw_str: Some(device::firmware),
         dealloc_driver: Some(device::dealloc::<D>),
         device_group: &raw const device::PARENT.group,
