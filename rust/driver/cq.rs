@@ -49,11 +49,14 @@ use rdma::{
     udata::Udata,
     wc::{
         Completion,
-        Extra, //
+        Extra,
+        Network, //
     },
 };
 use sync::{
     new_spin_lock_irq,
+    BhGuard,
+    Cpu,
     SpinLockIrq, //
 };
 use zerocopy::IntoBytes;
@@ -89,6 +92,20 @@ const WC_GRH: u32 = 1 << 0;
 const WC_WITH_IMM: u32 = 1 << 1;
 const WC_WITH_INV: u32 = 1 << 3;
 
+/// What stands for the service level of a datagram, as hardware has it for RoCE: its packet type, bit 3 for UDP, and
+/// below it 1 for IPv6 or 2 for IPv4. UCX finds the sender's address in the first 40 bytes of the buffer by it.
+const PACKET_UDP_IPV6: u8 = 0b1001;
+const PACKET_UDP_IPV4: u8 = 0b1010;
+
+/// A RoCE network has no service levels: other completions have 0.
+fn packet_type(network: Option<Network>) -> u8 {
+    match network {
+        Some(Network::Ipv6) => PACKET_UDP_IPV6,
+        Some(Network::Ipv4) => PACKET_UDP_IPV4,
+        None => 0,
+    }
+}
+
 impl UserCompletion {
     fn new(from: &Completion) -> Self {
         let grh = if from.grh { WC_GRH } else { 0 };
@@ -109,7 +126,7 @@ impl UserCompletion {
             wc_flags: flags,
             pkey_index: from.pkey_index,
             slid: 0,
-            sl: from.sl,
+            sl: packet_type(from.network),
             dlid_path_bits: 0,
             port_num: 1,
             reserved: 0,
@@ -142,6 +159,8 @@ struct State {
 pub(crate) struct Cq {
     device: Arc<Device>,
     is_user: bool,
+    /// The completion vector: the CPU with this number calls a kernel consumer, while it is online.
+    vector: u32,
     events: Events,
     #[pin]
     state: SpinLockIrq<State>,
@@ -223,6 +242,7 @@ pub(crate) fn create(
         pin_init!(Cq {
             device: device.clone(),
             is_user,
+            vector: init.vector,
             events: init.events,
             state <- new_spin_lock_irq!(State {
                 queue,
@@ -317,18 +337,19 @@ impl Cq {
         Posted { notify }
     }
 
-    /// Calls the consumer: a process's queue at once, a kernel consumer from BH work.
+    /// Calls the consumer: a process's queue at once, a kernel consumer from BH work on the CPU of its vector.
     /// Context: process or softirq, no lock held.
     pub(crate) fn notify(self: &Arc<Self>) {
         if self.is_user {
             self.events.notify();
-        } else {
-            let _ = self
-                .device
-                .bh_queue()
-                .queue()
-                .enqueue::<_, NOTIFICATION>(self.clone());
+            return;
         }
+        let queue = self.device.bh_queue();
+        let bh = BhGuard::new();
+        let _ = match Cpu::numbered(self.vector, &bh) {
+            Some(cpu) => queue.enqueue_on::<_, NOTIFICATION>(&cpu, self.clone()),
+            None => queue.queue().enqueue::<_, NOTIFICATION>(self.clone()),
+        };
     }
 
     /// Hands completions to a kernel consumer. Context: any.

@@ -109,14 +109,17 @@ pub(crate) const fn limits() -> Limits {
         max_sge: 32,
         max_inline: 1024,
         max_cq: 1 << 20,
-        max_cqe: (1 << 16) - 1,
+        // libfabric's rxm has one queue for the completions of all its peers, and asks for 196,608 and more.
+        max_cqe: (1 << 22) - 1,
         max_srq: 1 << 20,
         max_srq_wr: 1 << 15,
         max_mr: 1 << 20,
         max_mw: 1 << 20,
         max_pd: 1 << 20,
         max_ah: 1 << 20,
-        max_rd_atomic: 128,
+        // As many as RDMA network cards take. A consumer may ask its peer, who has another device, for as many as its own
+        // has.
+        max_rd_atomic: 16,
         // These three are enforced. Groups cost memory of the network stack, too; a packet is handed to
         // all QPs of its group in one go.
         max_multicast_groups: 1 << 10,

@@ -33,7 +33,7 @@ pub enum Arm {
 pub struct Init<'a, D: Driver> {
     /// Entries, at least 1.
     pub entries: u32,
-    /// Completion vector.
+    /// Completion vector: from 0 to one less than there may be CPUs.
     pub vector: u32,
     /// The process's context; [`None`] for a kernel consumer.
     pub context: Option<&'a Arc<D::Context>>,

@@ -124,8 +124,6 @@ pub struct Completion {
     pub grh: bool,
     /// Index of the P_Key of a datagram on QP 1.
     pub pkey_index: u16,
-    /// Service level of a datagram.
-    pub sl: u8,
     /// VLAN of a datagram.
     pub vlan_id: Option<u16>,
     /// Ethernet source of a datagram.
@@ -149,7 +147,6 @@ impl Completion {
             extra: Extra::None,
             grh: false,
             pkey_index: 0,
-            sl: 0,
             vlan_id: None,
             smac: None,
             network: None,
@@ -205,7 +202,6 @@ impl Completion {
         raw.src_qp = self.src_qp;
         raw.wc_flags = flags as i32;
         raw.pkey_index = self.pkey_index;
-        raw.sl = self.sl;
         raw.port_num = 1;
         raw.smac = self.smac.unwrap_or_default();
         raw.vlan_id = self.vlan_id.unwrap_or(0);
