@@ -35,40 +35,53 @@ device_anew()
 	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null
 }
 
-# Its namespace gets what came by the netdev of n1 from the netfilter hook of the ipvlan, in n1.
+# Its namespace gets what came by the netdev of n1 from the netfilter hook of the ipvlan, in n1. Before it has addresses, its
+# link-local one too, a program there has the port.
 make_child()
 {
 	local mac
 	modprobe ipvlan || skip "the kernel has no ipvlan"
 	set -e
 	ip netns add n3
+	answer
 	ip -n n1 link add link "$netdev1" name child type ipvlan mode l3s
 	ip -n n1 link set child netns n3
-	ip -n n3 address add "$child/24" dev child
-	ip -n n3 address add "$child_v6/64" dev child nodad
 	ip -n n3 link set lo up
 	ip -n n3 link set child up
+	ip -n n3 address add "$child/24" dev child
+	ip -n n3 address add "$child_v6/64" dev child nodad
 	# In this mode nobody answers who looks for its addresses.
 	mac=$(in1 cat "/sys/class/net/$netdev1/address")
 	ip -n n2 neighbour replace "$child" lladdr "$mac" nud permanent dev "$netdev2"
 	ip -n n2 neighbour replace "$child_v6" lladdr "$mac" nud permanent dev "$netdev2"
 }
 
-# answered ADDRESS: a program in the child's namespace has the port, and gets what is sent to it.
+# A program has the port of all addresses, until it is killed.
+answer()
+{
+	ip netns exec n3 python3 "$echo" answer :: "$port" >"$ktap_dir/answer" 2>&1 4>&- &
+	echo $! >"$ktap_dir/server"
+	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/answer" || fail "$(cat "$ktap_dir/answer")"
+}
+
+# answered ADDRESS: the program gets what is sent to it.
 answered()
 {
-	local server status
 	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
-	: >"$ktap_dir/answer"
-	ip netns exec n3 python3 "$echo" answer "$1" "$port" >"$ktap_dir/answer" 2>&1 &
-	server=$!
-	await $((100 * slowness)) grep -q ready "$ktap_dir/answer" || fail "$(cat "$ktap_dir/answer")"
-	in2 python3 "$echo" ask "$1" "$port" $((20 * slowness))
-	status=$?
-	kill "$server"
-	wait "$server" 2>/dev/null
-	[ "$status" -eq 0 ] || in1 rdma statistic show link "$dev1/1"
-	return "$status"
+	in2 python3 "$echo" ask "$1" "$port" $((20 * slowness)) && return
+	in1 rdma statistic show link "$dev1/1"
+	return 1
+}
+
+# Where no program has the port, the device of the addresses has it.
+port_of_device()
+{
+	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
+	kill "$(cat "$ktap_dir/server")"
+	device_anew || return 1
+	gid_index_wait "$dev1" "$child" || return 1
+	! (answer) || fail "a program can have the port"
+	grep 'Address already in use' "$ktap_dir/answer"
 }
 
 remove_child()
@@ -166,15 +179,16 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 11
+ktap_start 12
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
-row "an ipvlan (L3S) above the device's netdev, in another namespace" make_child
+row "an ipvlan (L3S) above the device's netdev, and a program in another namespace" make_child
 row "it keeps its UDP port 4791, IPv4" answered "$child"
 row "it keeps its UDP port 4791, IPv6" answered "$child_v6"
 row "a device that is newer than it" device_anew
 row "it keeps its UDP port 4791 beside that, IPv4" answered "$child"
 row "it keeps its UDP port 4791 beside that, IPv6" answered "$child_v6"
+row "without a program the port is the device's" port_of_device
 row "it goes" remove_child
 row "netfilter lists the hooks, as long as they are there" hooks_shown
 row "hooks that are listed while they come and go" hooks_read_and_gone

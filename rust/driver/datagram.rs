@@ -284,20 +284,29 @@ impl Batch {
         for (skb, index) in self.datagrams.drain_all() {
             packets = u64::wrapping_add(packets, 1);
             bytes = u64::wrapping_add(bytes, skb.len() as u64);
-            if self.paths.get(index).is_some_and(|path| path.is_loopback()) {
-                match RxSkb::of_sent(skb) {
+            let Some(path) = self.paths.get(index) else {
+                continue;
+            };
+            if path.is_loopback() {
+                match RxSkb::of_sent(skb, path.home()) {
                     Some(skb) => own.push(skb),
                     None => dropped = u64::wrapping_add(dropped, 1),
                 }
                 continue;
             }
+            if path.has_own_group(device) {
+                match RxSkb::copy_of_sent(&skb, path.home()) {
+                    Some(copy) => own.push(copy),
+                    None => dropped = u64::wrapping_add(dropped, 1),
+                }
+            }
             let rest = match &mut burst {
-                Some((first, way, path)) if *way == index && !self.is_scattered => {
+                Some((first, way, _)) if *way == index && !self.is_scattered => {
                     path.join(first, skb)
                 }
                 _ => Err(skb),
             };
-            if let (Err(skb), Some(path)) = (rest, self.paths.get(index)) {
+            if let Err(skb) = rest {
                 if let Some((full, _, path)) = burst.replace((skb, index, path)) {
                     dropped = u64::wrapping_add(dropped, transmit(full, path));
                 }

@@ -53,6 +53,10 @@ pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
     let Some(device) = device else {
         return;
     };
+    // The QPs of the device that sent it have it already.
+    if to_group && device.has_address(home.id(), &skb.source().to_gid()) {
+        return;
+    }
     let skb = if to_group {
         skb
     } else {
@@ -109,6 +113,11 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
         let Some(packet) = burst.check(&skb, &parsed) else {
             continue;
         };
+        if came == Came::Own && packet.dest_qpn == multicast::QP_NUMBER {
+            let group = skb.destination().to_gid();
+            deliver_to_group(device, &group, packet, skb);
+            continue;
+        }
         let Some(qp) = find(device, packet) else {
             device.counters().add(Counter::UnknownQp, 1);
             continue;
@@ -194,14 +203,15 @@ impl Run<'_, '_> {
             burst,
         } = self;
         let is_mixed = burst.came != Came::Together;
-        let addresses = is_mixed.then(|| (skb.source(), skb.destination()));
+        let ends = |skb: &RxSkb| (skb.home(), skb.source(), skb.destination());
+        let first_ends = is_mixed.then(|| ends(&skb));
         f(first, skb);
         while let Some(skb) = burst.fresh() {
             let parsed = parse(&skb);
             let Some(packet) = burst.check(&skb, &parsed) else {
                 continue;
             };
-            if addresses.is_some_and(|addresses| addresses != (skb.source(), skb.destination()))
+            if first_ends.is_some_and(|first| first != ends(&skb))
                 || packet.dest_qpn != first.dest_qpn
                 || packet.opcode.transport() != first.opcode.transport()
                 || packet.opcode.is_request() != first.opcode.is_request()
@@ -351,7 +361,13 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
 /// A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8,
 /// annex A17.4.5).
 fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
-    qp.is_datagram() || qp.admits(&skb.source(), &skb.destination(), packet.migrated)
+    qp.is_datagram()
+        || qp.admits(
+            skb.home(),
+            &skb.source(),
+            &skb.destination(),
+            packet.migrated,
+        )
 }
 
 /// Checks the ICRC over the whole datagram: behind the right one, the state is always the same.

@@ -143,10 +143,36 @@ pub(crate) fn check_qp_cap(cap: &Cap, shared: bool) -> Result {
     Ok(())
 }
 
+/// Identifies a netdev by its namespace and its number there. Both may be gone already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) net_id: NetId,
+    pub(crate) ifindex: u32,
+}
+
 /// What a device has of the network, until its netdev goes.
 struct Attachment {
     netdev: net::NetDev,
+    /// [`None`] while the netdev is between two namespaces.
+    place: Option<Place>,
+}
+
+/// What it has of the namespace that its netdev is in.
+struct Place {
+    site: Site,
     sender: net::Sender,
+}
+
+impl Place {
+    fn new(netdev: &net::NetDevice, sender: net::Sender) -> Self {
+        Self {
+            site: Site {
+                net_id: sender.net().id(),
+                ifindex: netdev.ifindex(),
+            },
+            sender,
+        }
+    }
 }
 
 /// A device. Outlives the `ib_device`: objects and packets in flight hold references.
@@ -156,10 +182,6 @@ struct Attachment {
 pub(crate) struct Device {
     registry: Arc<Registry>,
     guid: [u8; 8],
-    /// The identity of its network namespace, which may be gone already.
-    net_id: NetId,
-    /// The number of its netdev there.
-    ifindex: u32,
     counters: Counters,
     /// Set once, when the netdev goes or the device is unregistered.
     dead: Atomic<bool>,
@@ -181,7 +203,7 @@ pub(crate) struct Device {
     #[pin]
     port_state: Work<Device, PORT_STATE>,
     #[pin]
-    leave_groups: Work<Device, LEAVE_GROUPS>,
+    settle_groups: Work<Device, SETTLE_GROUPS>,
     loopback: Loopback,
     steering: Steering,
     #[pin]
@@ -191,13 +213,13 @@ pub(crate) struct Device {
 
 const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
-const LEAVE_GROUPS: u64 = 2;
+const SETTLE_GROUPS: u64 = 2;
 const LOOPBACK: u64 = 3;
 
 impl_has_work! {
     impl HasWork<Self, UNREGISTER> for Device { self.unregister }
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
-    impl HasWork<Self, LEAVE_GROUPS> for Device { self.leave_groups }
+    impl HasWork<Self, SETTLE_GROUPS> for Device { self.settle_groups }
     impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
 }
 
@@ -222,11 +244,11 @@ impl WorkItem<PORT_STATE> for Device {
     }
 }
 
-impl WorkItem<LEAVE_GROUPS> for Device {
+impl WorkItem<SETTLE_GROUPS> for Device {
     type Pointer = Arc<Device>;
 
     fn run(device: Arc<Device>) {
-        device.groups.lock().close();
+        device.groups.lock().settle(&device);
     }
 }
 
@@ -243,12 +265,11 @@ impl Device {
     pub(crate) fn new(
         registry: &Arc<Registry>,
         netdev: &net::NetDev,
-        home: &net::Net,
         sender: net::Sender,
     ) -> Result<Arc<Self>> {
         let attachment = Attachment {
             netdev: netdev.clone(),
-            sender,
+            place: Some(Place::new(netdev, sender)),
         };
         let counters = Counters::new()?;
         let loopback = Loopback::new()?;
@@ -257,8 +278,6 @@ impl Device {
             pin_init!(Self {
                 registry: registry.clone(),
                 guid: netdev.guid(),
-                net_id: home.id(),
-                ifindex: netdev.ifindex(),
                 counters,
                 dead: Atomic::new(false),
                 waiting_packets: Atomic::new(0),
@@ -269,7 +288,7 @@ impl Device {
                 handle <- new_mutex!(None),
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
-                leave_groups <- new_work!("Device::leave_groups"),
+                settle_groups <- new_work!("Device::settle_groups"),
                 loopback,
                 steering,
                 loopback_work <- new_work!("Device::loopback_work"),
@@ -289,14 +308,21 @@ impl Device {
         self.guid
     }
 
-    /// The namespace that the device's packets come from. Context: any.
-    pub(crate) fn net_id(&self) -> NetId {
-        self.net_id
+    /// Does `function` to what the device has of its namespace, if it is in one and not going away. Context: any.
+    fn with_place<T>(&self, function: impl FnOnce(&Place) -> T) -> Option<T> {
+        let attachment = self.attachment.lock();
+        let place = attachment.as_ref()?.place.as_ref()?;
+        Some(function(place))
     }
 
-    /// The number of its netdev in that namespace, as long as it was there. Context: any.
-    pub(crate) fn ifindex(&self) -> u32 {
-        self.ifindex
+    /// Where its netdev is; [`None`] between two namespaces, and once the device is going away. Context: any.
+    pub(crate) fn site(&self) -> Option<Site> {
+        self.with_place(|place| place.site)
+    }
+
+    /// The namespace that the device's packets come from; [`None`] as for [`Self::site`]. Context: any.
+    pub(crate) fn net_id(&self) -> Option<NetId> {
+        self.with_place(|place| place.site.net_id)
     }
 
     /// The counters. Context: any.
@@ -324,9 +350,9 @@ impl Device {
         let _ = self.bh_queue().queue().enqueue::<_, LOOPBACK>(self.clone());
     }
 
-    /// Whether `gid` is one of its addresses. Context: any.
-    pub(crate) fn has_address(&self, gid: &Gid) -> bool {
-        let device = self.known_addresses().find(self.net_id, gid);
+    /// Whether `gid` is one of its addresses in the namespace `home`. Context: any.
+    pub(crate) fn has_address(&self, home: NetId, gid: &Gid) -> bool {
+        let device = self.known_addresses().find(home, gid);
         device.is_some_and(|device| core::ptr::eq(&*device, self))
     }
 
@@ -374,43 +400,65 @@ impl Device {
             .is_some_and(|attachment| attachment.netdev.is_same(netdev))
     }
 
-    /// What to send with; [`None`] once the device is going away. Context: any.
-    pub(crate) fn sender(&self) -> Option<net::Sender> {
-        let attachment = self.attachment.lock();
-        attachment
-            .as_ref()
-            .map(|attachment| attachment.sender.clone())
+    /// What to send with from the address `gid` in the namespace `home`; [`None`] once the device is going away, and
+    /// in another namespace than the device's own if it has no such address. Context: any.
+    pub(crate) fn sender_in(&self, home: NetId, gid: &Gid) -> Option<net::Sender> {
+        let own = |place: &Place| (place.site.net_id == home).then(|| place.sender.clone());
+        self.with_place(own)?
+            .or_else(|| self.known_addresses().sender(self, home, gid))
     }
 
-    /// Where whole frames leave; [`None`] once the device is going away. Context: any.
+    /// Where whole frames leave; [`None`] as for [`Self::site`]. Context: any.
     pub(crate) fn outlet(&self) -> Option<net::Outlet> {
         let attachment = self.attachment.lock();
-        attachment.as_ref().map(|attachment| {
-            net::Outlet::new(attachment.netdev.clone(), attachment.sender.clone())
-        })
+        let attachment = attachment.as_ref()?;
+        let sender = attachment.place.as_ref()?.sender.clone();
+        Some(net::Outlet::new(attachment.netdev.clone(), sender))
     }
 
     /// Whether so much waits in this machine's queues that more frames would only be dropped there.
     /// Context: any.
     pub(crate) fn is_congested(&self) -> bool {
-        let attachment = self.attachment.lock();
-        attachment
-            .as_ref()
-            .is_some_and(|attachment| attachment.sender.queued_bytes(true) > QUEUE_LIMIT)
+        self.with_place(|place| place.sender.queued_bytes(true) > QUEUE_LIMIT)
+            .unwrap_or(false)
     }
 
-    /// Marks the device dead and lets go of the network: of its multicast groups soon, as RTNL may be
-    /// held. Returns whether it was alive. Context: process.
-    pub(crate) fn detach(self: &Arc<Self>) -> bool {
+    /// Marks the device dead and lets go of the network: of its multicast groups soon, as RTNL may be held. Returns
+    /// whether it was alive, and where it was. Context: process.
+    pub(crate) fn detach(self: &Arc<Self>) -> Option<Option<Site>> {
         self.dead.store(true, Release);
-        let attachment = self.attachment.lock().take();
-        if attachment.is_some() {
-            let _ = self
-                .process_queue()
-                .queue()
-                .enqueue::<_, LEAVE_GROUPS>(self.clone());
+        let attachment = self.attachment.lock().take()?;
+        self.settle_groups();
+        Some(attachment.place.map(|place| place.site))
+    }
+
+    /// Its netdev leaves a namespace for another one. Returns where it was. Context: process, RTNL may be held.
+    pub(crate) fn depart(self: &Arc<Self>) -> Option<Site> {
+        let mut attachment = self.attachment.lock();
+        let place = attachment.as_mut().get_mut().as_mut()?.place.take()?;
+        drop(attachment);
+        self.settle_groups();
+        Some(place.site)
+    }
+
+    /// Its netdev has come to the namespace that `sender` sends from. Errors: `ENODEV` if the device is going away.
+    /// Context: process, RTNL may be held.
+    pub(crate) fn arrive(self: &Arc<Self>, netdev: &net::NetDevice, sender: net::Sender) -> Result {
+        let place = Place::new(netdev, sender);
+        match self.attachment.lock().as_mut().get_mut() {
+            Some(attachment) => attachment.place = Some(place),
+            None => return Err(ENODEV),
         }
-        attachment.is_some()
+        self.settle_groups();
+        Ok(())
+    }
+
+    /// Has the network know its multicast groups where it is now, soon: RTNL is taken for it. Context: any.
+    fn settle_groups(self: &Arc<Self>) {
+        let _ = self
+            .process_queue()
+            .queue()
+            .enqueue::<_, SETTLE_GROUPS>(self.clone());
     }
 
     /// Its multicast groups. Context: process, not under RTNL: the lock's holders take it.

@@ -4,7 +4,8 @@
 
 use crate::{
     device::Device,
-    hash, //
+    hash,
+    link::why_not_attached, //
 };
 use kernel::{
     prelude::*,
@@ -17,7 +18,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use net::NetId;
+use net::{
+    NetId,
+    Sender, //
+};
 use rdma::gid::{
     Entry,
     Gid, //
@@ -30,8 +34,11 @@ use sync::{
 /// An address of a device.
 pub(crate) struct Known {
     gid: Gid,
-    index: u16,
     device: Arc<Device>,
+    /// The namespace of the netdev that has the address.
+    home: NetId,
+    /// What to send with from there, if that is not the device's own namespace.
+    sender: Option<Sender>,
 }
 
 /// The addresses of all devices of the module, hashed.
@@ -67,66 +74,94 @@ impl Addresses {
         self.changes.fetch_add(1, Release);
     }
 
-    /// The device in the namespace `home` that has the address `gid`. Context: any.
+    /// The device that has the address `gid` in the namespace `home`. Context: any.
     pub(crate) fn find(&self, home: NetId, gid: &Gid) -> Option<Arc<Device>> {
-        for key in keys(home, gid) {
-            let Some(known) = self.table.get(key) else {
-                continue;
-            };
-            let device = &known.device;
-            if known.gid == *gid && device.net_id() == home && !device.is_dead() {
-                return Some(device.clone());
-            }
-        }
-        None
+        self.all(home, gid).next().map(|known| known.device.clone())
+    }
+
+    /// What `device` sends with from its address `gid` in the namespace `home`, which is not its own. Context: any.
+    pub(crate) fn sender(&self, device: &Device, home: NetId, gid: &Gid) -> Option<Sender> {
+        self.all(home, gid)
+            .find(|known| core::ptr::eq(&*known.device, device))?
+            .sender
+            .clone()
+    }
+
+    fn all<'a>(&'a self, home: NetId, gid: &'a Gid) -> impl Iterator<Item = Arc<Known>> + 'a {
+        keys(home, gid)
+            .filter_map(|key| self.table.get(key))
+            .filter(move |known| known.gid == *gid && known.home == home && !known.device.is_dead())
     }
 }
 
-/// An address enters the device's GID table. Context: process, may sleep.
+/// An address enters the device's GID table. Context: process, may sleep; RTNL may be held.
 ///
-/// One of a netdev that is in another namespace, as an ipvlan or macvlan above the device's own may be, is not known to
-/// packets: in the device's namespace it is nobody's, or somebody else's.
+/// One of a netdev that is in another namespace, as a macvlan or ipvlan above the device's own may be, has its packets
+/// in that one.
 ///
-/// Errors: `ENOSPC` if there are too many addresses like it.
-pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result {
-    if entry
-        .netdev()
-        .is_some_and(|netdev| netdev.net_id() != device.net_id())
-    {
-        return Ok(());
-    }
+/// Errors: `ENOSPC` if there are too many addresses like it; `EADDRINUSE` if somebody else has the UDP port in that other
+/// namespace, `ENODEV` if that is about to end.
+pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>> {
+    let registry = device.registry();
     let gid = entry.gid();
-    let known = Arc::new(
+    let abroad = entry
+        .netdev()
+        .filter(|netdev| device.net_id() != Some(netdev.net_id()));
+    let (home, sender) = match abroad {
+        None => (device.net_id().ok_or(ENODEV)?, None),
+        Some(netdev) => {
+            let sender = registry.enter(netdev).inspect_err(|error| {
+                if net::may_log() {
+                    pr_err!(
+                        "an address of {}, in another namespace, is of no use: {} (error {})\n",
+                        netdev.name(),
+                        why_not_attached(*error),
+                        error.to_errno()
+                    );
+                }
+            })?;
+            (sender.net().id(), Some(sender))
+        }
+    };
+    let result = insert(
+        device,
         Known {
             gid,
-            index: entry.index(),
             device: device.clone(),
+            home,
+            sender,
         },
-        GFP_KERNEL,
-    )?;
+    );
+    if result.is_err() && abroad.is_some() {
+        registry.leave(home);
+    }
+    result
+}
+
+fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {
     let addresses = device.known_addresses();
-    for key in keys(device.net_id(), &gid) {
+    let known = Arc::new(known, GFP_KERNEL)?;
+    for key in keys(known.home, &known.gid) {
         match addresses.table.insert(key, known.clone()) {
             Err(error) if error == EBUSY => {}
             other => {
                 addresses.changed();
-                return other;
+                return other.map(|()| known);
             }
         }
     }
     Err(ENOSPC)
 }
 
-/// An address leaves the device's GID table. Context: process, may sleep.
-pub(crate) fn remove(device: &Arc<Device>, entry: &Entry<'_>) {
+/// An address leaves the device's GID table. Context: process, may sleep; RTNL may be held.
+pub(crate) fn remove(device: &Arc<Device>, known: &Arc<Known>) {
     let addresses = device.known_addresses();
-    for key in keys(device.net_id(), &entry.gid()) {
-        let Some(known) = addresses.table.get(key) else {
-            continue;
-        };
-        if known.index == entry.index() && Arc::ptr_eq(&known.device, device) {
-            addresses.table.remove_if(key, &known);
-        }
+    for key in keys(known.home, &known.gid) {
+        addresses.table.remove_if(key, known);
     }
     addresses.changed();
+    if known.sender.is_some() {
+        device.registry().lose_paths(device);
+        device.registry().leave(known.home);
+    }
 }

@@ -102,6 +102,17 @@ fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Why packets of a netdev's namespace cannot be had.
+pub(crate) fn why_not_attached(error: Error) -> &'static str {
+    if error == error::address_in_use() {
+        "UDP port 4791 is taken in its namespace"
+    } else if error == ENODEV {
+        "it is going away or to another namespace, or its namespace is"
+    } else {
+        "its UDP sockets could not be made"
+    }
+}
+
 fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     check_kind(netdev)?;
     let failed = |error| Refusal::new(error, "the device could not be made");
@@ -109,12 +120,8 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     let device = registry.attach(netdev).map_err(|error| {
         let reason = if error == EEXIST {
             "it has a device already"
-        } else if error == error::address_in_use() {
-            "UDP port 4791 is taken in its namespace"
-        } else if error == ENODEV {
-            "it is going away or to another namespace, or its namespace is"
         } else {
-            "its UDP sockets could not be made"
+            why_not_attached(error)
         };
         Refusal::new(error, reason)
     })?;
@@ -204,6 +211,21 @@ impl NetdevHandler for Watch {
             return;
         };
         match event {
+            NetdevEvent::Unregister if netdev.is_registered() => self.registry.depart(&device),
+            NetdevEvent::Register => {
+                if let Err(error) = self.registry.arrive(&device, netdev) {
+                    if net::may_log() {
+                        pr_err!(
+                            "the device on {} does not follow it to another namespace, and goes: {} (error {})\n",
+                            netdev.name(),
+                            why_not_attached(error),
+                            error.to_errno()
+                        );
+                    }
+                    self.registry.detach(&device);
+                    device.unregister_later();
+                }
+            }
             NetdevEvent::Unregister => {
                 // The namespace may end as soon as its netdevs are gone.
                 self.registry.detach(&device);

@@ -172,7 +172,7 @@ impl Group {
 /// A group, and what the network was told of it.
 struct Joined {
     group: Arc<Group>,
-    /// Until the device lets go of the network.
+    /// [`None`] while the device has no network, or one that does not do this.
     membership: Option<Membership>,
 }
 
@@ -185,12 +185,15 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The device lets go of the network: leaves all groups there, and joins no more. QPs remain attached, to
-    /// no effect. Context: process, not under RTNL.
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
+    /// The device has let go of the network, or of a namespace: leaves all groups there, and joins them where it is now,
+    /// if anywhere. QPs remain attached, if need be to no effect. Context: process, not under RTNL.
+    pub(crate) fn settle(&mut self, device: &Device) {
+        self.closed = device.is_dead();
         for joined in self.joined.iter_mut() {
             drop(joined.membership.take());
+            joined.membership = device.netdev().and_then(|netdev| {
+                Membership::join(&netdev, Address::from_gid(joined.group.address)).ok()
+            });
         }
     }
 

@@ -4,7 +4,8 @@
 
 use crate::{
     device::Device,
-    multicast, //
+    multicast,
+    registry, //
 };
 use kernel::{
     prelude::*,
@@ -12,6 +13,7 @@ use kernel::{
 };
 use net::{
     Address,
+    NetId,
     Query,
     Transmit,
     TxSkb, //
@@ -30,6 +32,8 @@ pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {
     query: Query,
+    /// The namespace that has the source address.
+    home: NetId,
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
@@ -68,21 +72,24 @@ impl Path {
             source_port: source_port(local, remote),
             destination_port: ROCE_PORT,
         };
-        Self::lookup(device, query)
+        Self::lookup(device, query, address.home)
     }
 
     /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
     pub(crate) fn renew(&self, device: &Device) -> Result<Arc<Self>> {
-        Self::lookup(device, self.query)
+        Self::lookup(device, self.query, self.home)
     }
 
-    fn lookup(device: &Device, query: Query) -> Result<Arc<Self>> {
-        let sender = device.sender().ok_or(ENODEV)?;
+    fn lookup(device: &Device, query: Query, home: NetId) -> Result<Arc<Self>> {
+        let sender = device
+            .sender_in(home, &query.source.to_gid())
+            .ok_or(ENODEV)?;
         let addresses = device.known_addresses().changes();
         let route = net::Path::lookup(&sender, &query)?;
-        let is_loopback = route.is_local() && device.has_address(&query.destination.to_gid());
+        let is_loopback = route.is_local() && device.has_address(home, &query.destination.to_gid());
         let path = Self {
             query,
+            home,
             route,
             is_loopback,
             addresses,
@@ -96,9 +103,21 @@ impl Path {
         self.route.is_valid() && self.addresses == device.known_addresses().changes()
     }
 
-    /// Whether a packet from `source` to `destination` comes from the other end of this path.
-    pub(crate) fn is_reverse(&self, source: &Address, destination: &Address) -> bool {
-        self.query.destination == *source && self.query.source == *destination
+    /// Whether a packet from `source` to `destination`, in the namespace `home`, comes from the other end of this path.
+    pub(crate) fn is_reverse(&self, home: NetId, source: &Address, destination: &Address) -> bool {
+        self.home == home && self.query.destination == *source && self.query.source == *destination
+    }
+
+    /// The namespace that has the source address. Context: any.
+    pub(crate) fn home(&self) -> NetId {
+        self.home
+    }
+
+    /// Whether `device` can still send from there. Context: any.
+    pub(crate) fn has_source(&self, device: &Device) -> bool {
+        device
+            .sender_in(self.home, &self.query.source.to_gid())
+            .is_some()
     }
 
     /// Whether packets are for QPs of the same device: they need no ICRC, and are no more to be sent than by
@@ -106,6 +125,13 @@ impl Path {
     #[inline]
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_loopback
+    }
+
+    /// Whether packets are for a group that QPs of `device` are in: these get a copy by
+    /// [`loopback::deliver`](crate::loopback::deliver), and none that the network brings back. Context: any.
+    pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
+        let destination = self.query.destination;
+        destination.is_multicast() && registry::group_of(device, &destination.to_gid()).is_some()
     }
 
     /// Whether so much waits in this machine's queues, or in those of `device`, that more would only be dropped there.

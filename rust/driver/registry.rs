@@ -10,7 +10,10 @@
 
 use crate::{
     ah::Ah,
-    device::Device,
+    device::{
+        Device,
+        Site, //
+    },
     gid::Addresses,
     hash,
     link::Port,
@@ -228,7 +231,7 @@ impl Registry {
             return Err(EEXIST);
         }
         let sender = list.enter(home)?;
-        let made = Device::new(self, netdev, home, sender).and_then(|device| {
+        let made = Device::new(self, netdev, sender).and_then(|device| {
             append(&mut list.devices, device.clone())?;
             self.publish(&device).inspect_err(|_| {
                 list.devices.pop();
@@ -244,7 +247,8 @@ impl Registry {
     /// Lets multicast packets find a device. Errors: `ENOSPC` if there are too many like it.
     /// Context: process, may sleep.
     fn publish(&self, device: &Arc<Device>) -> Result {
-        for key in netdev_keys(device.net_id(), device.ifindex()) {
+        let site = device.site().ok_or(ENODEV)?;
+        for key in site_keys(&site) {
             match self.on_netdevs.insert(key, device.clone()) {
                 Err(error) if error == EBUSY => {}
                 other => return other,
@@ -256,12 +260,69 @@ impl Registry {
     /// Lets go of the network for `device`; done once, whoever calls. Context: process, RTNL may be
     /// held.
     pub(crate) fn detach(&self, device: &Arc<Device>) {
-        if device.detach() {
-            for key in netdev_keys(device.net_id(), device.ifindex()) {
+        if let Some(site) = device.detach() {
+            self.abandon_qps(device);
+            self.vacate(device, site);
+        }
+    }
+
+    /// The netdev of `device` leaves its namespace for another one. Context: process, RTNL may be held.
+    pub(crate) fn depart(&self, device: &Arc<Device>) {
+        let site = device.depart();
+        self.lose_paths(device);
+        self.vacate(device, site);
+    }
+
+    /// The netdev of `device` has come to another namespace.
+    ///
+    /// Errors: those of [`Self::enter`]; `ENOSPC` if there are too many devices like it. Then the device stays without a
+    /// network. Context: process, may sleep; RTNL may be held.
+    pub(crate) fn arrive(&self, device: &Arc<Device>, netdev: &net::NetDevice) -> Result {
+        if device.site().is_some() {
+            return Ok(());
+        }
+        let sender = self.enter(netdev)?;
+        let home = sender.net().id();
+        let arrived = device
+            .arrive(netdev, sender)
+            .inspect_err(|_| self.leave(home));
+        arrived.and_then(|()| self.publish(device))
+    }
+
+    /// `device` is not at `site` any more. Context: process, RTNL may be held.
+    fn vacate(&self, device: &Arc<Device>, site: Option<Site>) {
+        if let Some(site) = site {
+            for key in site_keys(&site) {
                 self.on_netdevs.remove_if(key, device);
             }
-            self.abandon_qps(device);
-            self.devices.lock().leave(device.net_id());
+            self.leave(site.net_id);
+        }
+    }
+
+    /// What to send with from an address in the namespace of `netdev`, whose packets come in from now on. The caller calls
+    /// [`Self::leave`] once.
+    ///
+    /// Errors: `EADDRINUSE` if somebody else has the UDP port, `ENODEV` if the namespace is about to end. Context:
+    /// process, may sleep; RTNL may be held.
+    pub(crate) fn enter(&self, netdev: &net::NetDevice) -> Result<net::Sender> {
+        let home = self.namespaces.of(netdev)?;
+        self.devices.lock().enter(&home)
+    }
+
+    /// Undoes one [`Self::enter`]. Context: process, may sleep; RTNL may be held.
+    pub(crate) fn leave(&self, home: NetId) {
+        self.devices.lock().leave(home);
+    }
+
+    /// Has every QP of `device` let go of the paths that begin nowhere any more. Context: process.
+    pub(crate) fn lose_paths(&self, device: &Device) {
+        self.qps.for_each(|_, qp| {
+            if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
+                qp.lose_paths();
+            }
+        });
+        if let Some(gsi) = device.gsi() {
+            gsi.lose_paths();
         }
     }
 
@@ -273,12 +334,9 @@ impl Registry {
         self.qps.for_each(|_, qp| {
             if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
                 qp.fail();
-                qp.lose_paths();
             }
         });
-        if let Some(gsi) = device.gsi() {
-            gsi.lose_paths();
-        }
+        self.lose_paths(device);
     }
 
     /// Undoes [`Self::attach`], for a device that was not registered. Context: process.
@@ -435,9 +493,9 @@ pub(crate) fn device_of(home: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> 
         .find(home.id(), gid)
 }
 
-/// Where the device on netdev number `ifindex` of the namespace `home` may be.
-fn netdev_keys(home: NetId, ifindex: u32) -> impl Iterator<Item = u32> {
-    hash::keys(&[&home.to_bytes(), &ifindex.to_ne_bytes()])
+/// Where the device on the netdev at `site` may be.
+fn site_keys(site: &Site) -> impl Iterator<Item = u32> {
+    hash::keys(&[&site.net_id.to_bytes(), &site.ifindex.to_ne_bytes()])
 }
 
 /// The device that a packet came by which the namespace `home` got from netdev number `ifindex`: the one on
@@ -446,9 +504,13 @@ pub(crate) fn device_at(home: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
     let guard = rcu::read_lock();
     let table = &REGISTRY.get(&guard)?.on_netdevs;
     let on = |ifindex| {
-        netdev_keys(home.id(), ifindex)
+        let site = Site {
+            net_id: home.id(),
+            ifindex,
+        };
+        site_keys(&site)
             .filter_map(|key| table.get(key))
-            .find(|device| device.net_id() == home.id() && device.ifindex() == ifindex)
+            .find(|device| device.site() == Some(site))
     };
     on(ifindex).or_else(|| on(home.below_vlan(ifindex)?))
 }

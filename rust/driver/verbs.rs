@@ -89,6 +89,7 @@ pub(crate) struct Ferroce;
 impl Driver for Ferroce {
     type Device = Device;
     type Context = Context;
+    type Address = gid::Known;
     type Pd = Pd;
     type Ah = Ah;
     type Cq = Cq;
@@ -122,12 +123,12 @@ impl Driver for Ferroce {
         device.netdev()
     }
 
-    fn add_gid(device: &Arc<Device>, entry: &rdma::gid::Entry<'_>) -> Result {
+    fn add_gid(device: &Arc<Device>, entry: &rdma::gid::Entry<'_>) -> Result<Arc<gid::Known>> {
         gid::add(device, entry)
     }
 
-    fn del_gid(device: &Arc<Device>, entry: &rdma::gid::Entry<'_>) {
-        gid::remove(device, entry);
+    fn del_gid(device: &Arc<Device>, address: Arc<gid::Known>) {
+        gid::remove(device, &address);
     }
 
     fn counter(device: &Device, index: usize) -> u64 {

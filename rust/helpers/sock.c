@@ -39,8 +39,3 @@ __rust_helper int rust_helper_sk_wmem_alloc_get(const struct sock *sk)
 {
 	return sk_wmem_alloc_get(sk);
 }
-
-__rust_helper void rust_helper_sock_set_mc_loop(struct sock *sk)
-{
-	inet_set_bit(MC_LOOP, sk);
-}

@@ -110,21 +110,22 @@ impl RxBurst {
                 return None;
             }
         }
+        // SAFETY: As above.
+        let control = unsafe { RxSkb::control_of(raw)? };
         let (destination, source_port) = (flow.destination, flow.source_port);
 
         // From here on the packet is ours.
         // SAFETY: As above; the device stays under RCU. `raw` is not cloned if it has members, so its headers
         // and the list are ours to change; and those were seen to be there.
         let mut next = unsafe {
-            let ifindex = RxSkb::ifindex_of(raw);
             let list = split(raw, headers_len);
             bindings::skb_pull(raw, ip_len as u32);
             bindings::nf_reset_ct(raw);
-            RxSkb::adopt(raw, ifindex);
+            RxSkb::adopt(raw, control);
             let mut member = list;
             while !member.is_null() {
                 bindings::skb_push(member, UDP_LEN as u32);
-                RxSkb::adopt(member, ifindex);
+                RxSkb::adopt(member, control);
                 member = next_in_list(member);
             }
             set_next(raw, list);

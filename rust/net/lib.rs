@@ -77,3 +77,9 @@ pub use transmit::{
     MAX_LIGHT,
     MAX_TAIL, //
 };
+
+/// Whether one more message may be logged of what users of the network can repeat as they like. Any context.
+pub fn may_log() -> bool {
+    // SAFETY: It may be called in any context.
+    unsafe { rdma_bindings::net_ratelimit() != 0 }
+}

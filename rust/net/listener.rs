@@ -171,9 +171,6 @@ impl Socket {
         // SAFETY: `socket` is a UDP socket of `net`, just made; `encap_rcv` fits the user data, which lives
         // long enough, as the caller promises.
         unsafe { bindings::setup_udp_tunnel_sock(socket.as_ptr(), &mut config) };
-        // A tunnel does not loop its multicast back, as IPv4 has it; those of one machine are to have it.
-        // SAFETY: `socket` is a UDP socket, which has a `sock` of the kind; the flag is set atomically.
-        unsafe { bindings::sock_set_mc_loop(bindings::socket_sk(socket.as_ptr())) };
         // INVARIANT: Made for us, bound, and set up.
         Ok(Self(socket))
     }

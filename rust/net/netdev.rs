@@ -125,14 +125,14 @@ impl NetDevice {
         unsafe { bindings::is_vlan_dev(self.as_ptr()) }
     }
 
-    /// Returns the VLAN of the network device with the number `ifindex` in the same namespace; [`None`] if that is
-    /// none. Any context but hard interrupts.
-    pub fn vlan_of(&self, ifindex: u32) -> Option<u16> {
-        let guard = rcu::read_lock();
-        // SAFETY: By the type invariant; its namespace is there as long as it is in one.
-        let vlan = unsafe { vlan_at(bindings::dev_net(self.as_ptr()), ifindex, &guard)? };
-        // SAFETY: It is a VLAN, and stays as long as the guard.
-        Some(unsafe { bindings::vlan_dev_vlan_id(vlan.as_ptr()) })
+    /// Returns the VLAN that it is, if it is one of another network device. Any context.
+    #[inline]
+    pub fn vlan_id(&self) -> Option<u16> {
+        if !self.is_vlan() {
+            return None;
+        }
+        // SAFETY: By the type invariant this is a network device, and a VLAN, as was just seen.
+        Some(unsafe { bindings::vlan_dev_vlan_id(self.as_ptr()) })
     }
 
     /// Returns whether it was set up. Any context.

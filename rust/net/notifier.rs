@@ -23,7 +23,8 @@ use rdma_bindings as bindings;
 pub enum NetdevEvent {
     /// It is there.
     Register,
-    /// It goes, or leaves its namespace. Whoever has a reference to it gives it up soon.
+    /// It goes: whoever has a reference to it gives it up soon. Or, if it is still registered, it leaves its namespace for
+    /// another one, in which [`Self::Register`] follows.
     Unregister,
     /// It was set up.
     Up,

@@ -11,6 +11,8 @@ use crate::{
         IPV6_LEN,
         UDP_LEN, //
     },
+    namespace::NetId,
+    netdev::NetDevice,
     piece::Pieces,
     skb::{
         self,
@@ -39,9 +41,12 @@ const WASTE: u32 = 4;
 const SMALL: u32 = 8 << 10;
 
 /// What we keep of a packet in its control block, as the network device may go before the packet does.
+#[derive(Clone, Copy)]
 #[repr(C)]
-struct Control {
+pub(crate) struct Control {
+    home: NetId,
     ifindex: u32,
+    vlan: Option<u16>,
 }
 
 /// A received UDP datagram. May be kept as long as one likes; drop: process or softirq.
@@ -74,9 +79,13 @@ impl RxSkb {
     ) -> Option<Self> {
         let raw = skb.as_ptr();
         // SAFETY: The caller promises a packet in a receive path, under RCU, and that it is ours.
-        unsafe { Self::adopt(raw, Self::ifindex_of(raw)) };
+        let is_adopted = unsafe {
+            Self::control_of(raw)
+                .map(|control| Self::adopt(raw, control))
+                .is_some()
+        };
         // SAFETY: As the caller promises, the packet is one whose headers were parsed.
-        if unsafe { Self::is_sound(raw) } {
+        if is_adopted && unsafe { Self::is_sound(raw) } {
             // INVARIANT: All of it was just done or seen.
             Some(Self(skb))
         } else {
@@ -86,34 +95,38 @@ impl RxSkb {
         }
     }
 
-    /// Returns the number of the network device that a packet came in by.
+    /// Returns what to keep of the network device that a packet came in by; [`None`] if there is none.
     ///
     /// # Safety
     ///
     /// `skb` is a packet in a receive path, so it has a device or none; under RCU.
-    pub(crate) unsafe fn ifindex_of(skb: *mut kernel_bindings::sk_buff) -> u32 {
-        // SAFETY: The caller promises it; the device stays under RCU.
-        unsafe {
-            let dev = (*skb)
+    pub(crate) unsafe fn control_of(skb: *mut kernel_bindings::sk_buff) -> Option<Control> {
+        // SAFETY: The caller promises a packet.
+        let dev = unsafe {
+            (*skb)
                 .__bindgen_anon_1
                 .__bindgen_anon_1
                 .__bindgen_anon_1
-                .dev;
-            if dev.is_null() {
-                0
-            } else {
-                // CAST: It is not negative.
-                bindings::netdev_ifindex(dev) as u32
-            }
+                .dev
+        };
+        if dev.is_null() {
+            return None;
         }
+        // SAFETY: As the caller promises; the device stays under RCU.
+        let dev = unsafe { NetDevice::from_raw(dev) };
+        Some(Control {
+            home: dev.net_id(),
+            ifindex: dev.ifindex(),
+            vlan: dev.vlan_id(),
+        })
     }
 
-    /// Has a packet refer to nothing but its data, and keep the number of the network device that it came in by.
+    /// Has a packet refer to nothing but its data, and keep `control`.
     ///
     /// # Safety
     ///
     /// `skb` is a packet that the caller owns, but for its place in a list.
-    pub(crate) unsafe fn adopt(skb: *mut kernel_bindings::sk_buff, ifindex: u32) {
+    pub(crate) unsafe fn adopt(skb: *mut kernel_bindings::sk_buff, control: Control) {
         // SAFETY: The packet is the caller's, so its socket, route and device may be taken off. So its control
         // block is free for use; it is as aligned as a pointer, and larger than a `Control`.
         unsafe {
@@ -124,9 +137,7 @@ impl RxSkb {
                 .__bindgen_anon_1
                 .__bindgen_anon_1
                 .dev = ptr::null_mut();
-            (&raw mut (*skb).cb)
-                .cast::<Control>()
-                .write(Control { ifindex });
+            (&raw mut (*skb).cb).cast::<Control>().write(control);
         }
     }
 
@@ -196,9 +207,9 @@ impl RxSkb {
         Self(skb)
     }
 
-    /// Makes a received datagram of one to be sent, for a receiver that it reaches without a network. [`None`] if it
-    /// was not addressed, is not complete, or is several; it is dropped then. Any context.
-    pub fn of_sent(packet: TxSkb) -> Option<Self> {
+    /// Makes a received datagram of one to be sent, for a receiver in the namespace `home` that it reaches without a
+    /// network. [`None`] if it was not addressed, is not complete, or is several; it is dropped then. Any context.
+    pub fn of_sent(packet: TxSkb, home: NetId) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
             return None;
@@ -213,10 +224,22 @@ impl RxSkb {
                 bindings::ip_send_check((*raw).data.cast());
             }
             bindings::skb_pull(raw, ip_len as u32);
-            Self::adopt(raw, 0);
+            Self::adopt(
+                raw,
+                Control {
+                    home,
+                    ifindex: 0,
+                    vlan: None,
+                },
+            );
         }
         // INVARIANT: As just made: a `TxSkb` is in one piece or has pages, and its UDP header says how long it is.
         Some(Self(skb))
+    }
+
+    /// As [`Self::of_sent`], of a copy of the datagram.
+    pub fn copy_of_sent(packet: &TxSkb, home: NetId) -> Option<Self> {
+        Self::of_sent(packet.try_copy()?, home)
     }
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
@@ -281,10 +304,24 @@ impl RxSkb {
         u16::from_be_bytes([high, low])
     }
 
-    /// Returns the number of the network device that the packet came in by, in the socket's namespace.
-    pub fn ifindex(&self) -> u32 {
+    fn control(&self) -> Control {
         // SAFETY: By the type invariant the control block is a `Control`.
-        unsafe { (*(&raw const (*self.0.as_ptr()).cb).cast::<Control>()).ifindex }
+        unsafe { *(&raw const (*self.0.as_ptr()).cb).cast::<Control>() }
+    }
+
+    /// Returns the namespace that the packet came to.
+    pub fn home(&self) -> NetId {
+        self.control().home
+    }
+
+    /// Returns the number there of the network device that the packet came in by; 0 if it came by none.
+    pub fn ifindex(&self) -> u32 {
+        self.control().ifindex
+    }
+
+    /// Returns the VLAN that this device is.
+    pub fn vlan(&self) -> Option<u16> {
+        self.control().vlan
     }
 
     /// Returns the traffic class, which IPv4 calls type of service: six bits of DSCP and two of ECN.

@@ -400,6 +400,18 @@ impl TxSkb {
         Ok(())
     }
 
+    /// Copies a datagram. Any context. [`None`] if it is not complete, or several, or there is no memory.
+    pub(crate) fn try_copy(&self) -> Option<Self> {
+        if !self.is_complete() || self.datagrams() != 1 {
+            return None;
+        }
+        // SAFETY: By the type invariant this is a packet.
+        let copy = unsafe { bindings::skb_copy(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
+        // INVARIANT: The copy is ours alone. It has all bytes in its linear part, the same header offsets and the same
+        // control block, which names no followers.
+        NonNull::new(copy).map(Self)
+    }
+
     /// Returns the C packet, which is the caller's now, if it was addressed.
     pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
         let control = self.control();

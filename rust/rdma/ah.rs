@@ -25,6 +25,8 @@ pub struct Address {
     pub dgid: gid::Gid,
     /// The source.
     pub sgid: gid::Attr,
+    /// The namespace that had the source when the vector was read: the entry forgets it when the address goes.
+    pub home: net::NetId,
     /// Hop limit, or time to live.
     pub hop_limit: u8,
     /// Traffic class, or type of service.
@@ -40,7 +42,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE.
+    /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE, or if its source is going away.
     ///
     /// # Safety
     ///
@@ -52,12 +54,14 @@ impl Address {
         }
         // SAFETY: By the promise of the caller.
         let sgid = unsafe { gid::Attr::hold(raw.grh.sgid_attr) }.ok_or(EINVAL)?;
+        let home = sgid.home().ok_or(EINVAL)?;
         let [low, high] = raw.__bindgen_anon_1.bindgen_union_field;
         let [a, b, c, d] = low.to_ne_bytes();
         let [e, f, ..] = high.to_ne_bytes();
         Ok(Self {
             dgid: gid::from_raw(&raw.grh.dgid),
             sgid,
+            home,
             hop_limit: raw.grh.hop_limit,
             traffic_class: raw.grh.traffic_class,
             flow_label: raw.grh.flow_label & 0xf_ffff,

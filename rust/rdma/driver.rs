@@ -40,6 +40,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Device: Send + Sync;
     /// A process's context.
     type Context: Send + Sync;
+    /// What the driver keeps of an address in the GID table.
+    type Address: Send + Sync;
     /// A protection domain.
     type Pd: Send + Sync;
     /// An address handle.
@@ -81,11 +83,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// held.
     fn netdev(device: &Self::Device) -> Option<net::NetDev>;
 
-    /// An address enters the GID table.
-    fn add_gid(device: &Arc<Self::Device>, entry: &gid::Entry<'_>) -> Result;
+    /// An address enters the GID table. RTNL may be held.
+    fn add_gid(device: &Arc<Self::Device>, entry: &gid::Entry<'_>) -> Result<Arc<Self::Address>>;
 
-    /// An address leaves the GID table.
-    fn del_gid(device: &Arc<Self::Device>, entry: &gid::Entry<'_>);
+    /// An address leaves the GID table. RTNL may be held.
+    fn del_gid(device: &Arc<Self::Device>, address: Arc<Self::Address>);
 
     /// The value of the counter with that index in [`Self::COUNTERS`].
     fn counter(device: &Self::Device, index: usize) -> u64;

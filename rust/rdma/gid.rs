@@ -90,13 +90,22 @@ impl Attr {
     /// The netdev that has the address, which may be an upper device of the RDMA device's own;
     /// [`None`] once the address is gone.
     pub fn netdev(&self) -> Option<net::NetDev> {
-        let _rcu = rcu::read_lock();
+        let guard = rcu::read_lock();
+        self.netdev_under(&guard).map(net::NetDevice::to_owned)
+    }
+
+    /// The namespace of that netdev.
+    pub fn home(&self) -> Option<net::NetId> {
+        let guard = rcu::read_lock();
+        self.netdev_under(&guard).map(net::NetDevice::net_id)
+    }
+
+    fn netdev_under<'a>(&self, _guard: &'a rcu::Guard) -> Option<&'a net::NetDevice> {
         // SAFETY: The entry lives, and the RCU read lock is held.
         let ndev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) };
         let ndev = kernel::error::from_err_ptr(ndev).ok()?;
-        // SAFETY: Under RCU the netdev that the entry names is still referenced by the entry, so
-        // that a further reference can be taken.
-        (!ndev.is_null()).then(|| unsafe { net::NetDev::from_raw(ndev) })
+        // SAFETY: Under RCU the netdev that the entry names is still referenced by the entry.
+        (!ndev.is_null()).then(|| unsafe { net::NetDevice::from_raw(ndev) })
     }
 }
 
@@ -169,12 +178,6 @@ impl Entry<'_> {
     pub fn gid(&self) -> Gid {
         // SAFETY: By the type invariant the entry lives.
         unsafe { gid_of(self.raw) }
-    }
-
-    /// Its place in the table.
-    pub fn index(&self) -> u16 {
-        // SAFETY: As above.
-        unsafe { index_of(self.raw) }
     }
 
     /// The network device that has the address: the RDMA device's own, or one above it, which may be in another

@@ -9,7 +9,8 @@ use crate::{
 };
 use kernel::{
     error::from_result,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 use rdma_bindings as bindings;
 
@@ -187,14 +188,16 @@ pub(crate) unsafe extern "C" fn query_pkey<D: Driver>(
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
     attr: *const bindings::ib_gid_attr,
-    _context: *mut *mut c_void,
+    context: *mut *mut c_void,
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
         let core = unsafe { crate::device::core::<D>((&raw const (*attr).device).read()) };
         // SAFETY: As above, for the time of this call.
         let entry = unsafe { gid::Entry::new(attr) }.ok_or(EINVAL)?;
-        D::add_gid(core, &entry)?;
+        let address = D::add_gid(core, &entry)?;
+        // SAFETY: `ib_core` passes a pointer that is the driver's until `del_gid`, valid for writes.
+        unsafe { *context = Arc::into_raw(address).cast_mut().cast::<c_void>() };
         Ok(0)
     })
 }
@@ -206,13 +209,12 @@ pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn del_gid<D: Driver>(
     attr: *const bindings::ib_gid_attr,
-    _context: *mut *mut c_void,
+    context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
     let core = unsafe { crate::device::core::<D>((&raw const (*attr).device).read()) };
-    // SAFETY: As above, for the time of this call.
-    if let Some(entry) = unsafe { gid::Entry::new(attr) } {
-        D::del_gid(core, &entry);
-    }
+    // SAFETY: `ib_core` passes the pointer that `add_gid` wrote when it succeeded, once: the reference is ours.
+    let address = unsafe { Arc::from_raw((*context).cast::<D::Address>()) };
+    D::del_gid(core, address);
     0
 }

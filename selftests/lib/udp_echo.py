@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """UDP datagrams on a port, and answers.
 
-answer ADDRESS PORT: sends each datagram back; says `ready` first, and ends when it is killed.
+answer ADDRESS PORT: sends each datagram back, with :: those of both families; says `ready` first, and ends when it
+is killed.
 ask ADDRESS PORT SECONDS: sends datagrams of several lengths, each until it has been answered, so long at the most.
 send ADDRESS PORT COUNT: sends datagrams that nobody answers.
 """

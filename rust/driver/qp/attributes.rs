@@ -167,9 +167,8 @@ pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
         qp.settle();
     }
     let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted));
-    if qp.device().is_dead() {
-        qp.lose_paths();
-    }
+    // An address may have gone since the paths were looked up.
+    qp.lose_paths();
     let migrated = migrated?;
     merge(&mut attributes.set, attr, mask);
     if from != State::Sqd && to == State::Sqd && !mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {

@@ -15,7 +15,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::Address;
+use net::{
+    Address,
+    NetId, //
+};
 use rdma::qp::Event;
 use roce::{
     qp::{
@@ -68,13 +71,16 @@ impl Paths {
         *self = Self::default();
     }
 
-    /// Takes all paths out. Nothing else changes.
-    fn take(&mut self) -> [Option<Arc<Path>>; 3] {
-        let alternate = self.alternate.take();
+    /// Takes those paths out that begin nowhere any more. Nothing else changes.
+    fn take_lost(&mut self, device: &Device) -> [Option<Arc<Path>>; 3] {
+        let is_lost = |path: &mut Arc<Path>| !path.has_source(device);
+        let alternate = self
+            .alternate
+            .take_if(|alternate| is_lost(&mut alternate.path));
         [
-            self.primary.take(),
+            self.primary.take_if(is_lost),
             alternate.map(|alternate| alternate.path),
-            self.former.take(),
+            self.former.take_if(is_lost),
         ]
     }
 
@@ -147,15 +153,16 @@ impl Paths {
         }
     }
 
-    /// What to do with a packet from `source` to `destination` with this MigReq bit.
+    /// What to do with a packet from `source` to `destination`, in the namespace `home`, with this MigReq bit.
     fn receive(
         &mut self,
+        home: NetId,
         source: &Address,
         destination: &Address,
         migrated: bool,
     ) -> (Verdict, Option<Migrated>) {
         let is_of = |path: Option<&Arc<Path>>| {
-            path.is_some_and(|path| path.is_reverse(source, destination))
+            path.is_some_and(|path| path.is_reverse(home, source, destination))
         };
         let way = Way {
             primary: is_of(self.primary.as_ref()),
@@ -195,15 +202,15 @@ impl Qp {
         result
     }
 
-    /// Lets go of all paths, which hold off the end of their namespace, once the device has let go of the
-    /// network: then there are no new ones. Context: process or softirq, no lock held.
+    /// Lets go of the paths, which hold off the end of their namespace, that begin nowhere any more: of those from an
+    /// address that has gone from another namespace than the device's own, and of all once the device has let go of
+    /// the network. Then there are no new ones. Context: process or softirq, no lock held.
     ///
-    /// Who stores a path that was looked up before calls this if the device has done so meanwhile, or stores it
-    /// under the lock that it was looked up under.
+    /// Who stores a path calls this afterwards, or stores it under the lock that it was looked up under.
     pub(crate) fn lose_paths(&self) {
         let lost = (
-            self.with_paths(Paths::take),
-            self.send.lock().take_datagram_path(),
+            self.with_paths(|paths| paths.take_lost(self.device())),
+            self.send.lock().take_lost_path(self.device()),
         );
         drop(lost);
     }
@@ -213,16 +220,17 @@ impl Qp {
         self.paths.lock().course(self)
     }
 
-    /// Whether a packet from `source` to `destination`, with this MigReq bit, comes from the connected
-    /// peer. It may make the QP migrate. Context: softirq, no lock held.
+    /// Whether a packet from `source` to `destination`, in the namespace `home`, with this MigReq bit, comes from
+    /// the connected peer. It may make the QP migrate. Context: softirq, no lock held.
     pub(crate) fn admits(
         self: &Arc<Self>,
+        home: NetId,
         source: &Address,
         destination: &Address,
         migrated: bool,
     ) -> bool {
         let (verdict, switched) =
-            self.with_paths(|paths| paths.receive(source, destination, migrated));
+            self.with_paths(|paths| paths.receive(home, source, destination, migrated));
         if let Some(switched) = switched {
             self.migrated(&switched);
         }

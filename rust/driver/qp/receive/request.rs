@@ -319,8 +319,7 @@ impl ReceiveSide {
             });
             if qp.ty == Type::Gsi {
                 // By it the connection manager finds the address that the request was for.
-                let netdev = qp.device().netdev();
-                completion.vlan_id = netdev.and_then(|netdev| netdev.vlan_of(skb.ifindex()));
+                completion.vlan_id = skb.vlan();
             }
         }
         self.place.rewind();

@@ -168,9 +168,13 @@ impl SendSide {
         })
     }
 
-    /// Takes the route of the last datagram out.
-    pub(super) fn take_datagram_path(&mut self) -> Option<(Arc<Ah>, Arc<Path>)> {
-        self.datagram_path.take()
+    /// Takes the route of the last datagram out, if it begins nowhere any more.
+    pub(super) fn take_lost_path(
+        &mut self,
+        device: &device::Device,
+    ) -> Option<(Arc<Ah>, Arc<Path>)> {
+        self.datagram_path
+            .take_if(|(_, path)| !path.has_source(device))
     }
 
     /// Forgets all requests without completing them, posted ones included (RESET).
