@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Fetch-and-add and compare-and-swap between two devices: the values returned,
- * the values left, the bytes around them, and that two never see the same value.
+ * the values left, the bytes around them, and that two never see the same value; nor do they
+ * and a CPU that changes the same word.
  *
- * atomics [-4|-6] [-l] [-s SEED] DEVICE DEVICE
+ * atomics [-4|-6] [-c] [-l] [-s SEED] DEVICE DEVICE
+ *	-c	one more row, with a CPU
  *	-l	the network is lossy: leave out what is refused, by a NAK that is sent once
  */
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +26,8 @@
 #define LINKS 8
 #define DEPTH 16
 #define WAIT_MS 20000
+/* Of the peer, beside the CPU. */
+#define TURNS 2000
 
 #define TARGET_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -217,6 +223,97 @@ static bool run_counter(void)
 	return links_end(LINKS) && ok;
 }
 
+/*
+ * What a CPU does with the target's words meanwhile: it adds to the upper half of the first, and turns the uppermost
+ * bit of the second, which a peer only compares. Nobody else changes these: each time they must be as it left them.
+ */
+#define WORDS 2
+#define UPPER (1ULL << 32)
+#define FLIP (1ULL << 63)
+
+static struct cpu {
+	pthread_t thread;
+	uint64_t *words;
+	uint64_t added;
+	bool is_flipped;
+	bool is_undone;
+	atomic_bool ends;
+} cpu;
+
+static void *run_cpu(void *unused)
+{
+	uint64_t old;
+
+	(void)unused;
+	while (!cpu.ends && !cpu.is_undone) {
+		old = __atomic_fetch_add(&cpu.words[0], UPPER, __ATOMIC_SEQ_CST);
+		cpu.is_undone |= old / UPPER != cpu.added++;
+		old = __atomic_fetch_xor(&cpu.words[1], FLIP, __ATOMIC_SEQ_CST);
+		cpu.is_undone |= !!(old & FLIP) != cpu.is_flipped;
+		cpu.is_flipped = !cpu.is_flipped;
+	}
+	return NULL;
+}
+
+/* Atomic operations of a peer and of the CPU upon the same words: each is as if it were alone. */
+static bool run_with_cpu(void)
+{
+	struct atomic add = { .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .compare_add = 1 };
+	struct atomic swap = { .opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .target = WORD };
+	uint64_t old, swapped = 0, first, second;
+	unsigned int i, link;
+	bool ok = true;
+
+	links_make(LINKS);
+	cpu = (struct cpu){ .words = (uint64_t *)ends[1].target.memory };
+	memset(cpu.words, 0, WORDS * WORD);
+	if (pthread_create(&cpu.thread, NULL, run_cpu, NULL))
+		die("pthread_create");
+	for (i = 0; ok && i < TURNS; i++) {
+		/* Several: they may be on several CPUs. */
+		link = i % LINKS;
+		post(link, 0, &add, i);
+		ok = completed(0, &add, i, IBV_WC_SUCCESS);
+		memcpy(&old, ends[0].results.memory, WORD);
+		if (ok && old % UPPER != i) {
+			printf("# fetch and add %u: %#llx\n", i, (unsigned long long)old);
+			ok = false;
+		}
+		swap.compare_add = swapped;
+		swap.swap = swapped + 1;
+		post(link, 0, &swap, i);
+		ok = completed(0, &swap, i, IBV_WC_SUCCESS) && ok;
+		memcpy(&old, ends[0].results.memory, WORD);
+		if (ok && (old & ~FLIP) != swapped) {
+			printf("# compare and swap %u: %#llx instead of %#llx\n", i, (unsigned long long)old,
+			       (unsigned long long)swapped);
+			ok = false;
+		}
+		swapped += old == swapped;
+	}
+	cpu.ends = true;
+	pthread_join(cpu.thread, NULL);
+	memcpy(&first, &cpu.words[0], WORD);
+	memcpy(&second, &cpu.words[1], WORD);
+	if (cpu.is_undone || first != cpu.added * UPPER + i || second != swapped + (cpu.is_flipped ? FLIP : 0)) {
+		printf("# lost: %#llx and %#llx after %#llx additions and %s turns of the CPU, %u and %#llx of the peer\n",
+		       (unsigned long long)first, (unsigned long long)second, (unsigned long long)cpu.added,
+		       cpu.is_flipped ? "odd" : "even", i, (unsigned long long)swapped);
+		ok = false;
+	}
+	/* Some must have met a word that the CPU had turned, and some not. */
+	printf("# %u additions, %llu of as many swaps; %llu of the CPU of each\n", i, (unsigned long long)swapped,
+	       (unsigned long long)cpu.added);
+	ok &= swapped > 0 && swapped < i && cpu.added > i;
+	if (ends[1].device.attr.atomic_cap != IBV_ATOMIC_GLOB) {
+		printf("# the device promises atomicity of its own operations only\n");
+		ok = false;
+	}
+	memcpy(ends[0].results.expected, ends[0].results.memory, WORD);
+	memcpy(ends[1].target.expected, cpu.words, WORDS * WORD);
+	return links_end(LINKS) && ok;
+}
+
 /* The target refuses, nothing changes, and the queue pair is in error. */
 static bool run_refused(const struct ibv_mr *mr, size_t target)
 {
@@ -242,13 +339,15 @@ int main(int argc, char **argv)
 {
 	uint64_t seed = time(NULL);
 	int option, family = 4, i;
-	bool is_lossy = false;
+	bool is_lossy = false, with_cpu = false;
 
-	while ((option = getopt(argc, argv, "46ls:")) != -1) {
+	while ((option = getopt(argc, argv, "46cls:")) != -1) {
 		if (option == 's')
 			seed = strtoull(optarg, NULL, 0);
 		else if (option == 'l')
 			is_lossy = true;
+		else if (option == 'c')
+			with_cpu = true;
 		else if (option == '?')
 			return KSFT_FAIL;
 		else
@@ -257,7 +356,7 @@ int main(int argc, char **argv)
 	if (argc - optind != 2)
 		die("two devices are needed");
 	ksft_print_header();
-	ksft_set_plan(is_lossy ? 4 : 6);
+	ksft_set_plan((is_lossy ? 4 : 6) + with_cpu);
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	random_seed(seed);
 	for (i = 0; i < 2; i++) {
@@ -274,6 +373,8 @@ int main(int argc, char **argv)
 	ksft_test_result(run_each(IBV_WR_ATOMIC_CMP_AND_SWP, true), "compare and swap, equal\n");
 	ksft_test_result(run_each(IBV_WR_ATOMIC_CMP_AND_SWP, false), "compare and swap, unequal\n");
 	ksft_test_result(run_counter(), "8 queue pairs count in one word\n");
+	if (with_cpu)
+		ksft_test_result(run_with_cpu(), "a CPU counts in the same words\n");
 	if (!is_lossy) {
 		ksft_test_result(run_refused(ends[1].target.mr, SIZE),
 				 "a target after the region\n");

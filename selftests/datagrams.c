@@ -22,6 +22,11 @@
 #define QKEY 0x11223344
 #define WAIT_MS 10000
 #define QUIET_MS 300
+/*
+ * What mlx5 has in sl of UD receives, and UCX reads: bit 3 is set for UDP, the others are 1 for IPv6 and 2 for IPv4.
+ */
+#define TYPE_IPV6 0x9
+#define TYPE_IPV4 0xa
 
 struct end {
 	struct device device;
@@ -34,6 +39,8 @@ struct end {
 
 static struct end ends[2];
 static int family = 4;
+/* Receives whose sl is not the packet's type. */
+static unsigned int wrong_types;
 
 static void post_receive(struct end *end, uint64_t id, size_t at, uint32_t length)
 {
@@ -104,6 +111,7 @@ static bool received(struct end *end, struct end *from, uint64_t id, uint32_t le
 		printf("# nothing arrives\n");
 		return false;
 	}
+	wrong_types += wc.sl != (family == 6 ? TYPE_IPV6 : TYPE_IPV4);
 	if (!wc.status && wc.opcode == IBV_WC_RECV && wc.wr_id == id &&
 	    wc.byte_len == GRH + length && wc.qp_num == end->qp->qp_num &&
 	    wc.src_qp == from->qp->qp_num && wc.pkey_index == 0 && (wc.wc_flags & IBV_WC_GRH) &&
@@ -270,7 +278,7 @@ int main(int argc, char **argv)
 	if (argc - optind != 2)
 		die("two devices are needed");
 	ksft_print_header();
-	ksft_set_plan(4);
+	ksft_set_plan(5);
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	random_seed(seed);
 	for (i = 0; i < 2; i++)
@@ -281,6 +289,7 @@ int main(int argc, char **argv)
 	ksft_test_result(run_lengths(true), "datagrams with immediate\n");
 	ksft_test_result(run_burst(), "a burst, and one without a receive\n");
 	ksft_test_result(run_qkey(), "a wrong Q_Key\n");
+	ksft_test_result(!wrong_types, "the packet's type in sl\n");
 	for (i = 0; i < 2; i++)
 		end_close(&ends[i]);
 	ksft_finished();

@@ -29,7 +29,7 @@ devices_up()
 
 rows=$("$here/loopback" -r "${FERROCE_ROWS:-.}" -n)
 rows=${rows:-1}
-others=$((2 * (6 + 4)))
+others=$((2 * (7 + 5)))
 [ -z "${FERROCE_ROWS:-}" ] || others=0
 
 ktap_start $((rows + others))
@@ -38,8 +38,8 @@ absorb "$rows" "$here/loopback" -r "${FERROCE_ROWS:-.}" -s "$seed" \
 	l1 "$own" loop1 10.8.0.1 fd08::1 10.8.0.2 "$other" 10.9.0.1
 for family in 4 6; do
 	[ "$others" -gt 0 ] || break
-	absorb 6 "$here/atomics" "-$family" -s "$seed" "$own" "$own"
-	absorb 4 "$here/datagrams" "-$family" -s "$seed" "$own" "$own"
+	absorb 7 "$here/atomics" -c "-$family" -s "$seed" "$own" "$own"
+	absorb 5 "$here/datagrams" "-$family" -s "$seed" "$own" "$own"
 done
 ip netns del l1
 ktap_finish
