@@ -16,12 +16,15 @@ nobody=10.0.0.66
 # Below a device that is removed, and below one whose hardware address changes.
 removed=10.7.0.1
 changed=10.8.0.1
+# Beside the first, and removed while its device stays.
+lost=10.7.0.2
 
 surroundings()
 {
 	ip -n n2 neigh replace "$nobody" lladdr 02:00:00:00:00:66 nud permanent dev "$netdev2" || fail "no neighbour"
 	if ! { ip link add removed7 type dummy && ip address add "$removed/24" dev removed7 &&
-		ip link set removed7 up && rdma link add removed7 type "$link_type" netdev removed7; }; then
+		ip address add "$lost/32" dev removed7 && ip link set removed7 up &&
+		rdma link add removed7 type "$link_type" netdev removed7; }; then
 		fail "no device to remove"
 	fi
 	# A bond that takes over the address of whichever netdev is active.
@@ -34,7 +37,7 @@ surroundings()
 		rdma link add bond7 type "$link_type" netdev bond7; }; then
 		fail "no device on the bond"
 	fi
-	gid_index_wait removed7 "$removed" && gid_index_wait bond7 "$changed"
+	gid_index_wait removed7 "$removed" && gid_index_wait removed7 "$lost" && gid_index_wait bond7 "$changed"
 }
 
 surroundings_end()
@@ -85,17 +88,18 @@ example_multicast()
 	return "$failed"
 }
 
-verbs_rows=52
-cm_rows=62
+verbs_rows=60
+cm_rows=77
 ktap_start $((verbs_rows + cm_rows + 7))
 netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 gid1v6=$(gid_index_wait "$dev1" "$address1v6") gid2v6=$(gid_index_wait "$dev2" "$address2v6")
 absorb "$verbs_rows" "$here/manual_verbs" "$dev1" "$dev2"
 row "devices, addresses and a neighbour for what follows" surroundings
-absorb "$cm_rows" "$here/manual_cm" -b "$nobody" \
+absorb "$cm_rows" "$here/manual_cm" -b "$nobody" -i "$(netdev_of n1 "$dev1")" \
 	-R "$removed" -r "rdma link delete removed7" \
 	-A "$changed" -a "ip link set bond7 type bond active_slave bond7b" \
+	-G "$lost" -g "ip address delete $lost/32 dev removed7" \
 	n1 "$address1" n2 "$address2"
 surroundings_end
 row "7.1 the RC example" example_rc "$gid1" "$gid2"

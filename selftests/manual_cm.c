@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Chapters 4, 5 and 6.3 of the "RDMA Aware Networks Programming" manual, entry by entry: each function of
- * librdmacm that asks the kernel once, and each event that can come on RoCE. Documentation/manual.rst says what else shows them.
+ * librdmacm that asks the kernel once, and each event that can come on RoCE. Then the functions that librdmacm has
+ * beyond the manual. Documentation/manual.rst says what else shows them.
  *
- * manual_cm -r COMMAND -a COMMAND -R ADDRESS -A ADDRESS -b ADDRESS NAMESPACE ADDRESS NAMESPACE ADDRESS
+ * manual_cm -r COMMAND -a COMMAND -g COMMAND -R ADDRESS -A ADDRESS -G ADDRESS -b ADDRESS -i NETDEV
+ *	     NAMESPACE ADDRESS NAMESPACE ADDRESS
  *	the server's network namespace and address, then the client's
+ *	-i	the server's netdev
  *	-b	an address for the client at which nobody answers, though it has a neighbour entry
  *	-r, -R	removes the device below the address, both in the network namespace of the program
  *	-a, -A	lets the hardware address below the address change, likewise
+ *	-g, -G	removes the address, likewise
  */
 
 #define _GNU_SOURCE
@@ -19,18 +23,18 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "waiter.h"
+#include "wire.h"
 
-#define ROWS 62
+#define ROWS 77
 #define LENGTH 5000
 #define GRH 40
 #define RESOLVE_MS 5000
@@ -38,6 +42,8 @@
 /* The connection manager asks 16 times, and waits 4.3 s for an answer each time. */
 #define UNREACHABLE_MS 120000
 #define TIMEWAIT_MS 60000
+/* IBTA 12.6.7.2, reason 35: vendor option not supported. */
+#define REJECTED_VENDOR_OPTION 35
 
 struct party {
 	const char *namespace;
@@ -110,7 +116,7 @@ static bool await_for(struct rdma_event_channel *channel, enum rdma_cm_event_typ
 		news->param.ud = event->param.ud;
 	} else {
 		news->param.conn = event->param.conn;
-		if (event->param.conn.private_data && event->param.conn.private_data_len < sizeof(news->private))
+		if (event->param.conn.private_data)
 			memcpy(news->private, event->param.conn.private_data, event->param.conn.private_data_len);
 	}
 	if (rdma_ack_cm_event(event))
@@ -161,18 +167,35 @@ static bool qp_create(struct rdma_cm_id *id, enum ibv_qp_type type)
 	return !rdma_create_qp(id, NULL, &attr);
 }
 
+static void resolve(struct rdma_cm_id *id, const char *address, uint16_t port)
+{
+	struct sockaddr_in to = socket_address(address, port);
+	struct news news;
+
+	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS) ||
+	    !await(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED, &news) || rdma_resolve_route(id, RESOLVE_MS) ||
+	    !await(id->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, &news))
+		die("%s is not resolved", address);
+}
+
 /* A client that knows the way. */
 static struct rdma_cm_id *resolved(struct rdma_event_channel *channel, enum rdma_port_space space,
 				   const char *address, uint16_t port)
 {
 	struct rdma_cm_id *id = id_make(channel, space);
-	struct sockaddr_in to = socket_address(address, port);
-	struct news news;
 
-	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS) ||
-	    !await(channel, RDMA_CM_EVENT_ADDR_RESOLVED, &news) || rdma_resolve_route(id, RESOLVE_MS) ||
-	    !await(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, &news))
-		die("%s is not resolved", address);
+	resolve(id, address, port);
+	return id;
+}
+
+static struct rdma_cm_id *listening(struct rdma_event_channel *channel, uint16_t *port)
+{
+	struct sockaddr_in here = socket_address(server.address, 0);
+	struct rdma_cm_id *id = id_make(channel, RDMA_PS_TCP);
+
+	if (rdma_bind_addr(id, (struct sockaddr *)&here) || rdma_listen(id, 4))
+		die("nobody listens at %s: %s", server.address, strerror(errno));
+	*port = ntohs(rdma_get_src_port(id));
 	return id;
 }
 
@@ -370,39 +393,236 @@ static void connections(void)
 	entry(ok && fcntl(other_fd, F_GETFD) < 0 && errno == EBADF, "4.1.2 rdma_destroy_event_channel");
 }
 
-/* A thread that destroys an identifier: what rdma_ack_cm_event() is for is that this waits for it. */
-struct destroyer {
-	pthread_t thread;
-	struct rdma_cm_id *id;
-	atomic_int number;
-	atomic_bool is_done;
-};
+static const struct rdma_conn_param asked = { .private_data = "hello", .private_data_len = 6, .responder_resources = 2,
+					      .initiator_depth = 2, .retry_count = 7, .rnr_retry_count = 7 };
+static const struct rdma_conn_param answered = { .responder_resources = 2, .initiator_depth = 2,
+						 .rnr_retry_count = 7 };
 
-static void *destroy_id(void *argument)
+/* The server's identifier of a connection that a client asks for. */
+static struct rdma_cm_id *request(struct rdma_cm_id *id, uint32_t qpn, struct rdma_event_channel *at_server)
 {
-	struct destroyer *destroyer = argument;
+	struct rdma_conn_param param = asked;
+	struct news news;
 
-	destroyer->number = gettid();
-	if (rdma_destroy_id(destroyer->id))
-		die("rdma_destroy_id: %s", strerror(errno));
-	destroyer->is_done = true;
-	return NULL;
+	param.qp_num = qpn;
+	if (rdma_connect(id, &param) || !await(at_server, RDMA_CM_EVENT_CONNECT_REQUEST, &news))
+		die("no connection: %s", strerror(errno));
+	return news.id;
 }
 
-/* Whether it has come to sleep in libc, for somebody of this process to wake it. */
-static bool is_asleep(const struct destroyer *destroyer)
+static void accepted(struct rdma_cm_id *child)
 {
-	char path[64], line[64] = "";
-	FILE *file;
+	struct rdma_conn_param param = answered;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", destroyer->number);
-	file = destroyer->number ? fopen(path, "r") : NULL;
-	if (!file)
-		return false;
-	if (!fgets(line, sizeof(line), file))
-		line[0] = 0;
-	fclose(file);
-	return strtol(line, NULL, 10) == SYS_futex && line[0] != 'r';
+	if (rdma_accept(child, &param))
+		die("rdma_accept: %s", strerror(errno));
+}
+
+static union ibv_gid gid_of(const char *address)
+{
+	struct sockaddr_in to = socket_address(address, 0);
+	union ibv_gid gid = { .raw = { [10] = 0xff, 0xff } };
+
+	memcpy(gid.raw + 12, &to.sin_addr, 4);
+	return gid;
+}
+
+/* 4.2.4: what the connection manager sends, and what the queue pair does, has the type of service that was asked for. */
+static void type_of_service(const char *netdev)
+{
+	struct rdma_event_channel *at_server = channel_make(), *at_client = channel_make();
+	const union ibv_gid own = gid_of(server.address), peer = gid_of(client.address);
+	struct rdma_cm_id *listener, *id, *child;
+	/* No bit of explicit congestion notification, which are not for users to set. */
+	uint8_t tos = 0x48, mask = 0xfc;
+	struct wire_packet packet;
+	struct wire wire;
+	struct news news;
+	uint16_t port;
+	bool ok;
+
+	enter(&server);
+	listener = listening(at_server, &port);
+	enter(&client);
+	id = id_make(at_client, RDMA_PS_TCP);
+	ok = !rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
+	resolve(id, server.address, port);
+	if (!qp_create(id, IBV_QPT_RC))
+		die("rdma_create_qp: %s", strerror(errno));
+	wire_open(&wire, server.namespace, netdev, &own, &peer);
+	child = request(id, 0, at_server);
+	ok &= wire_receive(&wire, 1, &packet, WAIT_MS) && (packet.traffic_class & mask) == tos;
+	if (!ok)
+		ksft_print_msg("the request for a connection: %#x\n", packet.traffic_class);
+	if (!qp_create(child, IBV_QPT_RC) || rdma_post_recvv(child, NULL, NULL, 0))
+		die("the server's queue pair: %s", strerror(errno));
+	accepted(child);
+	if (!await(at_client, RDMA_CM_EVENT_ESTABLISHED, &news) || !await(at_server, RDMA_CM_EVENT_ESTABLISHED, &news) ||
+	    rdma_post_sendv(id, NULL, NULL, 0, 0))
+		die("no connection: %s", strerror(errno));
+	if (!wire_receive(&wire, child->qp->qp_num, &packet, WAIT_MS) || (packet.traffic_class & mask) != tos) {
+		ksft_print_msg("the message: %#x\n", packet.traffic_class);
+		ok = false;
+	}
+	entry(ok, "4.2.4 rdma_set_option: the type of service, on the wire");
+	wire_close(&wire);
+	rdma_disconnect(id);
+	rdma_destroy_qp(id);
+	rdma_destroy_qp(child);
+	rdma_destroy_id(id);
+	rdma_destroy_id(child);
+	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(at_server);
+	rdma_destroy_event_channel(at_client);
+}
+
+/* One that librdmacm knows nothing of, brought to that state with the attributes that it knows. */
+static bool qp_step(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask = 0;
+
+	return !rdma_init_qp_attr(id, &attr, &mask) && mask & IBV_QP_STATE && attr.qp_state == state &&
+	       !ibv_modify_qp(qp, &attr, mask) && qp_state(qp) == state;
+}
+
+/*
+ * The functions of rdma_cm(7) that the manual does not have: for a client that makes its queue pair itself; for
+ * servers; and those of enhanced connection establishment (ECE), which passes on what the two say, though no
+ * provider without it does anything with that.
+ */
+static void beyond_the_manual(void)
+{
+	struct rdma_event_channel *at_server = channel_make(), *at_client = channel_make();
+	struct ibv_ece ours = { .vendor_id = 0x1234, .options = 0x56789 }, theirs = {};
+	struct ibv_srq_init_attr_ex shared = {
+		.attr = { .max_wr = 8, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE,
+		.srq_type = IBV_SRQT_BASIC,
+	};
+	struct ibv_qp_init_attr_ex extended = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_send_wr wr = { .wr_id = 31, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_qp_init_attr attr = qp_attr(IBV_QPT_RC);
+	struct rdma_cm_id *listener, *id, *child;
+	struct ibv_wc wc = {};
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	struct news news;
+	bool ok, has_srq;
+	uint16_t port;
+
+	enter(&server);
+	listener = listening(at_server, &port);
+	enter(&client);
+	id = resolved(at_client, RDMA_PS_TCP, server.address, port);
+	ok = !rdma_set_local_ece(id, &ours);
+	child = request(id, 0x123, at_server);
+	ok &= !rdma_get_remote_ece(child, &theirs) && theirs.vendor_id == ours.vendor_id &&
+	      theirs.options == ours.options && !theirs.comp_mask;
+	entry(ok, "rdma_set_local_ece");
+	entry(!rdma_reject_ece(child, "no", 3) && await(at_client, RDMA_CM_EVENT_REJECTED, &news) &&
+	      news.status == REJECTED_VENDOR_OPTION && !strcmp(news.private, "no"), "rdma_reject_ece");
+	rdma_destroy_id(child);
+	rdma_destroy_id(id);
+
+	id = resolved(at_client, RDMA_PS_TCP, server.address, port);
+	cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
+	attr.send_cq = cq;
+	attr.recv_cq = cq;
+	qp = cq ? ibv_create_qp(id->pd, &attr) : NULL;
+	if (!qp || rdma_set_local_ece(id, &ours))
+		die("no queue pair: %s", strerror(errno));
+	ok = qp_step(id, qp, IBV_QPS_INIT);
+	child = request(id, qp->qp_num, at_server);
+	has_srq = !rdma_create_srq_ex(child, &shared) && child->srq;
+	entry(!rdma_create_qp_ex(child, &extended) && child->qp && child->qp->srq == child->srq &&
+	      ibv_qp_to_qp_ex(child->qp) && qp_state(child->qp) == IBV_QPS_INIT, "rdma_create_qp_ex");
+	if (!child->qp || rdma_post_recvv(child, (void *)32, NULL, 0))
+		die("the server's queue pair: %s", strerror(errno));
+	accepted(child);
+	if (!await(at_client, RDMA_CM_EVENT_CONNECT_RESPONSE, &news))
+		die("no answer");
+	/* The server's queue pair has no options. */
+	entry(!rdma_get_remote_ece(id, &theirs) && theirs.vendor_id == ours.vendor_id && !theirs.options,
+	      "rdma_get_remote_ece");
+	ok &= qp_step(id, qp, IBV_QPS_RTR) && qp_step(id, qp, IBV_QPS_RTS);
+	entry(ok, "rdma_init_qp_attr");
+	entry(!rdma_establish(id) && await(at_server, RDMA_CM_EVENT_ESTABLISHED, &news) && news.id == child,
+	      "rdma_establish");
+	ok = !ibv_post_send(qp, &wr, &bad) && cq_poll(cq, &wc, WAIT_MS) && wc.status == IBV_WC_SUCCESS;
+	if (!ok)
+		die("a message does not come through: %s", ibv_wc_status_str(wc.status));
+	entry(has_srq && rdma_get_recv_comp(child, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 32,
+	      "rdma_create_srq_ex");
+	rdma_disconnect(id);
+	rdma_destroy_qp(child);
+	if (has_srq)
+		rdma_destroy_srq(child);
+	rdma_destroy_id(child);
+	if (ibv_destroy_qp(qp) || ibv_destroy_cq(cq))
+		die("what is not used any more cannot be destroyed");
+
+	shared = (struct ibv_srq_init_attr_ex){ .attr = { .max_wr = 8, .max_sge = 1 },
+						.comp_mask = IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_XRC };
+	errno = 0;
+	entry(rdma_create_srq_ex(id, &shared) == -1 && errno == EOPNOTSUPP && !id->srq,
+	      "rdma_create_srq_ex: the provider has no XRC");
+	rdma_destroy_id(id);
+	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(at_server);
+	rdma_destroy_event_channel(at_client);
+}
+
+#ifdef NO_ADDRINFO_EVENTS
+static void address_information(void)
+{
+	ksft_test_result_code(KSFT_SKIP, "rdma_resolve_addrinfo", "librdmacm has none");
+	ksft_test_result_code(KSFT_SKIP, "rdma_query_addrinfo", "librdmacm has none");
+	ksft_test_result_code(KSFT_SKIP, "rdma_write_cm_event", "librdmacm has none");
+}
+#else
+static void address_information(void)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_DNS | RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP };
+	struct rdma_event_channel *channel = channel_make();
+	struct pollfd ready = { .fd = channel->fd, .events = POLLIN };
+	struct sockaddr_in to = socket_address(server.address, 7476);
+	struct rdma_addrinfo *found = NULL;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	struct news news;
+	bool ok;
+
+	enter(&client);
+	id = id_make(channel, RDMA_PS_TCP);
+	entry(!rdma_resolve_addrinfo(id, server.address, "7476", &hints) &&
+	      await(channel, RDMA_CM_EVENT_ADDRINFO_RESOLVED, &news) && !news.status, "rdma_resolve_addrinfo");
+	ok = !rdma_query_addrinfo(id, &found);
+	entry(ok && found->ai_dst_len == sizeof(to) && !memcmp(found->ai_dst_addr, &to, sizeof(to)),
+	      "rdma_query_addrinfo");
+	if (ok)
+		rdma_freeaddrinfo(found);
+	/* Its argument takes the place of what await() looks at. */
+	ok = !rdma_write_cm_event(id, RDMA_CM_EVENT_USER, 5, 0x123456789abcdef0) &&
+	     poll(&ready, 1, patience_ms(WAIT_MS)) == 1 && !rdma_get_cm_event(channel, &event);
+	entry(ok && event->event == RDMA_CM_EVENT_USER && event->id == id && event->status == 5 &&
+	      event->param.arg == 0x123456789abcdef0, "rdma_write_cm_event");
+	if (ok)
+		rdma_ack_cm_event(event);
+	rdma_destroy_id(id);
+	rdma_destroy_event_channel(channel);
+}
+#endif
+
+static void destroy_id(void *id)
+{
+	if (rdma_destroy_id(id))
+		die("rdma_destroy_id: %s", strerror(errno));
 }
 
 /* 4.3: an event is there once, says what it is about, and holds its identifier until it is acknowledged. */
@@ -411,21 +631,21 @@ static void event_operations(void)
 	struct rdma_event_channel *channel = channel_make();
 	struct sockaddr_in to = socket_address(server.address, 1);
 	struct pollfd ready = { .fd = channel->fd, .events = POLLIN };
-	struct destroyer destroyer = {};
 	struct rdma_cm_event *event;
-	uint64_t end;
+	struct waiter destroyer;
+	struct rdma_cm_id *id;
 	bool ok;
 
 	enter(&client);
 	if (fcntl(channel->fd, F_SETFL, O_NONBLOCK))
 		die("O_NONBLOCK: %s", strerror(errno));
 	ok = rdma_get_cm_event(channel, &event) && errno == EAGAIN;
-	destroyer.id = id_make(channel, RDMA_PS_TCP);
-	if (rdma_resolve_addr(destroyer.id, NULL, (struct sockaddr *)&to, RESOLVE_MS))
+	id = id_make(channel, RDMA_PS_TCP);
+	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS))
 		die("rdma_resolve_addr: %s", strerror(errno));
 	if (poll(&ready, 1, patience_ms(WAIT_MS)) != 1 || rdma_get_cm_event(channel, &event))
 		die("no event");
-	ok &= event->event == RDMA_CM_EVENT_ADDR_RESOLVED && event->id == destroyer.id && !event->listen_id &&
+	ok &= event->event == RDMA_CM_EVENT_ADDR_RESOLVED && event->id == id && !event->listen_id &&
 	      !event->status;
 	{
 		struct rdma_cm_event *second;
@@ -433,22 +653,64 @@ static void event_operations(void)
 		ok &= rdma_get_cm_event(channel, &second) && errno == EAGAIN;
 	}
 	entry(ok, "4.3.1 rdma_get_cm_event");
-	if (pthread_create(&destroyer.thread, NULL, destroy_id, &destroyer))
-		die("pthread_create");
-	end = now_ms() + patience_ms(WAIT_MS);
-	while (!destroyer.is_done && !is_asleep(&destroyer) && now_ms() < end)
-		usleep(1000);
-	ok = !destroyer.is_done && is_asleep(&destroyer);
+	/* What the acknowledgement is for is that this waits for it. */
+	waiter_start(&destroyer, destroy_id, id);
+	ok = waiter_waits(&destroyer, WAIT_MS);
 	if (!ok)
 		ksft_print_msg("rdma_destroy_id() does not wait for the event\n");
 	ok &= !rdma_ack_cm_event(event);
-	pthread_join(destroyer.thread, NULL);
+	waiter_end(&destroyer);
 	entry(ok, "4.3.2 rdma_ack_cm_event");
 	rdma_destroy_event_channel(channel);
 }
 
-/* Of addresses that are none, of devices that go and addresses that change. */
-static void misfortunes(const char *gone, const char *remove, const char *moved, const char *move)
+/* What a command does to an address. */
+struct misfortune {
+	const char *address, *command;
+};
+
+static bool gid_is_there(struct ibv_context *context, const union ibv_gid *gid)
+{
+	struct ibv_gid_entry entries[64];
+	ssize_t count = ibv_query_gid_table(context, entries, 64, 0), i;
+
+	if (count < 0)
+		die("ibv_query_gid_table: %zd", count);
+	for (i = 0; i < count; i++) {
+		if (!memcmp(&entries[i].gid, gid, sizeof(*gid)))
+			return true;
+	}
+	return false;
+}
+
+/* A group is joined from an address that is not there any more: the way to it has no source. */
+static void lost_source(struct rdma_event_channel *channel, const struct misfortune *loss)
+{
+	struct sockaddr_in group = socket_address("239.77.3.4", 0), source = socket_address(loss->address, 0);
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
+	struct rdma_cm_id *id = id_make(channel, RDMA_PS_UDP);
+	union ibv_gid gid = gid_of(loss->address);
+	struct news news;
+	bool ok;
+
+	if (rdma_bind_addr(id, (struct sockaddr *)&source))
+		die("rdma_bind_addr to %s: %s", loss->address, strerror(errno));
+	if (!gid_is_there(id->verbs, &gid) || system(loss->command))
+		die("%s: no GID, or it stays", loss->address);
+	while (gid_is_there(id->verbs, &gid)) {
+		if (now_ms() > end)
+			die("%s is still a GID", loss->address);
+		usleep(1000);
+	}
+	ok = !rdma_join_multicast(id, (struct sockaddr *)&group, &group);
+	entry(ok && await(channel, RDMA_CM_EVENT_MULTICAST_ERROR, &news) && news.id == id &&
+	      news.param.ud.private_data == &group, "6.3 RDMA_CM_EVENT_MULTICAST_ERROR");
+	rdma_destroy_id(id);
+}
+
+/* Of addresses that are none, of devices that go and addresses that go or change. */
+static void misfortunes(const struct misfortune *removal, const struct misfortune *change,
+			const struct misfortune *loss)
 {
 	struct rdma_event_channel *channel = channel_make();
 	struct sockaddr_in nobody = socket_address("203.0.113.7", 1), source;
@@ -464,22 +726,38 @@ static void misfortunes(const char *gone, const char *remove, const char *moved,
 	rdma_destroy_id(id);
 
 	enter(NULL);
+	lost_source(channel, loss);
 	id = id_make(channel, RDMA_PS_TCP);
-	source = socket_address(moved, 0);
+	source = socket_address(change->address, 0);
 	if (rdma_bind_addr(id, (struct sockaddr *)&source))
-		die("rdma_bind_addr to %s: %s", moved, strerror(errno));
-	ok = !system(move);
+		die("rdma_bind_addr to %s: %s", change->address, strerror(errno));
+	ok = !system(change->command);
 	entry(ok && await(channel, RDMA_CM_EVENT_ADDR_CHANGE, &news) && news.id == id, "6.3 RDMA_CM_EVENT_ADDR_CHANGE");
 	rdma_destroy_id(id);
 	id = id_make(channel, RDMA_PS_TCP);
-	source = socket_address(gone, 0);
+	source = socket_address(removal->address, 0);
 	if (rdma_bind_addr(id, (struct sockaddr *)&source))
-		die("rdma_bind_addr to %s: %s", gone, strerror(errno));
-	ok = !system(remove);
+		die("rdma_bind_addr to %s: %s", removal->address, strerror(errno));
+	ok = !system(removal->command);
 	entry(ok && await(channel, RDMA_CM_EVENT_DEVICE_REMOVAL, &news) && news.id == id,
 	      "6.3 RDMA_CM_EVENT_DEVICE_REMOVAL");
 	rdma_destroy_id(id);
 	rdma_destroy_event_channel(channel);
+}
+
+static bool joins(struct rdma_cm_id *id, struct sockaddr_in *group, uint32_t flags, union ibv_gid *gid)
+{
+	struct rdma_cm_join_mc_attr_ex attr = {
+		.comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
+		.join_flags = flags,
+		.addr = (struct sockaddr *)group,
+	};
+	struct news news;
+
+	if (rdma_join_multicast_ex(id, &attr, group) || !await(id->channel, RDMA_CM_EVENT_MULTICAST_JOIN, &news))
+		return false;
+	*gid = news.param.ud.ah_attr.grh.dgid;
+	return news.param.ud.private_data == group;
 }
 
 static void multicast(void)
@@ -487,6 +765,7 @@ static void multicast(void)
 	struct sockaddr_in group = socket_address("239.77.3.2", 0), source = socket_address(client.address, 0);
 	struct rdma_event_channel *channel = channel_make();
 	struct rdma_cm_id *id;
+	union ibv_gid gid;
 	struct news news;
 	bool ok, told;
 
@@ -501,6 +780,14 @@ static void multicast(void)
 	      "6.3 RDMA_CM_EVENT_MULTICAST_JOIN");
 	entry(!rdma_leave_multicast(id, (struct sockaddr *)&group) &&
 	      rdma_leave_multicast(id, (struct sockaddr *)&group), "4.2.28 rdma_leave_multicast");
+	/* Whether the queue pair is attached shows where it is detached. */
+	ok = joins(id, &group, RDMA_MC_JOIN_FLAG_FULLMEMBER, &gid) && !ibv_detach_mcast(id->qp, &gid, 0) &&
+	     !ibv_attach_mcast(id->qp, &gid, 0);
+	entry(ok && !rdma_leave_multicast(id, (struct sockaddr *)&group) && ibv_detach_mcast(id->qp, &gid, 0),
+	      "rdma_join_multicast_ex: a full member");
+	ok = joins(id, &group, RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, &gid) && ibv_detach_mcast(id->qp, &gid, 0);
+	entry(ok && !rdma_leave_multicast(id, (struct sockaddr *)&group),
+	      "rdma_join_multicast_ex: one that only sends");
 	rdma_destroy_qp(id);
 	rdma_destroy_id(id);
 	rdma_destroy_event_channel(channel);
@@ -696,20 +983,25 @@ static void datagrams(void)
 
 int main(int argc, char **argv)
 {
-	const char *gone = NULL, *remove = NULL, *moved = NULL, *move = NULL, *black_hole = NULL;
+	struct misfortune removal = {}, change = {}, loss = {};
+	const char *black_hole = NULL, *netdev = NULL;
 	int option;
 
-	while ((option = getopt(argc, argv, "r:a:R:A:b:")) != -1) {
+	while ((option = getopt(argc, argv, "r:a:g:R:A:G:b:i:")) != -1) {
 		switch (option) {
-		case 'r': remove = optarg; break;
-		case 'a': move = optarg; break;
-		case 'R': gone = optarg; break;
-		case 'A': moved = optarg; break;
+		case 'r': removal.command = optarg; break;
+		case 'a': change.command = optarg; break;
+		case 'g': loss.command = optarg; break;
+		case 'R': removal.address = optarg; break;
+		case 'A': change.address = optarg; break;
+		case 'G': loss.address = optarg; break;
 		case 'b': black_hole = optarg; break;
+		case 'i': netdev = optarg; break;
 		default: return KSFT_FAIL;
 		}
 	}
-	if (argc - optind != 4 || !gone || !remove || !moved || !move || !black_hole)
+	if (argc - optind != 4 || !removal.address || !removal.command || !change.address || !change.command ||
+	    !loss.address || !loss.command || !black_hole || !netdev)
 		die("see the head of its source for the arguments");
 	server = (struct party){ argv[optind], argv[optind + 1] };
 	client = (struct party){ argv[optind + 2], argv[optind + 3] };
@@ -720,11 +1012,14 @@ int main(int argc, char **argv)
 	unreachable_begin(black_hole);
 	lists();
 	connections();
+	type_of_service(netdev);
 	event_operations();
 	multicast();
 	messages();
 	datagrams();
-	misfortunes(gone, remove, moved, move);
+	beyond_the_manual();
+	address_information();
+	misfortunes(&removal, &change, &loss);
 	unreachable_end();
 	ksft_finished();
 }

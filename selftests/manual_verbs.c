@@ -18,8 +18,9 @@
 
 #include "endpoint.h"
 #include "kselftest.h"
+#include "waiter.h"
 
-#define ROWS 52
+#define ROWS 60
 #define LENGTH 5000
 #define QKEY 0x1234567
 #define GRH 40
@@ -82,6 +83,130 @@ static void device_operations(const char *name)
 		entry(!ibv_query_device(context, &attr), "3.2.2 ibv_free_device_list");
 	}
 	entry(!ibv_close_device(context), "3.2.6 ibv_close_device");
+}
+
+static struct ibv_sge piece(struct region *region, uint32_t length)
+{
+	return (struct ibv_sge){ .addr = (uintptr_t)region->memory, .length = length, .lkey = region->mr->lkey };
+}
+
+static bool post_message(struct ibv_qp *qp, enum ibv_wr_opcode opcode, unsigned int flags, struct region *region,
+			 uint32_t length)
+{
+	struct ibv_sge sge = piece(region, length);
+	struct region *to = &ends[1].sink;
+	struct ibv_send_wr wr = { .wr_id = 2, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED | flags,
+				  .sg_list = &sge, .num_sge = 1,
+				  /* Of a write only. */
+				  .wr.rdma = { .remote_addr = (uintptr_t)to->memory, .rkey = to->mr->rkey } }, *bad;
+
+	return !ibv_post_send(qp, &wr, &bad);
+}
+
+static bool post_receive(struct ibv_qp *qp, struct region *region)
+{
+	struct ibv_sge sge = piece(region, LENGTH);
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	return !ibv_post_recv(qp, &wr, &bad);
+}
+
+static bool completes(struct ibv_cq *cq, uint64_t wr_id, struct ibv_wc *wc)
+{
+	return cq_poll(cq, wc, WAIT_MS) && wc->status == IBV_WC_SUCCESS && wc->wr_id == wr_id;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+	return poll(&ready, 1, patience_ms(WAIT_MS)) == 1;
+}
+
+/* One event of a completion queue, which is acknowledged. */
+static bool told(struct end *end, struct ibv_comp_channel *channel, struct ibv_cq *cq)
+{
+	struct ibv_cq *which = NULL;
+	void *cookie = NULL;
+
+	if (!readable(channel->fd))
+		return false;
+	if (ibv_get_cq_event(channel, &which, &cookie))
+		die("ibv_get_cq_event: %s", strerror(errno));
+	ibv_ack_cq_events(which, 1);
+	return which == cq && cookie == end;
+}
+
+static bool is_told(const struct ibv_comp_channel *channel)
+{
+	struct pollfd ready = { .fd = channel->fd, .events = POLLIN };
+
+	return poll(&ready, 1, 0) == 1;
+}
+
+/* Connected queue pairs of both ends; the completions of what arrives go to another queue than the end's. */
+static void pair_make(struct ibv_qp *qps[2], struct ibv_cq *arrivals)
+{
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+
+	qps[0] = qp_make(&ends[0].device, IBV_QPT_RC, ends[0].cq, ends[0].cq, depth, NULL);
+	qps[1] = qp_make(&ends[1].device, IBV_QPT_RC, ends[1].cq, arrivals, depth, NULL);
+	qp_connect(&ends[0].device, qps[0], &ends[1].device, qps[1], IBV_MTU_1024, PATIENT);
+}
+
+static void pair_end(struct ibv_qp *qps[2])
+{
+	if (ibv_destroy_qp(qps[0]) || ibv_destroy_qp(qps[1]))
+		die("ibv_destroy_qp");
+}
+
+/* A message from the first end to the second, whose two completions are taken. */
+static bool message_passes(struct ibv_qp *qps[2], enum ibv_wr_opcode opcode, unsigned int flags)
+{
+	struct ibv_wc wc;
+
+	return post_receive(qps[1], &ends[1].sink) &&
+	       post_message(qps[0], opcode, flags, &ends[0].source, 8) && completes(qps[1]->recv_cq, 1, &wc) &&
+	       completes(ends[0].cq, 2, &wc);
+}
+
+/* 3.3.7: completions come, and events of them, whichever vector it is. */
+static bool vector_works(int vector)
+{
+	struct end *end = &ends[1];
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(end->device.context);
+	struct ibv_cq *cq = channel ? ibv_create_cq(end->device.context, 8, end, channel, vector) : NULL;
+	struct ibv_qp *qps[2];
+	bool ok;
+
+	if (!cq) {
+		ksft_print_msg("vector %d: %s\n", vector, strerror(errno));
+		return false;
+	}
+	pair_make(qps, cq);
+	ok = !ibv_req_notify_cq(cq, 0) && message_passes(qps, IBV_WR_SEND, 0) && told(end, channel, cq);
+	if (!ok)
+		ksft_print_msg("vector %d: no completion or no event\n", vector);
+	pair_end(qps);
+	return !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel) && ok;
+}
+
+static void completion_vectors(void)
+{
+	struct ibv_context *context = ends[1].device.context;
+	int count = context->num_comp_vectors, vector;
+	bool all = count > 0, refused = true;
+
+	for (vector = 0; vector < count; vector++)
+		all &= vector_works(vector);
+	entry(all, "3.3.7 ibv_create_cq: each completion vector");
+	for (vector = count; refused && vector < count + 2; vector++) {
+		errno = 0;
+		refused = !ibv_create_cq(context, 8, NULL, NULL, vector) && errno == EINVAL;
+	}
+	errno = 0;
+	entry(refused && !ibv_create_cq(context, 8, NULL, NULL, -1) && errno == EINVAL,
+	      "3.3.7 ibv_create_cq: a vector that is not there");
 }
 
 /* 3.3 */
@@ -262,32 +387,6 @@ static void bringup(void)
 	entry(sends, "3.5.4 RTR to RTS");
 }
 
-static struct ibv_sge piece(struct region *region, uint32_t length)
-{
-	return (struct ibv_sge){ .addr = (uintptr_t)region->memory, .length = length, .lkey = region->mr->lkey };
-}
-
-static bool send_message(struct ibv_qp *qp, struct region *region, uint32_t length)
-{
-	struct ibv_sge sge = piece(region, length);
-	struct ibv_send_wr wr = { .wr_id = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
-				  .sg_list = &sge, .num_sge = 1 }, *bad;
-
-	return !ibv_post_send(qp, &wr, &bad);
-}
-
-static bool completes(struct ibv_cq *cq, uint64_t wr_id, struct ibv_wc *wc)
-{
-	return cq_poll(cq, wc, WAIT_MS) && wc->status == IBV_WC_SUCCESS && wc->wr_id == wr_id;
-}
-
-static bool readable(int fd)
-{
-	struct pollfd ready = { .fd = fd, .events = POLLIN };
-
-	return poll(&ready, 1, patience_ms(WAIT_MS)) == 1;
-}
-
 /* 3.6.1 to 3.6.10: a message, with an event for its completion. */
 static void queue_pair_operations(void)
 {
@@ -317,7 +416,7 @@ static void queue_pair_operations(void)
 	entry(!ibv_post_recv(receiver->qp, &wr, &bad_receive), "3.6.4 ibv_post_recv");
 	entry(!ibv_req_notify_cq(receiver->cq, 0), "3.6.7 ibv_req_notify_cq");
 	region_fill(&sender->source);
-	entry(send_message(sender->qp, &sender->source, LENGTH), "3.6.5 ibv_post_send");
+	entry(post_message(sender->qp, IBV_WR_SEND, 0, &sender->source, LENGTH), "3.6.5 ibv_post_send");
 	sge = piece(&sender->sink, LENGTH);
 	{
 		/* As many as were granted, and then one too many. */
@@ -336,6 +435,52 @@ static void queue_pair_operations(void)
 	entry(completes(receiver->cq, 1, &wc) && wc.opcode == IBV_WC_RECV && wc.byte_len == LENGTH &&
 	      wc.qp_num == receiver->qp->qp_num && region_check(&receiver->sink, "sink") &&
 	      completes(sender->cq, 2, &wc) && wc.opcode == IBV_WC_SEND, "3.6.10 ibv_poll_cq");
+}
+
+/*
+ * 3.6.7: who asks for solicited completions has events of these and of errors. A message's event comes before that of
+ * the next one: where the last of some is there, so would the first one's be.
+ */
+static void solicited_only(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(ends[1].device.context);
+	struct ibv_cq *cq = channel ? ibv_create_cq(ends[1].device.context, 8, &ends[1], channel, 0) : NULL;
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	bool quiet, sent_quietly, by_send, by_write, by_error;
+	struct ibv_qp *qps[2];
+	struct ibv_wc wc;
+	int i;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	pair_make(qps, cq);
+	quiet = !ibv_req_notify_cq(cq, 1);
+	sent_quietly = !ibv_req_notify_cq(ends[0].cq, 1);
+	for (i = 0; i < 3; i++) {
+		quiet &= message_passes(qps, IBV_WR_SEND, 0);
+		quiet &= message_passes(qps, IBV_WR_RDMA_WRITE_WITH_IMM, 0);
+	}
+	quiet &= !is_told(channel);
+	by_send = message_passes(qps, IBV_WR_SEND, IBV_SEND_SOLICITED) && told(&ends[1], channel, cq);
+	sent_quietly &= !is_told(ends[0].channel);
+	by_write = !ibv_req_notify_cq(cq, 1) && message_passes(qps, IBV_WR_SEND, 0) && !is_told(channel) &&
+		   message_passes(qps, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SOLICITED) &&
+		   told(&ends[1], channel, cq);
+	entry(quiet && sent_quietly, "3.6.7 ibv_req_notify_cq, solicited only: no event of another message");
+	entry(by_send && by_write, "3.6.7 ibv_req_notify_cq, solicited only: an event of a solicited message");
+	by_error = !ibv_req_notify_cq(cq, 1) && post_receive(qps[1], &ends[1].sink) &&
+		   !ibv_modify_qp(qps[1], &error, IBV_QP_STATE) && told(&ends[1], channel, cq) &&
+		   cq_poll(cq, &wc, WAIT_MS) && wc.status == IBV_WC_WR_FLUSH_ERR;
+	entry(by_error, "3.6.7 ibv_req_notify_cq, solicited only: an event of an error");
+	pair_end(qps);
+	cq_drain(cq);
+	pair_make(qps, cq);
+	entry(!ibv_req_notify_cq(cq, 0) && !ibv_req_notify_cq(cq, 1) && message_passes(qps, IBV_WR_SEND, 0) &&
+	      told(&ends[1], channel, cq) && !is_told(channel),
+	      "3.6.7 ibv_req_notify_cq, solicited only: asked for after all completions, it is these");
+	pair_end(qps);
+	if (ibv_destroy_cq(cq) || ibv_destroy_comp_channel(channel))
+		die("what is not used any more cannot be destroyed");
 }
 
 /* 3.6.11 and 3.6.12: a datagram, and the way back to its sender. */
@@ -415,12 +560,25 @@ static void groups(void)
 		die("ibv_destroy_qp");
 }
 
-/* 3.7: SQ_DRAINED, the one event that can be asked for. */
+static void destroy_qp(void *qp)
+{
+	if (ibv_destroy_qp(qp))
+		die("ibv_destroy_qp: %s", strerror(errno));
+}
+
+static void destroy_cq(void *cq)
+{
+	if (ibv_destroy_cq(cq))
+		die("ibv_destroy_cq: %s", strerror(errno));
+}
+
+/* 3.7: SQ_DRAINED, the one event that can be asked for. What an event is about stays until it is acknowledged. */
 static void events(void)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
 	struct ibv_context *context = ends[0].device.context;
 	struct ibv_async_event event = {};
+	struct waiter destroyer;
 	bool ok;
 
 	if (ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY))
@@ -429,12 +587,49 @@ static void events(void)
 		ok = readable(context->async_fd) && !ibv_get_async_event(context, &event);
 	while (ok && event.event_type != IBV_EVENT_SQ_DRAINED && (ibv_ack_async_event(&event), true));
 	entry(ok && event.element.qp == ends[0].qp, "3.7.1 ibv_get_async_event");
-	if (ok)
+	waiter_start(&destroyer, destroy_qp, ends[0].qp);
+	if (ok) {
+		ok = waiter_waits(&destroyer, WAIT_MS);
 		ibv_ack_async_event(&event);
-	/* Waits until what came for it is acknowledged. */
-	entry(ok && !ibv_destroy_qp(ends[0].qp), "3.7.2 ibv_ack_async_event");
-	entry(!ibv_destroy_qp(ends[1].qp) && (ibv_destroy_cq(ends[0].cq), !ibv_destroy_cq(ends[1].cq)),
-	      "3.6.9 ibv_ack_cq_events");
+	}
+	waiter_end(&destroyer);
+	entry(ok, "3.7.2 ibv_ack_async_event: ibv_destroy_qp() waits for it");
+}
+
+/* 3.6.9, of the second end: its completion queue is gone thereafter. */
+static void acknowledgement(void)
+{
+	struct end *end = &ends[1];
+	struct waiter destroyer;
+	struct ibv_cq *which;
+	struct ibv_qp *qps[2];
+	void *cookie;
+	bool ok;
+
+	pair_make(qps, end->cq);
+	ok = !ibv_req_notify_cq(end->cq, 0) && message_passes(qps, IBV_WR_SEND, 0) && readable(end->channel->fd) &&
+	     !ibv_get_cq_event(end->channel, &which, &cookie) && which == end->cq;
+	pair_end(qps);
+	waiter_start(&destroyer, destroy_cq, end->cq);
+	if (ok) {
+		ok = waiter_waits(&destroyer, WAIT_MS);
+		ibv_ack_cq_events(end->cq, 1);
+	}
+	waiter_end(&destroyer);
+	entry(ok, "3.6.9 ibv_ack_cq_events: ibv_destroy_cq() waits for it");
+}
+
+/* Not in the manual: the provider of a device without enhanced connection establishment says so. */
+static void enhanced_establishment(struct end *end)
+{
+	struct ibv_ece ece = {}, ours = { .vendor_id = 0x1234, .options = 0x56 };
+	struct ibv_qp *qp = rc_qp(end);
+
+	entry(ibv_query_ece(qp, &ece) == EOPNOTSUPP && !ece.vendor_id, "ibv_query_ece: the provider has none");
+	entry(ibv_set_ece(qp, &ece) == EOPNOTSUPP && ibv_set_ece(qp, &ours) == EOPNOTSUPP,
+	      "ibv_set_ece: the provider has none");
+	if (ibv_destroy_qp(qp))
+		die("ibv_destroy_qp");
 }
 
 /* 3.8: the vendor's experimental calls became these of everybody's. */
@@ -499,12 +694,20 @@ int main(int argc, char **argv)
 			die("ibv_create_cq: %s", strerror(errno));
 	}
 	context_operations(&ends[0]);
+	completion_vectors();
 	domain_operations(&ends[0]);
 	bringup();
 	queue_pair_operations();
+	solicited_only();
 	ways_back();
 	groups();
+	enhanced_establishment(&ends[0]);
 	events();
+	if (ibv_destroy_qp(ends[1].qp))
+		die("ibv_destroy_qp");
+	acknowledgement();
+	if (ibv_destroy_cq(ends[0].cq))
+		die("ibv_destroy_cq");
 	extended(&ends[0]);
 	for (i = 0; i < 2; i++) {
 		if (ibv_destroy_comp_channel(ends[i].channel))
