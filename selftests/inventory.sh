@@ -40,6 +40,26 @@ devices()
 	[ "$(grep -oE 'node_guid [^ ]*' <<<"$out" | sort | uniq -d)" = "" ] || fail "two have the same GUID"
 }
 
+# Names that users have given are none that udev changes. iproute2 does not show it.
+names_assigned()
+{
+	local out device
+	out=$(python3 "$here/lib/name_assign_type.py")
+	echo "$out"
+	for device in "$dev1" "$dev2"; do
+		grep -qx "$device user" <<<"$out" || fail "$device: its name is not said to be a user's"
+	done
+}
+
+# shellcheck disable=SC2154 # of namespaces.sh
+module_version()
+{
+	local version
+	version=$(modinfo -F version "$module")
+	[ -n "$version" ] || fail "modinfo shows none"
+	grep -qx "$version" "/sys/module/$module/version" || fail "$version is not that of the loaded module"
+}
+
 links()
 {
 	in1 rdma link show "$dev1/1" | tee /dev/stderr |
@@ -162,6 +182,118 @@ statistics()
 	done
 }
 
+# counter DEVICE NAME: what sysfs shows for the port.
+counter()
+{
+	cat "/sys/class/infiniband/$1/ports/1/counters/$2"
+}
+
+# The counters that node_exporter and perfquery know: data is counted in units of four bytes.
+port_counters()
+{
+	local name before=() now=() least moved i=0
+	local names=("$dev2 port_xmit_packets" "$dev1 port_rcv_packets" "$dev2 port_xmit_data" "$dev1 port_rcv_data")
+	local packets=$((100 * 65536 / 4096)) data=$((100 * 65536 / 4))
+	# shellcheck disable=SC2086 # two words
+	for name in "${names[@]}"; do before+=("$(counter $name)") || return 1; done
+	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 65536 -n 100 -- \
+		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 65536 -n 100 "$address1" || fail "ib_send_bw failed"
+	# shellcheck disable=SC2086 # two words
+	for name in "${names[@]}"; do now+=("$(counter $name)"); done
+	for least in "$packets" "$packets" "$data" "$data"; do
+		moved=$((now[i] - before[i]))
+		echo "${names[i]}: $moved"
+		[ "$moved" -ge "$least" ] || fail "${names[i]}: fewer than $least"
+		[ "$moved" -le $((least * 2)) ] || fail "${names[i]}: far more than $least"
+		i=$((i + 1))
+	done
+	[ "$(counter "$dev1" port_rcv_errors)" -eq 0 ] || fail "errors where there were none"
+}
+
+# As rdma-ndd writes it.
+description()
+{
+	local file=/sys/class/infiniband/$dev1/node_desc before
+	before=$(cat "$file")
+	[ -n "$before" ] || fail "there is none"
+	echo "host $dev1" >"$file" || fail "it cannot be written"
+	grep -qx "host $dev1" "$file" || fail "it is $(cat "$file")"
+	head -c 100 /dev/zero | tr '\0' x >"$file"
+	[ "$(tr -d '\n' <"$file" | wc -c)" -eq 64 ] || fail "not cut to 64 bytes: $(cat "$file")"
+	echo "$before" >"$file"
+}
+
+# Connection identifiers of rdma_cm: a listener, and both ends of a connection.
+connection_ids()
+{
+	local server client out status=0
+	ip netns exec n1 rping -s -a "$address1" -p 7174 >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener in1 7174 "$server"
+	out=$(rdma res show cm_id link "$dev1/1")
+	echo "$out"
+	grep -qE "state LISTEN .*pid $server .*src-addr $address1:7174" <<<"$out" ||
+		{ echo "the listener is not shown"; status=1; }
+	ip netns exec n2 rping -c -a "$address1" -p 7174 >"$ktap_dir/client" 2>&1 &
+	client=$!
+	await $((50 * slowness)) connected "$dev2" ||
+		{ rdma res show cm_id; echo "no connection is shown"; status=1; }
+	rdma res show cm_id link "$dev1/1" | grep -qE "state CONNECT .*src-addr $address1:7174 dst-addr $address2:" ||
+		{ rdma res show cm_id; echo "the server's end is not shown"; status=1; }
+	kill "$server" "$client"
+	wait "$server" "$client"
+	! connected "$dev2" || { echo "a connection is still shown"; status=1; }
+	return "$status"
+}
+
+connected()
+{
+	rdma res show cm_id link "$1/1" | grep -qE "state CONNECT .*src-addr $address2:[0-9]+ dst-addr $address1:7174"
+}
+
+# monitored WORDS: a line of rdma monitor.
+monitored()
+{
+	grep -qE "$1" "$ktap_dir/monitor"
+}
+
+# Some netlink socket listens to the events of RDMA devices: 20 is NETLINK_RDMA.
+is_monitored()
+{
+	[ -n "$(awk '$2 == 20 && $4 !~ /^0+$/' /proc/net/netlink)" ]
+}
+
+# A device comes, is renamed, so is its netdev, and it goes. As long as namespaces share devices, all events are for the
+# first one, and only netdevs of that are named.
+monitor()
+{
+	local pid what status=0
+	stdbuf -oL rdma monitor >"$ktap_dir/monitor" 2>&1 &
+	pid=$!
+	await $((50 * slowness)) is_monitored || { echo "rdma monitor does not listen"; status=1; }
+	ip link add quiet type dummy && ip link set quiet up &&
+		rdma link add watched type "$link_type" netdev quiet && rdma dev set watched name renamed &&
+		ip link set quiet name louder && rdma link delete renamed || status=1
+	await $((50 * slowness)) monitored '\[UNREGISTER\]'
+	kill "$pid"
+	wait "$pid"
+	ip link delete louder
+	cat "$ktap_dir/monitor"
+	for what in '\[REGISTER\].* watched' '\[NETDEV_ATTACH\].* watched port 1 netdev [0-9]+ quiet' \
+		'\[RENAME\].* renamed' '\[UNREGISTER\].* renamed'; do
+		monitored "$what" || { echo "no $what"; status=1; }
+	done
+	return "$status"
+}
+
+# In what the row before has seen.
+netdev_renamed()
+{
+	[ "$link_type" != ferroce ] || skip "the RDMA core finds devices for it by ib_device_set_netdev(), which hands ours to rdma_rxe"
+	cat "$ktap_dir/monitor"
+	monitored '\[NETDEV_RENAME\].* louder' || fail "no NETDEV_RENAME"
+}
+
 # When the process has ended, so have its objects.
 ended()
 {
@@ -176,11 +308,13 @@ ended()
 	fail "they are still shown after $tries tries"
 }
 
-ktap_start 11
+ktap_start 18
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 hold_start
+row "modinfo: a version" module_version
 row "rdma dev" devices
+row "the name is the user's" names_assigned
 row "rdma link" links
 row "rdma res show qp" queue_pairs
 row "rdma res show mr" memory_regions
@@ -190,6 +324,11 @@ row "rdma res show ctx" owned ctx
 row "rdma res show" summary
 row "the end of a process" ended
 row "rdma statistic show" statistics
+row "ports/1/counters" port_counters
+row "node_desc" description
+row "rdma res show cm_id" connection_ids
+row "rdma monitor" monitor
+row "rdma monitor: the netdev's new name" netdev_renamed
 row "the netdev goes down and up" link_state
 rm -f "$objects"
 ktap_finish
