@@ -232,12 +232,6 @@ perftest()
 	fail "$found rows of figures, $rows expected"
 }
 
-# in_group NAMESPACE NETDEV GROUP USERS: so many there are in an IPv4 group.
-in_group()
-{
-	ip -n "$1" maddr show dev "$2" | grep -qE "inet +${3//./\\.} users $4$"
-}
-
 # A receiver in n1, a sender in n2. Both rdma_cm and the device join the group.
 mckey_pair()
 {

@@ -6,8 +6,8 @@
 # listening RUN PORT: something listens on TCP there, or on that rdma_cm port.
 listening()
 {
-	"$1" ss -Hltn "sport = :$2" | grep -q . && return 0
-	"$1" rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*src-addr [^ ]*:$2\b"
+	$1 ss -Hltn "sport = :$2" | grep -q . && return 0
+	$1 rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*src-addr [^ ]*:$2\b"
 }
 
 # await_listener RUN PORT PID: the port is listened on, unless the process has ended, which shows in what it did.

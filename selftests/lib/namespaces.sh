@@ -119,6 +119,15 @@ netdev_of()
 	ip netns exec "$1" rdma link show "$2/1" | sed -n 's/.* netdev \([^ ]*\).*/\1/p'
 }
 
+# in_group NAMESPACE NETDEV ADDRESS [USERS]: whether a netdev is in a group of IPv4, for two or more users if so many are
+# asked for.
+in_group()
+{
+	local users='( users [0-9]+)?'
+	[ $# -lt 4 ] || users=" users $4"
+	ip -n "$1" maddr show dev "$2" | grep -qE "inet +${3//./\\.}$users$"
+}
+
 # await TRIES COMMAND...: tries it a tenth of a second apart until it succeeds; its status, if it never does.
 await()
 {
@@ -142,7 +151,8 @@ packets_of_many()
 }
 
 # pair SECONDS PORT SERVER... -- CLIENT...
-# The server in n1, the client in n2 once the port is listened on. Both must exit
+# The server in n1, the client in n2 once the port is listened on; in the namespaces $server_at and $client_at if
+# these are set. Both must exit
 # with 0. Their output is in $ktap_dir/server and $ktap_dir/client, apart from what
 # they say on standard error, which would cut lines in two; all of it is printed,
 # too: the row shows it if it fails.
@@ -156,11 +166,11 @@ pair()
 	done
 	shift
 	# shellcheck disable=SC2154 # of ktap.sh
-	ip netns exec n1 timeout -k 2 "$seconds" "${server[@]}" \
+	ip netns exec "${server_at:-n1}" timeout -k 2 "$seconds" "${server[@]}" \
 		>"$ktap_dir/server" 2>"$ktap_dir/server.errors" &
 	pid=$!
-	await_listener in1 "$port" "$pid"
-	in2 timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
+	await_listener "ip netns exec ${server_at:-n1}" "$port" "$pid"
+	ip netns exec "${client_at:-n2}" timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
 	if [ "$client_status" -ne 0 ]; then
 		# Nobody is left to end it.
