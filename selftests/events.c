@@ -548,7 +548,7 @@ static bool run_attributes_rc(void)
 	wanted.path_mtu = IBV_MTU_512;
 	wanted.dest_qp_num = 0x123456;
 	wanted.rq_psn = 0x654321;
-	wanted.max_dest_rd_atomic = 17;
+	wanted.max_dest_rd_atomic = 13;
 	wanted.min_rnr_timer = 31;
 	wanted.ah_attr = (struct ibv_ah_attr){
 		.is_global = 1,
