@@ -67,11 +67,14 @@ pods_up()
 	done
 }
 
+# The links first: those of a namespace that is deleted go later, and the netdev below is busy until then.
 pods_down()
 {
+	local name
 	ip -n n2 route flush 10.3.0.0/24
-	ip netns delete p1
-	ip netns delete p2
+	for name in p1 p2; do
+		ip -n "$name" link delete "$name" && ip netns delete "$name" || return 1
+	done
 }
 
 # between SERVER CLIENT COMMAND...
