@@ -231,9 +231,9 @@ rows=0
 while read -r kind mode; do
 	case $kind-$mode in
 	- ) ;;
-	macvlan-private) rows=$((rows + 18)) ;;
-	ipvlan-l3*) rows=$((rows + 20)) ;;
-	*) rows=$((rows + 23)) ;;
+	macvlan-private) rows=$((rows + 14)) ;;
+	ipvlan-l3*) rows=$((rows + 14)) ;;
+	*) rows=$((rows + 17)) ;;
 	esac
 done <<<"$kinds"
 moving='a netdev that moves'
@@ -253,8 +253,6 @@ while read -r kind mode; do
 		row "$name: rping" between "$server" "$client" connection
 		row "$name: udaddy" between "$server" "$client" datagrams
 		row "$name: ib_send_bw" between "$server" "$client" verbs ib_send_bw -n "$n" -s 65536
-		row "$name: ib_write_bw" between "$server" "$client" verbs ib_write_bw -n "$n" -s 65536
-		row "$name: ib_read_bw" between "$server" "$client" verbs ib_read_bw -n "$n" -s 65536
 		row "$name: ib_send_bw, UD" between "$server" "$client" verbs ib_send_bw -c UD -n "$n" -s 1024
 		# The modes l3 have none.
 		[[ $mode = l3* ]] || row "$name: mckey" between "$server" "$client" multicast
