@@ -117,6 +117,21 @@ multicast()
 	return "$status"
 }
 
+# The netdev of a pod has a device, too: packets for its address are for that, not for the one below.
+own_device()
+{
+	local server client status
+	ip netns exec p1 rdma link add podded type "$link_type" netdev p1 || fail "rdma refuses it"
+	server=$(gid_index_wait podded "$(address_of p1)") && client=$(gid_index_wait "$dev2" "$address2") || return 1
+	server_at=p1 client_at=n2
+	pair 120 "$perftest_port" \
+		ib_send_bw -n "$n" -s 65536 -d podded -x "$server" -p "$perftest_port" -F -m 1024 -- \
+		ib_send_bw -n "$n" -s 65536 -d "$dev2" -x "$client" -p "$perftest_port" -F -m 1024 "$(address_of p1)"
+	status=$?
+	rdma link delete podded
+	return "$status"
+}
+
 # What the mode private is for.
 isolated()
 {
@@ -233,7 +248,7 @@ while read -r kind mode; do
 	- ) ;;
 	macvlan-private) rows=$((rows + 14)) ;;
 	ipvlan-l3*) rows=$((rows + 14)) ;;
-	*) rows=$((rows + 17)) ;;
+	*) rows=$((rows + 18)) ;;
 	esac
 done <<<"$kinds"
 moving='a netdev that moves'
@@ -257,6 +272,7 @@ while read -r kind mode; do
 		# The modes l3 have none.
 		[[ $mode = l3* ]] || row "$name: mckey" between "$server" "$client" multicast
 	done <<<"$routes"
+	[[ $mode = private || $mode = l3* ]] || row "$kind, $mode: a device on a pod's own netdev" own_device
 	row "$kind, $mode: the pods go" pods_down
 done <<<"$kinds"
 if [ -n "$moving" ]; then

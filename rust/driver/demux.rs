@@ -113,7 +113,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
         let Some(packet) = burst.check(&skb, &parsed) else {
             continue;
         };
-        if came == Came::Own && packet.dest_qpn == multicast::QP_NUMBER {
+        if came == Came::Own && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
             deliver_to_group(device, &group, packet, skb);
             continue;

@@ -352,8 +352,7 @@ impl Device {
 
     /// Whether `gid` is one of its addresses in the namespace `home`. Context: any.
     pub(crate) fn has_address(&self, home: NetId, gid: &Gid) -> bool {
-        let device = self.known_addresses().find(home, gid);
-        device.is_some_and(|device| core::ptr::eq(&*device, self))
+        self.known_addresses().has(self, home, gid)
     }
 
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
@@ -404,7 +403,8 @@ impl Device {
     /// in another namespace than the device's own if it has no such address. Context: any.
     pub(crate) fn sender_in(&self, home: NetId, gid: &Gid) -> Option<net::Sender> {
         let own = |place: &Place| (place.site.net_id == home).then(|| place.sender.clone());
-        self.with_place(own)?
+        self.with_place(own)
+            .flatten()
             .or_else(|| self.known_addresses().sender(self, home, gid))
     }
 

@@ -37,8 +37,15 @@ pub(crate) struct Known {
     device: Arc<Device>,
     /// The namespace of the netdev that has the address.
     home: NetId,
-    /// What to send with from there, if that is not the device's own namespace.
+    /// What to send with from there, if the netdev is one above the device's own.
     sender: Option<Sender>,
+}
+
+impl Known {
+    /// Whether the device's own netdev has it. One above that may have a device, too, whose address it is then.
+    fn is_own(&self) -> bool {
+        self.sender.is_none()
+    }
 }
 
 /// The addresses of all devices of the module, hashed.
@@ -76,10 +83,24 @@ impl Addresses {
 
     /// The device that has the address `gid` in the namespace `home`. Context: any.
     pub(crate) fn find(&self, home: NetId, gid: &Gid) -> Option<Arc<Device>> {
-        self.all(home, gid).next().map(|known| known.device.clone())
+        let mut above = None;
+        for known in self.all(home, gid) {
+            if known.is_own() {
+                return Some(known.device.clone());
+            }
+            above.get_or_insert(known);
+        }
+        above.map(|known| known.device.clone())
     }
 
-    /// What `device` sends with from its address `gid` in the namespace `home`, which is not its own. Context: any.
+    /// Whether `device` has the address `gid` in the namespace `home`. Context: any.
+    pub(crate) fn has(&self, device: &Device, home: NetId, gid: &Gid) -> bool {
+        self.all(home, gid)
+            .any(|known| core::ptr::eq(&*known.device, device))
+    }
+
+    /// What `device` sends with from its address `gid` in the namespace `home`, if a netdev above its own has that.
+    /// Context: any.
     pub(crate) fn sender(&self, device: &Device, home: NetId, gid: &Gid) -> Option<Sender> {
         self.all(home, gid)
             .find(|known| core::ptr::eq(&*known.device, device))?
@@ -96,46 +117,38 @@ impl Addresses {
 
 /// An address enters the device's GID table. Context: process, may sleep; RTNL may be held.
 ///
-/// One of a netdev that is in another namespace, as a macvlan or ipvlan above the device's own may be, has its packets
-/// in that one.
+/// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
+/// packets in the namespace of that netdev. If nobody there can use the device (the exclusive mode), it is nobody's.
 ///
 /// Errors: `ENOSPC` if there are too many addresses like it; `EADDRINUSE` if somebody else has the UDP port in that other
 /// namespace, `ENODEV` if that is about to end.
 pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>> {
     let registry = device.registry();
-    let gid = entry.gid();
-    let abroad = entry
-        .netdev()
-        .filter(|netdev| device.net_id() != Some(netdev.net_id()));
-    let (home, sender) = match abroad {
-        None => (device.net_id().ok_or(ENODEV)?, None),
-        Some(netdev) => {
-            let sender = registry.enter(netdev).inspect_err(|error| {
-                if net::may_log() {
-                    pr_err!(
-                        "an address of {}, in another namespace, is of no use: {} (error {})\n",
-                        netdev.name(),
-                        why_not_attached(*error),
-                        error.to_errno()
-                    );
-                }
-            })?;
-            (sender.net().id(), Some(sender))
-        }
+    let known = |home, sender| Known {
+        gid: entry.gid(),
+        device: device.clone(),
+        home,
+        sender,
     };
-    let result = insert(
-        device,
-        Known {
-            gid,
-            device: device.clone(),
-            home,
-            sender,
-        },
-    );
-    if result.is_err() && abroad.is_some() {
-        registry.leave(home);
+    let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
+        let home = device.net_id().ok_or(ENODEV)?;
+        return insert(device, known(home, None));
+    };
+    if device.is_dead() || !entry.is_accessible() {
+        return Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
     }
-    result
+    let sender = registry.enter(above).inspect_err(|error| {
+        if net::may_log() {
+            pr_err!(
+                "an address of {}, in another namespace, is of no use: {} (error {})\n",
+                above.name(),
+                why_not_attached(*error),
+                error.to_errno()
+            );
+        }
+    })?;
+    let home = sender.net().id();
+    insert(device, known(home, Some(sender))).inspect_err(|_| registry.leave(home))
 }
 
 fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {

@@ -207,6 +207,17 @@ impl Watch {
 
 impl NetdevHandler for Watch {
     fn event(&self, netdev: &NetDevice, event: NetdevEvent) {
+        // RTNL is held: what is of no interest must not wait for the list of devices.
+        if !matches!(
+            event,
+            NetdevEvent::Register
+                | NetdevEvent::Unregister
+                | NetdevEvent::Down
+                | NetdevEvent::Up
+                | NetdevEvent::Change
+        ) {
+            return;
+        }
         let Some(device) = self.registry.device_on(netdev) else {
             return;
         };

@@ -191,9 +191,18 @@ impl Groups {
         self.closed = device.is_dead();
         for joined in self.joined.iter_mut() {
             drop(joined.membership.take());
-            joined.membership = device.netdev().and_then(|netdev| {
-                Membership::join(&netdev, Address::from_gid(joined.group.address)).ok()
-            });
+            let (Some(netdev), Some(_)) = (device.netdev(), device.site()) else {
+                continue;
+            };
+            match Membership::join(&netdev, Address::from_gid(joined.group.address)) {
+                Ok(membership) => joined.membership = Some(membership),
+                Err(error) if net::may_log() => pr_err!(
+                    "{} is not in a multicast group of its device any more (error {})\n",
+                    netdev.name(),
+                    error.to_errno()
+                ),
+                Err(_) => {}
+            }
         }
     }
 

@@ -244,17 +244,32 @@ impl Registry {
         made
     }
 
-    /// Lets multicast packets find a device. Errors: `ENOSPC` if there are too many like it.
-    /// Context: process, may sleep.
+    /// Lets multicast packets find a device. Errors: `ENOSPC` if there are too many like it, `ENODEV` if it has gone
+    /// meanwhile. Context: process, may sleep.
     fn publish(&self, device: &Arc<Device>) -> Result {
         let site = device.site().ok_or(ENODEV)?;
         for key in site_keys(&site) {
             match self.on_netdevs.insert(key, device.clone()) {
                 Err(error) if error == EBUSY => {}
-                other => return other,
+                other => {
+                    other?;
+                    // Who has let go of it has looked for it already.
+                    if device.site() != Some(site) {
+                        self.unpublish(device, &site);
+                        return Err(ENODEV);
+                    }
+                    return Ok(());
+                }
             }
         }
         Err(ENOSPC)
+    }
+
+    /// Multicast packets do not find `device` at `site` any more. Context: process.
+    fn unpublish(&self, device: &Arc<Device>, site: &Site) {
+        for key in site_keys(site) {
+            self.on_netdevs.remove_if(key, device);
+        }
     }
 
     /// Lets go of the network for `device`; done once, whoever calls. Context: process, RTNL may be
@@ -292,9 +307,7 @@ impl Registry {
     /// `device` is not at `site` any more. Context: process, RTNL may be held.
     fn vacate(&self, device: &Arc<Device>, site: Option<Site>) {
         if let Some(site) = site {
-            for key in site_keys(&site) {
-                self.on_netdevs.remove_if(key, device);
-            }
+            self.unpublish(device, &site);
             self.leave(site.net_id);
         }
     }

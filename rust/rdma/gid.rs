@@ -180,6 +180,18 @@ impl Entry<'_> {
         unsafe { gid_of(self.raw) }
     }
 
+    /// Whether the RDMA device can be used in the namespace of the network device that has the address.
+    pub fn is_accessible(&self) -> bool {
+        let Some(netdev) = self.netdev() else {
+            return false;
+        };
+        // SAFETY: By the type invariant the entry lives, and its RDMA device with it; the namespace is compared only.
+        unsafe {
+            let device = (&raw const (*self.raw.as_ptr()).device).read();
+            bindings::rdma_dev_access_netns(device, bindings::dev_net(netdev.as_ptr()))
+        }
+    }
+
     /// The network device that has the address: the RDMA device's own, or one above it, which may be in another
     /// namespace.
     pub fn netdev(&self) -> Option<&net::NetDevice> {
