@@ -37,7 +37,7 @@ pub(crate) struct Known {
     device: Arc<Device>,
     /// The namespace of the netdev that has the address.
     home: NetId,
-    /// What to send with from there, if the netdev is one above the device's own.
+    /// The sender of that namespace, if the netdev is one above the device's own.
     sender: Option<Sender>,
 }
 
@@ -99,8 +99,8 @@ impl Addresses {
             .any(|known| core::ptr::eq(&*known.device, device))
     }
 
-    /// What `device` sends with from its address `gid` in the namespace `home`, if a netdev above its own has that.
-    /// Context: any.
+    /// The sender for packets of `device` from its address `gid` in the namespace `home`, if a netdev above the device's own
+    /// has the address. Context: any.
     pub(crate) fn sender(&self, device: &Device, home: NetId, gid: &Gid) -> Option<Sender> {
         self.all(home, gid)
             .find(|known| core::ptr::eq(&*known.device, device))?
@@ -140,7 +140,7 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>>
     let sender = registry.enter(above).inspect_err(|error| {
         if net::may_log() {
             pr_err!(
-                "an address of {}, in another namespace, is of no use: {} (error {})\n",
+                "an address of {} is of no use: {} (error {})\n",
                 above.name(),
                 why_not_attached(*error),
                 error.to_errno()
@@ -154,24 +154,15 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>>
 fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {
     let addresses = device.known_addresses();
     let known = Arc::new(known, GFP_KERNEL)?;
-    for key in keys(known.home, &known.gid) {
-        match addresses.table.insert(key, known.clone()) {
-            Err(error) if error == EBUSY => {}
-            other => {
-                addresses.changed();
-                return other.map(|()| known);
-            }
-        }
-    }
-    Err(ENOSPC)
+    let inserted = hash::insert(&addresses.table, keys(known.home, &known.gid), &known);
+    addresses.changed();
+    inserted.map(|()| known)
 }
 
 /// An address leaves the device's GID table. Context: process, may sleep; RTNL may be held.
 pub(crate) fn remove(device: &Arc<Device>, known: &Arc<Known>) {
     let addresses = device.known_addresses();
-    for key in keys(known.home, &known.gid) {
-        addresses.table.remove_if(key, known);
-    }
+    hash::remove(&addresses.table, keys(known.home, &known.gid), known);
     addresses.changed();
     if known.sender.is_some() {
         device.registry().lose_paths(device);

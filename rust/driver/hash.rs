@@ -2,6 +2,12 @@
 
 //! Hashing into tables whose keys are numbers.
 
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use sync::RcuTable;
+
 /// Entries that have the same hash and yet find room.
 const PROBES: u32 = 16;
 
@@ -19,6 +25,32 @@ pub(crate) fn keys(parts: &[&[u8]]) -> impl Iterator<Item = u32> {
     // CAST: The lower half.
     let first = hash as u32 & !(PROBES.wrapping_sub(1));
     (0..PROBES).map(move |probe| first | probe)
+}
+
+/// Puts `value` at the first of these keys that is free. Errors: `ENOSPC` if none is. Context: process, may sleep.
+pub(crate) fn insert<T: Send + Sync + 'static>(
+    table: &RcuTable<T>,
+    keys: impl Iterator<Item = u32>,
+    value: &Arc<T>,
+) -> Result {
+    for key in keys {
+        match table.insert(key, value.clone()) {
+            Err(error) if error == EBUSY => {}
+            other => return other,
+        }
+    }
+    Err(ENOSPC)
+}
+
+/// Removes `value` from these keys, wherever it is. Context: process.
+pub(crate) fn remove<T: Send + Sync + 'static>(
+    table: &RcuTable<T>,
+    keys: impl Iterator<Item = u32>,
+    value: &Arc<T>,
+) {
+    for key in keys {
+        table.remove_if(key, value);
+    }
 }
 
 /// The number in a chunk of up to eight bytes.

@@ -153,19 +153,13 @@ impl Group {
 
     /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
     fn publish(self: &Arc<Self>) -> Result {
-        for key in Self::keys(&self.device, &self.address) {
-            match self.device.registry().groups().insert(key, self.clone()) {
-                Err(error) if error == EBUSY => {}
-                other => return other,
-            }
-        }
-        Err(ENOSPC)
+        let keys = Self::keys(&self.device, &self.address);
+        hash::insert(self.device.registry().groups(), keys, self)
     }
 
     fn withdraw(self: &Arc<Self>) {
-        for key in Self::keys(&self.device, &self.address) {
-            self.device.registry().groups().remove_if(key, self);
-        }
+        let keys = Self::keys(&self.device, &self.address);
+        hash::remove(self.device.registry().groups(), keys, self);
     }
 }
 
@@ -185,8 +179,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The device has let go of the network, or of a namespace: leaves all groups there, and joins them where it is now,
-    /// if anywhere. QPs remain attached, if need be to no effect. Context: process, not under RTNL.
+    /// Leaves all groups on the netdev. Then joins them in the namespace that the netdev is in now, if the device still has
+    /// it. QPs remain attached, if need be to no effect. Context: process, not under RTNL.
     pub(crate) fn settle(&mut self, device: &Device) {
         self.closed = device.is_dead();
         for joined in self.joined.iter_mut() {

@@ -248,28 +248,18 @@ impl Registry {
     /// meanwhile. Context: process, may sleep.
     fn publish(&self, device: &Arc<Device>) -> Result {
         let site = device.site().ok_or(ENODEV)?;
-        for key in site_keys(&site) {
-            match self.on_netdevs.insert(key, device.clone()) {
-                Err(error) if error == EBUSY => {}
-                other => {
-                    other?;
-                    // Who has let go of it has looked for it already.
-                    if device.site() != Some(site) {
-                        self.unpublish(device, &site);
-                        return Err(ENODEV);
-                    }
-                    return Ok(());
-                }
-            }
+        hash::insert(&self.on_netdevs, site_keys(&site), device)?;
+        // Who has let go of it meanwhile has looked for it already.
+        if device.site() != Some(site) {
+            self.unpublish(device, &site);
+            return Err(ENODEV);
         }
-        Err(ENOSPC)
+        Ok(())
     }
 
     /// Multicast packets do not find `device` at `site` any more. Context: process.
     fn unpublish(&self, device: &Arc<Device>, site: &Site) {
-        for key in site_keys(site) {
-            self.on_netdevs.remove_if(key, device);
-        }
+        hash::remove(&self.on_netdevs, site_keys(site), device);
     }
 
     /// Lets go of the network for `device`; done once, whoever calls. Context: process, RTNL may be
@@ -312,8 +302,8 @@ impl Registry {
         }
     }
 
-    /// What to send with from an address in the namespace of `netdev`, whose packets come in from now on. The caller calls
-    /// [`Self::leave`] once.
+    /// Takes in packets of the namespace of `netdev` from now on. Returns the sender for packets from there. The caller
+    /// calls [`Self::leave`] once.
     ///
     /// Errors: `EADDRINUSE` if somebody else has the UDP port, `ENODEV` if the namespace is about to end. Context:
     /// process, may sleep; RTNL may be held.
