@@ -207,17 +207,6 @@ impl Watch {
 
 impl NetdevHandler for Watch {
     fn event(&self, netdev: &NetDevice, event: NetdevEvent) {
-        // RTNL is held: what is of no interest must not wait for the list of devices.
-        if !matches!(
-            event,
-            NetdevEvent::Register
-                | NetdevEvent::Unregister
-                | NetdevEvent::Down
-                | NetdevEvent::Up
-                | NetdevEvent::Change
-        ) {
-            return;
-        }
         let Some(device) = self.registry.device_on(netdev) else {
             return;
         };
@@ -247,7 +236,6 @@ impl NetdevHandler for Watch {
                 device.port_changed();
             }
             NetdevEvent::Up | NetdevEvent::Change => device.port_changed(),
-            _ => {}
         }
     }
 }

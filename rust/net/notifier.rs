@@ -32,36 +32,26 @@ pub enum NetdevEvent {
     Down,
     /// Something of its state changed, the carrier for one.
     Change,
-    /// It has another MTU.
-    ChangeMtu,
-    /// It has another link-layer address.
-    ChangeAddr,
-    /// It has another name.
-    Rename,
-    /// Something else: the number of the `enum netdev_cmd`.
-    Other(c_ulong),
 }
 
 impl NetdevEvent {
-    fn from_raw(event: c_ulong) -> Self {
+    /// [`None`] if it is another event.
+    fn from_raw(event: c_ulong) -> Option<Self> {
         // Numbers beyond 32 bits are none of the kernel's.
-        match u32::try_from(event).unwrap_or_default() {
+        Some(match u32::try_from(event).ok()? {
             bindings::netdev_cmd_NETDEV_REGISTER => Self::Register,
             bindings::netdev_cmd_NETDEV_UNREGISTER => Self::Unregister,
             bindings::netdev_cmd_NETDEV_UP => Self::Up,
             bindings::netdev_cmd_NETDEV_DOWN => Self::Down,
             bindings::netdev_cmd_NETDEV_CHANGE => Self::Change,
-            bindings::netdev_cmd_NETDEV_CHANGEMTU => Self::ChangeMtu,
-            bindings::netdev_cmd_NETDEV_CHANGEADDR => Self::ChangeAddr,
-            bindings::netdev_cmd_NETDEV_CHANGENAME => Self::Rename,
-            _ => Self::Other(event),
-        }
+            _ => return None,
+        })
     }
 }
 
 /// Takes the news.
 pub trait NetdevHandler: Send + Sync + 'static {
-    /// Called for each event, of all network devices of all namespaces. Process context, RTNL is held: it
+    /// Called for each of these events, of all network devices of all namespaces. Process context, RTNL is held: it
     /// must not take it, nor wait for anybody who does.
     fn event(&self, dev: &NetDevice, event: NetdevEvent);
 }
@@ -128,13 +118,17 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
         let block = Opaque::cast_from(block.cast_const()).cast_mut();
         // SAFETY: The block is the field of a `Block`, which lives as long as the block is registered.
         let this = unsafe { &*container_of!(block, Block<H>, block) };
+        let Some(event) = NetdevEvent::from_raw(event) else {
+            // CAST: 0.
+            return bindings::NOTIFY_DONE as c_int;
+        };
         // SAFETY: The core passes such information with each event of this chain.
         let dev = unsafe {
             bindings::netdev_notifier_info_to_dev(info.cast::<bindings::netdev_notifier_info>())
         };
         // SAFETY: RTNL is held, so the device stays, and it is registered, or was until now.
         let dev = unsafe { NetDevice::from_raw(dev) };
-        this.handler.event(dev, NetdevEvent::from_raw(event));
+        this.handler.event(dev, event);
         // CAST: 0.
         bindings::NOTIFY_DONE as c_int
     }
