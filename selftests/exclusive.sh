@@ -85,6 +85,21 @@ device_first()
 	move_device "$1" "$2" && move_netdev "$1" "$2" && seen_in "$2" "$dev1"
 }
 
+# A pod with a netdev above the device's cannot use the device; so it keeps UDP port 4791.
+port_kept()
+{
+	local status
+	ip -n first link add above link v1 type macvlan mode bridge && ip -n first link set above netns pod &&
+		namespace_up pod above 1500 10.6.0.5 fd06::5 && has_gid first "$dev1" 10.6.0.5 || return 1
+	ip netns exec pod timeout 5 python3 "$here/lib/udp_echo.py" answer :: 4791 >"$ktap_dir/answer" 2>&1
+	status=$?
+	ip -n pod link delete above
+	cat "$ktap_dir/answer"
+	# It answers until its time is over.
+	[ "$status" -eq 124 ] || fail "a program cannot have it: status $status"
+	grep -qx ready "$ktap_dir/answer" || fail "a program cannot have it"
+}
+
 # The pod goes with traffic under way: the netdev goes with it, as a veth does, and the device with the netdev.
 pod_ends()
 {
@@ -115,9 +130,10 @@ down()
 	await $((100 * slowness)) rdma system set netns shared
 }
 
-ktap_start 11
+ktap_start 12
 row "two namespaces, a device each" up
 row "in its first namespace: rping" connection first
+row "a pod above its netdev keeps UDP port 4791" port_kept
 row "netdev first, then device, to a pod" netdev_first first pod
 row "netdev first: rping" connection pod
 row "netdev first, then device, back" netdev_first pod first
