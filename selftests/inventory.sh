@@ -164,6 +164,13 @@ statistic()
 	rdma statistic show link "$1/1" | tr ' ' '\n' | grep -A 1 -x "$2" | tail -n 1
 }
 
+# 100 messages of 64 KiB.
+transfer()
+{
+	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 65536 -n 100 -- \
+		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 65536 -n 100 "$address1" || fail "ib_send_bw failed"
+}
+
 # A transfer of known size moves the counters of both devices by its packets.
 statistics()
 {
@@ -172,8 +179,7 @@ statistics()
 	sent=$(statistic "$dev2" sent_pkts) received=$(statistic "$dev1" rcvd_pkts)
 	[ -n "$sent" ] || fail "no sent_pkts"
 	[ -n "$received" ] || fail "no rcvd_pkts"
-	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 65536 -n 100 -- \
-		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 65536 -n 100 "$address1" || fail "ib_send_bw failed"
+	transfer
 	sent=$(($(statistic "$dev2" sent_pkts) - sent)) received=$(($(statistic "$dev1" rcvd_pkts) - received))
 	echo "$packets packets of data: sent $sent, received $received"
 	for count in "$sent" "$received"; do
@@ -196,8 +202,7 @@ port_counters()
 	local packets=$((100 * 65536 / 4096)) data=$((100 * 65536 / 4))
 	# shellcheck disable=SC2086 # two words
 	for name in "${names[@]}"; do before+=("$(counter $name)") || return 1; done
-	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 65536 -n 100 -- \
-		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 65536 -n 100 "$address1" || fail "ib_send_bw failed"
+	transfer
 	# shellcheck disable=SC2086 # two words
 	for name in "${names[@]}"; do now+=("$(counter $name)"); done
 	for least in "$packets" "$packets" "$data" "$data"; do

@@ -31,9 +31,10 @@ address_of()
 	esac
 }
 
+# Pods have that of n1, unless $pod_device is another.
 device_of()
 {
-	if [ "$1" = n2 ]; then echo "$dev2"; else echo "$dev1"; fi
+	if [ "$1" = n2 ]; then echo "$dev2"; else echo "${pod_device:-$dev1}"; fi
 }
 
 # pod_up NAME KIND MODE
@@ -85,10 +86,11 @@ between()
 	"$@"
 }
 
+# connection [ADDRESS]: of the server, if it is another one than its pod's or host's.
 connection()
 {
 	local address
-	address=$(address_of "$server_at")
+	address=${1:-$(address_of "$server_at")}
 	pair 60 "$cm_port" rping -s -a "$address" -p "$cm_port" -v -V -C "$n" -- \
 		rping -c -a "$address" -p "$cm_port" -v -V -C "$n" || return 1
 	[ "$(grep -c 'ping data: ' "$ktap_dir/client")" -eq "$n" ] || fail "the client does not show $n messages"
@@ -120,15 +122,11 @@ multicast()
 # The netdev of a pod has a device, too: packets for its address are for that, not for the one below.
 own_device()
 {
-	local server client status
-	ip netns exec p1 rdma link add podded type "$link_type" netdev p1 || fail "rdma refuses it"
-	server=$(gid_index_wait podded "$(address_of p1)") && client=$(gid_index_wait "$dev2" "$address2") || return 1
-	server_at=p1 client_at=n2
-	pair 120 "$perftest_port" \
-		ib_send_bw -n "$n" -s 65536 -d podded -x "$server" -p "$perftest_port" -F -m 1024 -- \
-		ib_send_bw -n "$n" -s 65536 -d "$dev2" -x "$client" -p "$perftest_port" -F -m 1024 "$(address_of p1)"
+	local status pod_device=podded
+	ip netns exec p1 rdma link add "$pod_device" type "$link_type" netdev p1 || fail "rdma refuses it"
+	between p1 n2 verbs ib_send_bw -n "$n" -s 65536
 	status=$?
-	rdma link delete podded
+	rdma link delete "$pod_device"
 	return "$status"
 }
 
@@ -170,13 +168,6 @@ moved()
 	namespace_up "$to" moving 1500 10.4.0.1 fd04::1 || return 1
 	gid_index_wait "${dev1}m" 10.4.0.1 && gid_index_wait "${dev1}m" fd04::1 || return 1
 	ip netns exec "$to" rdma link show "${dev1}m/1" | grep -q 'state ACTIVE .* netdev moving' || fail "it is not active"
-}
-
-# moving_connection SERVER-ADDRESS NAMESPACE CLIENT-NAMESPACE
-moving_connection()
-{
-	server_at=$2 client_at=$3 pair 60 "$cm_port" rping -s -a "$1" -p "$cm_port" -v -V -C "$n" -- \
-		rping -c -a "$1" -p "$cm_port" -v -V -C "$n"
 }
 
 # When the netdev goes to another namespace with its address, the client there is none of the server's namespace any more:
@@ -278,9 +269,9 @@ done <<<"$kinds"
 if [ -n "$moving" ]; then
 	row "$moving: its device" moving_up
 	row "$moving: to a namespace" moved n1 p1
-	row "$moving: rping there" moving_connection 10.4.0.1 p1 n2
+	row "$moving: rping there" between p1 n2 connection 10.4.0.1
 	row "$moving: back" moved p1 n1
-	row "$moving: rping again" moving_connection 10.4.0.2 n2 n1
+	row "$moving: rping again" between n2 n1 connection 10.4.0.2
 	row "$moving: under traffic" moved_under_traffic
 	row "$moving: where the UDP port is taken" moved_in_vain
 	row "$moving: all go" moving_down
