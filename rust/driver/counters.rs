@@ -124,7 +124,7 @@ impl Counters {
         self.0.sum(index)
     }
 
-    /// What they say of the port. Context: any.
+    /// The counters of the port, for `ports/1/counters`. Context: any.
     pub(crate) fn of_port(&self) -> PortCounters {
         let value = |counter| self.value(counter as usize);
         PortCounters {

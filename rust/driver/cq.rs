@@ -92,8 +92,8 @@ const WC_GRH: u32 = 1 << 0;
 const WC_WITH_IMM: u32 = 1 << 1;
 const WC_WITH_INV: u32 = 1 << 3;
 
-/// What stands for the service level of a datagram, as hardware has it for RoCE: its packet type, bit 3 for UDP, and
-/// below it 1 for IPv6 or 2 for IPv4. UCX finds the sender's address in the first 40 bytes of the buffer by it.
+/// RDMA network cards put the packet type of a RoCE datagram into the completion's service level: bit 3 for UDP, and
+/// below it 1 for IPv6 or 2 for IPv4. UCX goes by it to find the sender's address in the first 40 bytes of the buffer.
 const PACKET_UDP_IPV6: u8 = 0b1001;
 const PACKET_UDP_IPV4: u8 = 0b1010;
 

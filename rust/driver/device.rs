@@ -157,7 +157,7 @@ struct Attachment {
     place: Option<Place>,
 }
 
-/// What it has of the namespace that its netdev is in.
+/// The namespace that the netdev is in, and the sender for packets from there.
 struct Place {
     site: Site,
     sender: net::Sender,
@@ -399,8 +399,8 @@ impl Device {
             .is_some_and(|attachment| attachment.netdev.is_same(netdev))
     }
 
-    /// What to send with from the address `gid` in the namespace `home`; [`None`] once the device is going away, and
-    /// in another namespace than the device's own if it has no such address. Context: any.
+    /// The sender for packets from the address `gid` in the namespace `home`. [`None`] once the device is going away, and
+    /// in another namespace than the device's own if it has no such address there. Context: any.
     pub(crate) fn sender_in(&self, home: NetId, gid: &Gid) -> Option<net::Sender> {
         let own = |place: &Place| (place.site.net_id == home).then(|| place.sender.clone());
         self.with_place(own)

@@ -153,7 +153,7 @@ impl Paths {
         }
     }
 
-    /// What to do with a packet from `source` to `destination`, in the namespace `home`, with this MigReq bit.
+    /// Decides about a packet from `source` to `destination`, in the namespace `home`, with this MigReq bit.
     fn receive(
         &mut self,
         home: NetId,
