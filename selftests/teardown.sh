@@ -159,12 +159,14 @@ holder_told()
 namespace_delete()
 {
 	local pids
-	pids=$(ip netns pids n1)
-	ip netns del n1 || return 1
+	read -ra pids <<<"$(ip netns pids n1 | tr '\n' ' ')"
+	within "ip netns del" ip netns del n1 || return 1
 	# A namespace lives as long as a process in it.
-	# shellcheck disable=SC2086
-	[ -z "$pids" ] || kill -9 $pids
-	devices_gone "$dev1" "$dev2"
+	if [ "${#pids[@]}" -gt 0 ]; then
+		kill -9 "${pids[@]}"
+		within "the end of its processes" wait_gone "${pids[@]}" || return 1
+	fi
+	within "the end of its devices" devices_gone "$dev1" "$dev2"
 }
 
 # As long as somebody is inside of a verb, ib_core does not let the device go. It lets go of the namespace,
@@ -200,7 +202,7 @@ act()
 	link-again) link_again ;;
 	netdev-del) within "ip link del" ip -n n1 link del veth1 && within "their end" devices_gone "$dev1" "$dev2" ;;
 	rmmod) within "rmmod" rmmod "$module" && within "their end" devices_gone "$dev1" "$dev2" ;;
-	namespace-del) within "ip netns del" namespace_delete ;;
+	namespace-del) namespace_delete ;;
 	namespace-end)
 		within "the end of the namespace" namespace_end &&
 			kill -9 "$stuck" && within "the end of the process" wait_gone "$stuck" &&
