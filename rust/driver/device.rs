@@ -104,8 +104,9 @@ pub(crate) struct Limits {
 pub(crate) const fn limits() -> Limits {
     Limits {
         max_qp: 1 << 20,
-        // The kernel keeps a private copy of each slot of a send queue: at the most 65 MB for a QP.
-        max_qp_wr: 1 << 14,
+        // As many as RDMA network cards take, which consumers are written for. The kernel keeps a private copy of each slot
+        // of a send queue: at the most 130 MB for a QP.
+        max_qp_wr: 1 << 15,
         max_sge: 32,
         max_inline: 1024,
         max_cq: 1 << 20,
