@@ -117,7 +117,7 @@ queue_pairs()
 memory_regions()
 {
 	local out kind lkey rkey length
-	out=$(rdma -d res show mr dev "$dev1")
+	out=$(rdma -dd res show mr dev "$dev1")
 	echo "$out"
 	while read -r kind lkey rkey length; do
 		[ "$kind" = mr ] || continue
@@ -146,6 +146,27 @@ completion_queue()
 	grep -qw "cqe $cqe" <<<"$out" || fail "its size is not $cqe"
 	# Five queue pairs, each with it on either side.
 	grep -qw "users 10" <<<"$out" || fail "it has not 10 users"
+}
+
+# described KIND WORDS...: what the driver says of each such object of the process.
+described()
+{
+	local kind=$1 out words status=0
+	shift
+	[ "$link_type" = ferroce ] || skip "only ferroce describes objects"
+	case $kind in
+	qp) out=$(rdma -dd res show qp link "$dev1") ;;
+	*) out=$(rdma -dd res show "$kind" dev "$dev1") ;;
+	esac
+	# A line for each object.
+	out=$(sed ':next; N; $!b next; s/\n  */ /g' <<<"$out")
+	echo "$out"
+	out=$(grep -w "pid $holder" <<<"$out")
+	[ -n "$out" ] || fail "none is shown"
+	for words in "$@"; do
+		! grep -vqE "drv_$words( |$)" <<<"$out" || { echo "not in all: drv_$words"; status=1; }
+	done
+	return "$status"
 }
 
 summary()
@@ -186,6 +207,70 @@ statistics()
 		[ "$count" -ge "$packets" ] || fail "fewer than there were"
 		[ "$count" -le $((packets * 2)) ] || fail "far more than there were"
 	done
+}
+
+# sends_of N: runs so many messages, and prints how many SENDs the device has counted meanwhile.
+sends_of()
+{
+	local before
+	before=$(statistic "$dev2" rdma_sends)
+	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 4096 -n "$1" -- \
+		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 4096 -n "$1" "$address1" >&2 || return 1
+	sleep 0.1
+	echo $(($(statistic "$dev2" rdma_sends) - before))
+}
+
+# What is counted for a queue pair is the device's, too, but once, while there is a counter and when it is gone.
+counters_by_type()
+{
+	local without with before counted now out client server
+	[ "$link_type" = ferroce ] || skip "only ferroce counts for queue pairs"
+	without=$(sends_of 300) || fail "ib_send_bw failed"
+	rdma statistic qp set link "$dev2/1" auto type on || fail "rdma refuses"
+	with=$(sends_of 300)
+	before=$(statistic "$dev2" rdma_sends)
+	ip netns exec n1 ib_send_bw -F -d "$dev1" -x "$gid1" -s 4096 -D 20 >/dev/null 2>&1 &
+	server=$!
+	await_listener in1 18515 "$server"
+	ip netns exec n2 ib_send_bw -F -d "$dev2" -x "$gid2" -s 4096 -D 20 "$address1" >/dev/null 2>&1 &
+	client=$!
+	await $((50 * slowness)) counted_by_type || fail "no queue pair of the type RC: $(rdma statistic qp show link "$dev2/1")"
+	sleep 5
+	out=$(rdma statistic qp show link "$dev2/1")
+	counted=$(sed -n 's/.*rdma_sends \([0-9]*\).*/\1/p' <<<"$out")
+	now=$(($(statistic "$dev2" rdma_sends) - before))
+	kill -9 "$client" "$server"
+	wait "$client" "$server"
+	rdma statistic qp set link "$dev2/1" auto off || fail "rdma does not turn it off"
+	echo "$out"
+	# Messages went on in between, but not as many again.
+	echo "of the queue pair: $counted, then of the device: $now"
+	if [ "$now" -lt "$counted" ] || [ "$now" -ge $((counted * 2)) ]; then
+		fail "they do not fit"
+	fi
+	[ "$with" = "$without" ] || fail "300 messages: $with with a counter, $without without"
+}
+
+counted_by_type()
+{
+	rdma statistic qp show link "$dev2/1" | tr '\n' ' ' | grep -qE 'qp-type RC.*rdma_sends [1-9]'
+}
+
+counter_by_number()
+{
+	local number out
+	[ "$link_type" = ferroce ] || skip "only ferroce counts for queue pairs"
+	number=$(sed -n 's/^qp lqpn=\([0-9]*\) .*type=RC.*/\1/p' "$objects" | head -n 1)
+	rdma statistic qp bind link "$dev1/1" lqpn "$number" || fail "rdma does not bind it"
+	out=$(rdma statistic qp show link "$dev1/1")
+	echo "$out"
+	! grep -q sent_pkts <<<"$out" || fail "the packets are not counted for each queue pair"
+	grep -q "LQPN: <$number>" <<<"$out" || fail "it is not shown"
+	! rdma statistic qp bind link "$dev1/1" lqpn "$number" || fail "it is bound twice"
+	number="cntn $(sed -n 's/.*cntn \([0-9]*\).*/\1/p' <<<"$out") lqpn $number"
+	# shellcheck disable=SC2086 # words
+	rdma statistic qp unbind link "$dev1/1" $number || fail "rdma does not unbind it"
+	[ -z "$(rdma statistic qp show link "$dev1/1")" ] || fail "it is still shown: $(rdma statistic qp show link "$dev1/1")"
 }
 
 # counter DEVICE NAME: what sysfs shows for the port.
@@ -313,7 +398,7 @@ ended()
 	fail "they are still shown after $tries tries"
 }
 
-ktap_start 18
+ktap_start 23
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 hold_start
@@ -326,9 +411,14 @@ row "rdma res show mr" memory_regions
 row "rdma res show cq" completion_queue
 row "rdma res show pd" owned pd
 row "rdma res show ctx" owned ctx
+row "rdma res show -dd qp" described qp "max_sends 127" "sends 0" "max_recvs 127"
+row "rdma res show -dd cq" described cq "vector 0" "armed no"
+row "rdma res show -dd mr" described mr "memory pinned" "access 0x[0-9a-f]+" "windows 0"
 row "rdma res show" summary
+row "rdma statistic qp bind" counter_by_number
 row "the end of a process" ended
 row "rdma statistic show" statistics
+row "rdma statistic qp set auto" counters_by_type
 row "ports/1/counters" port_counters
 row "node_desc" description
 row "rdma res show cm_id" connection_ids

@@ -919,7 +919,7 @@ const struct action object_actions[] = {
 	{ "register MR", region_register, .weight = 10, .needs = { PD }, .argument = PINNED },
 	{ "register MR, paged on demand", region_register, .weight = 6, .needs = { PD }, .argument = PAGED },
 	{ "register MR of all addresses", region_register, .weight = 4, .needs = { PD }, .argument = ALL_ADDRESSES },
-	{ "reregister MR", region_again, .weight = 3, .needs = { MR, PD }, .in_vain = true },
+	{ "reregister MR", region_again, .weight = 3, .needs = { MR, PD } },
 	{ "advise MR", region_advise, .weight = 12, .needs = { MR, PD } },
 	{ "query MR", region_query, .weight = 6, .needs = { MR }, .in_vain = true },
 	{ "deregister MR", object_end, .weight = 4, .needs = { MR }, .argument = MR },

@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device counts, as `rdma statistic show` tells it.
+//! What a device counts, as `rdma statistic show` tells it, and its QPs, as `rdma statistic qp show` does.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
 use rdma::mad::PortCounters;
 use roce::dropped::DropReason;
 use sync::ShardedCounters;
@@ -30,6 +39,10 @@ counters! {
     SentBytes = c"sent_bytes",
     /// UDP payload bytes received.
     ReceivedBytes = c"rcvd_bytes",
+    /// SEND requests that were completed without an error.
+    Sends = c"rdma_sends",
+    /// Receive requests that were completed without an error.
+    Receives = c"rdma_recvs",
     /// Requests that had been seen before.
     DuplicateRequest = c"duplicate_request",
     /// Requests behind a gap.
@@ -91,6 +104,11 @@ counters! {
 }
 
 impl Counter {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static CStr {
+        NAMES.get(self as usize).copied().unwrap_or_default()
+    }
+
     /// The counter of packets that a QP dropped for `reason`.
     pub(crate) fn of_drop(reason: DropReason) -> Self {
         match reason {
@@ -135,5 +153,78 @@ impl Counters {
             receive_errors: value(Counter::BadIcrc).wrapping_add(value(Counter::Malformed)),
             send_discards: value(Counter::SendDropped),
         }
+    }
+}
+
+/// What QPs count that are bound to it, instead of the device (`rdma statistic qp`).
+pub(crate) struct QpCounter([Atomic<u64>; NAMES.len()]);
+
+impl QpCounter {
+    /// A counter at zero. Context: process, may sleep.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(
+            Self([const { Atomic::new(0) }; NAMES.len()]),
+            GFP_KERNEL_ACCOUNT,
+        )?)
+    }
+
+    fn add(&self, counter: Counter, n: u64) {
+        if let Some(value) = self.0.get(counter as usize) {
+            value.fetch_add(n, Relaxed);
+        }
+    }
+
+    /// Fills in the value of each counter, in the order of [`Counter`]. Context: any.
+    pub(crate) fn read(&self, values: &mut [u64]) {
+        for (value, counted) in values.iter_mut().zip(&self.0) {
+            *value = counted.load(Relaxed);
+        }
+    }
+}
+
+/// What a side of a QP has told of the `N` events that it counts by itself. They count up, and wrap around.
+pub(crate) struct Tally<const N: usize> {
+    told: [u64; N],
+    /// Who is told, if not the device.
+    counter: Option<Arc<QpCounter>>,
+}
+
+impl<const N: usize> Tally<N> {
+    /// Nothing has happened, and the device is told.
+    pub(crate) fn new() -> Self {
+        Self {
+            told: [0; N],
+            counter: None,
+        }
+    }
+
+    /// Tells what has been counted up to `now` in each of `counters`. Context: any.
+    #[inline]
+    pub(crate) fn tell(&mut self, device: &Counters, counters: &[Counter; N], now: [u64; N]) {
+        if now != self.told {
+            let told = core::mem::replace(&mut self.told, now);
+            self.tell_of(device, counters, &told);
+        }
+    }
+
+    fn tell_of(&self, device: &Counters, counters: &[Counter; N], before: &[u64; N]) {
+        for ((&counter, now), before) in counters.iter().zip(self.told).zip(before) {
+            let n = now.wrapping_sub(*before);
+            match &self.counter {
+                _ if n == 0 => (),
+                None => device.add(counter, n),
+                Some(bound) => bound.add(counter, n),
+            }
+        }
+    }
+
+    /// Whether a counter is told, and not the device.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.counter.is_some()
+    }
+
+    /// Says who is told from now on. Returns who was told before.
+    pub(crate) fn bind(&mut self, counter: Option<Arc<QpCounter>>) -> Option<Arc<QpCounter>> {
+        core::mem::replace(&mut self.counter, counter)
     }
 }

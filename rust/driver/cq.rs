@@ -45,6 +45,7 @@ use rdma::{
         Init,
         WcSlots, //
     },
+    details::Details,
     qp::Handle,
     udata::Udata,
     wc::{
@@ -274,6 +275,20 @@ impl UserQueue {
 }
 
 impl Cq {
+    /// What `rdma -dd resource show cq` shows of it. Context: process.
+    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
+        let armed = self.state.lock().armed;
+        details.number(c"vector", self.vector.into())?;
+        details.text(
+            c"armed",
+            match armed {
+                None => c"no",
+                Some(Arm::Next) => c"next",
+                Some(Arm::Solicited) => c"solicited",
+            },
+        )
+    }
+
     /// The QPs whose completions come here.
     pub(crate) fn users(&self) -> &Users {
         &self.users

@@ -5,6 +5,7 @@
 pub(crate) use rdma::access::Access;
 
 use crate::{
+    device::Device,
     live::{
         Kind,
         Live, //
@@ -27,6 +28,7 @@ use kernel::{
 };
 use net::Piece;
 use rdma::{
+    details::Details,
     memory::{
         self,
         Intent,
@@ -38,7 +40,8 @@ use rdma::{
         Advice,
         Advised,
         FastPages,
-        UserMemory, //
+        UserMemory,
+        UserRegion, //
     },
     on_demand::{
         Absence,
@@ -107,6 +110,15 @@ pub(crate) enum Backing {
     Window(Window),
 }
 
+impl Backing {
+    fn of(memory: UserMemory, range: Range) -> Self {
+        match memory {
+            UserMemory::Pinned(umem) => Self::User { umem, range },
+            UserMemory::OnDemand(memory) => Self::OnDemand { memory, range },
+        }
+    }
+}
+
 /// What a key gives access to.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
@@ -116,6 +128,20 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// Errors: `EINVAL` if the last byte had no address.
+    fn of(region: &UserRegion) -> Result<Self> {
+        let len = region.memory.len();
+        region
+            .iova
+            .checked_add(len.saturating_sub(1))
+            .ok_or(EINVAL)?;
+        Ok(Self {
+            start: region.iova,
+            len,
+            access: region.access,
+        })
+    }
+
     /// How far from the start `va .. va + len` is, if it may be accessed as `need` says.
     pub(crate) fn offset_of(&self, va: u64, len: u64, need: Access) -> Result<u64, Fault> {
         if !self.access.contains(need) {
@@ -144,14 +170,30 @@ pub(crate) struct Fast {
     range: Option<(Range, Activation)>,
 }
 
+/// What changes of a region or window. That of a process may get into another protection domain.
+struct State {
+    pd: Arc<Pd>,
+    backing: Backing,
+}
+
+impl State {
+    /// Errors: it is of another protection domain.
+    fn check_pd(&self, pd: &Arc<Pd>) -> Result<(), Fault> {
+        if !Arc::ptr_eq(&self.pd, pd) {
+            return Err(Fault::Protection);
+        }
+        Ok(())
+    }
+}
+
 /// What a key leads to: a memory region, or a window. Outlives the `ib_mr`, though its memory does not.
 #[pin_data]
 pub(crate) struct Mr {
-    pd: Arc<Pd>,
+    device: Arc<Device>,
     index: u32,
     #[pin]
-    backing: SpinLockBh<Backing>,
-    /// Windows that are bound to it. Raised under the lock of `backing`.
+    state: SpinLockBh<State>,
+    /// Windows that are bound to it. Raised under the lock of `state`.
     windows: Atomic<i64>,
     /// Its key is no more, and may be another's.
     is_withdrawn: Atomic<bool>,
@@ -173,16 +215,13 @@ impl Recent {
         len: u64,
         need: Access,
     ) -> Result<MrAccess, Fault> {
-        let is_it = |mr: &Arc<Mr>| {
-            mr.index == key >> VARIANT_BITS
-                && Arc::ptr_eq(&mr.pd, pd)
-                && !mr.is_withdrawn.load(Acquire)
-        };
+        let is_it =
+            |mr: &Arc<Mr>| mr.index == key >> VARIANT_BITS && !mr.is_withdrawn.load(Acquire);
         let mr = match self.0.take().filter(is_it) {
             Some(mr) => mr,
             None => find(pd, key)?,
         };
-        self.0.insert(mr).check(None, key, va, len, need)
+        self.0.insert(mr).check(pd, None, key, va, len, need)
     }
 }
 
@@ -215,9 +254,12 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
     let index = reservation.key();
     let mr = Arc::pin_init(
         pin_init!(Mr {
-            pd: pd.clone(),
+            device: pd.device().clone(),
             index,
-            backing <- new_spin_lock_bh!(backing),
+            state <- new_spin_lock_bh!(State {
+                pd: pd.clone(),
+                backing
+            }),
             windows: Atomic::new(0),
             is_withdrawn: Atomic::new(false),
             _live: Live::new(kind),
@@ -229,25 +271,58 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
 }
 
 /// Makes a region of a process's memory. Context: process, may sleep.
-pub(crate) fn register_user(
-    pd: &Arc<Pd>,
-    iova: u64,
-    access: Access,
-    memory: UserMemory,
-) -> Result<Arc<Mr>> {
-    let len = memory.len();
-    // The last byte must have an address.
-    iova.checked_add(len.saturating_sub(1)).ok_or(EINVAL)?;
-    let range = Range {
-        start: iova,
-        len,
-        access,
+pub(crate) fn register_user(pd: &Arc<Pd>, region: UserRegion) -> Result<Arc<Mr>> {
+    let range = Range::of(&region)?;
+    publish(pd, Backing::of(region.memory, range))
+}
+
+/// A process's region; an error if it is something else. Context: process.
+pub(crate) fn user_region(mr: &Mr) -> Result<UserRegion> {
+    let (memory, range) = match &mr.state.lock().backing {
+        Backing::User { umem, range } => (UserMemory::Pinned(umem.clone()), *range),
+        Backing::OnDemand { memory, range } => (UserMemory::OnDemand(memory.clone()), *range),
+        _ => return Err(EINVAL),
     };
-    let backing = match memory {
-        UserMemory::Pinned(umem) => Backing::User { umem, range },
-        UserMemory::OnDemand(memory) => Backing::OnDemand { memory, range },
+    Ok(UserRegion {
+        iova: range.start,
+        access: range.access,
+        memory,
+    })
+}
+
+/// Makes a process's region another one, under the same key: when this returns nobody copies from or into memory that
+/// was its, and is not any more, or by rights or from a domain that it had.
+///
+/// Errors: `EBUSY` while windows are bound to it (IBTA 10.6.7.2.7), `EINVAL` if it is no such region, or its last byte had
+/// no address; nothing is changed then. Context: process, may sleep.
+pub(crate) fn reregister_user(mr: &Mr, pd: &Arc<Pd>, region: UserRegion) -> Result {
+    let range = Range::of(&region)?;
+    let mut state = mr.state.lock();
+    if mr.windows.load(Relaxed) != 0 {
+        return Err(EBUSY);
+    }
+    let former = match &state.backing {
+        Backing::User { umem, .. } => UserMemory::Pinned(umem.clone()),
+        Backing::OnDemand { memory, .. } => UserMemory::OnDemand(memory.clone()),
+        _ => return Err(EINVAL),
     };
-    publish(pd, backing)
+    let is_same = former.is_same(&region.memory);
+    let before = core::mem::replace(
+        &mut *state,
+        State {
+            pd: pd.clone(),
+            backing: Backing::of(region.memory, range),
+        },
+    );
+    drop(state);
+    drop(before);
+    if is_same {
+        // Who was let in by the rights or the domain of before has bottom halves off.
+        sync::synchronize_rcu();
+    } else {
+        release(former);
+    }
+    Ok(())
 }
 
 /// Makes a region of all memory. Context: process, may sleep.
@@ -271,23 +346,23 @@ pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
 /// Errors: `EBUSY` while windows are bound to it, as `ibv_dereg_mr(3)` has it (IBTA 10.6.7.2.6); nothing is
 /// changed then. Context: process, may sleep.
 pub(crate) fn deregister(mr: &Arc<Mr>) -> Result {
-    let backing = mr.backing.lock();
+    let state = mr.state.lock();
     if mr.windows.load(Relaxed) != 0 {
         return Err(EBUSY);
     }
-    end(mr, backing)
+    end(mr, state)
 }
 
 /// As [`deregister`], but windows that are bound to it do not keep it: they have no memory any more. Context: process,
 /// may sleep.
 pub(crate) fn abandon(mr: &Arc<Mr>) {
     // It is a region, so there is no error.
-    let _ = end(mr, mr.backing.lock());
+    let _ = end(mr, mr.state.lock());
 }
 
 /// Ends a region. Errors: `EINVAL` if it is a window. Context: process, may sleep.
-fn end(mr: &Mr, mut backing: SpinLockBhGuard<'_, Backing>) -> Result {
-    let memory = match &mut *backing {
+fn end(mr: &Mr, mut state: SpinLockBhGuard<'_, State>) -> Result {
+    let memory = match &mut state.backing {
         Backing::User { umem, range } => {
             range.end();
             Some(UserMemory::Pinned(umem.clone()))
@@ -307,20 +382,47 @@ fn end(mr: &Mr, mut backing: SpinLockBhGuard<'_, Backing>) -> Result {
         }
         Backing::Window(_) => return Err(EINVAL),
     };
-    drop(backing);
+    drop(state);
     mr.withdraw();
-    match memory {
-        Some(UserMemory::Pinned(umem)) => umem.release(),
-        Some(UserMemory::OnDemand(memory)) => memory.release(),
-        None => {}
+    if let Some(memory) = memory {
+        release(memory);
     }
     Ok(())
 }
 
+/// Gives the memory of a region back, once nobody copies from or into it. Context: process, may sleep.
+fn release(memory: UserMemory) {
+    match memory {
+        UserMemory::Pinned(umem) => umem.release(),
+        UserMemory::OnDemand(memory) => memory.release(),
+    }
+}
+
 impl Mr {
+    /// What `rdma -dd resource show mr` shows of it, to any user: no addresses. Context: process.
+    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
+        let (memory, access) = match &self.state.lock().backing {
+            Backing::User { range, .. } => (c"pinned", Some(range.access)),
+            Backing::OnDemand { range, .. } => (c"on demand", Some(range.access)),
+            Backing::Dma { access, .. } => (c"all", Some(*access)),
+            Backing::Fast { state, .. } => {
+                (c"registered", state.range.map(|(range, _)| range.access))
+            }
+            Backing::Window(_) => return Ok(()),
+        };
+        details.text(c"memory", memory)?;
+        if let Some(access) = access {
+            details.hex(c"access", access.bits().into())?;
+        }
+        details.number(
+            c"windows",
+            u64::try_from(self.windows.load(Relaxed)).unwrap_or(0),
+        )
+    }
+
     /// The key, local and remote. Context: process or softirq.
     pub(crate) fn key(&self) -> u32 {
-        let variant = match &*self.backing.lock() {
+        let variant = match &self.state.lock().backing {
             Backing::Fast { state, .. } => state.variant,
             Backing::Window(window) => window.variant(),
             _ => 0,
@@ -331,12 +433,12 @@ impl Mr {
     /// Nobody finds it by its key any more. Context: process.
     pub(crate) fn withdraw(&self) {
         self.is_withdrawn.store(true, Release);
-        self.pd.device().memory_regions().remove(self.index);
+        self.device.memory_regions().remove(self.index);
     }
 
     /// The state of a window; an error if this is a region. Context: process or softirq.
     pub(crate) fn with_window<R>(&self, f: impl FnOnce(&mut Window) -> R) -> Result<R, Fault> {
-        match &mut *self.backing.lock() {
+        match &mut self.state.lock().backing {
             Backing::Window(window) => Ok(f(window)),
             _ => Err(Fault::Protection),
         }
@@ -344,7 +446,7 @@ impl Mr {
 
     /// The first address that the key leads to.
     fn start(&self) -> Result<u64, Fault> {
-        match &*self.backing.lock() {
+        match &self.state.lock().backing {
             Backing::User { range, .. } | Backing::OnDemand { range, .. } => Ok(range.start),
             Backing::Dma { .. } => Ok(0),
             Backing::Fast { state, .. } => match &state.range {
@@ -355,10 +457,11 @@ impl Mr {
         }
     }
 
-    /// Whether `va .. va + len` may be accessed through `key` as `need` says, by the peer of the QP
+    /// Whether `va .. va + len` may be accessed in `pd` through `key` as `need` says, by the peer of the QP
     /// `qp` or, without one, locally. Returns what to copy from or into.
     fn check(
         self: &Arc<Self>,
+        pd: &Arc<Pd>,
         qp: Option<u32>,
         key: u32,
         va: u64,
@@ -371,8 +474,9 @@ impl Mr {
             len,
             window: None,
         };
-        let backing = self.backing.lock();
-        let (source, range, variant) = match &*backing {
+        let state = self.state.lock();
+        state.check_pd(pd)?;
+        let (source, range, variant) = match &state.backing {
             Backing::User { umem, range } => (Source::User(umem.clone()), *range, 0),
             Backing::OnDemand { memory, range } => (Source::OnDemand(memory.clone()), *range, 0),
             Backing::Dma { memory, access } => {
@@ -426,8 +530,9 @@ impl Drop for Hold {
 /// be a process's. Context: process or softirq.
 pub(crate) fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Hold, Fault> {
     let region = find(pd, key)?;
-    let backing = region.backing.lock();
-    let (source, range) = match &*backing {
+    let state = region.state.lock();
+    state.check_pd(pd)?;
+    let (source, range) = match &state.backing {
         Backing::User { umem, range } => (Source::User(umem.clone()), *range),
         Backing::OnDemand { memory, range } => (Source::OnDemand(memory.clone()), *range),
         _ => return Err(Fault::Protection),
@@ -437,7 +542,7 @@ pub(crate) fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> R
     }
     let start = range.offset_of(va, len, need)?;
     region.windows.add(1, Relaxed);
-    drop(backing);
+    drop(state);
     Ok(Hold {
         region,
         source,
@@ -474,7 +579,7 @@ pub(crate) fn remote_access(
     len: u64,
     need: Access,
 ) -> Result<MrAccess, Fault> {
-    find(pd, key)?.check(Some(qp), key, va, len, need)
+    find(pd, key)?.check(pd, Some(qp), key, va, len, need)
 }
 
 /// Checks a key that the peer of the QP with the number `qp` has sent with a FLUSH, of all that the key
@@ -497,21 +602,23 @@ pub(crate) fn remote_flush(
         // No byte of it: the right is the same for all of them.
         None => (mr.start()?, 0),
     };
-    mr.check(Some(qp), key, va, len, need)?;
+    mr.check(pd, Some(qp), key, va, len, need)?;
     smp_mb();
     Ok(())
 }
 
-/// What `key` leads to in `pd`, whatever its variant. Context: any.
-pub(crate) fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
-    let mr = pd
-        .device()
+/// What `key` leads to, whatever its variant, and whatever its protection domain. Context: any.
+fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
+    pd.device()
         .memory_regions()
         .get(key >> VARIANT_BITS)
-        .ok_or(Fault::Protection)?;
-    if !Arc::ptr_eq(&mr.pd, pd) {
-        return Err(Fault::Protection);
-    }
+        .ok_or(Fault::Protection)
+}
+
+/// The window of `pd` that `key` leads to, whatever its variant. Context: process or softirq.
+pub(crate) fn find_window(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
+    let mr = find(pd, key)?;
+    mr.state.lock().check_pd(pd)?;
     Ok(mr)
 }
 
@@ -523,11 +630,9 @@ pub(crate) fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
 pub(crate) fn paged(pd: &Arc<Pd>, advice: Advice, at: &Advised) -> Result<(OnDemand, Absence)> {
     let regions = pd.device().memory_regions();
     let mr = regions.get(at.key >> VARIANT_BITS).ok_or(ENOENT)?;
-    if !Arc::ptr_eq(&mr.pd, pd) {
-        return Err(EPERM);
-    }
-    let backing = mr.backing.lock();
-    let Backing::OnDemand { memory, range } = &*backing else {
+    let state = mr.state.lock();
+    state.check_pd(pd).or(Err(EPERM))?;
+    let Backing::OnDemand { memory, range } = &state.backing else {
         return Err(EINVAL);
     };
     if at.key & VARIANT_MASK != 0 {
@@ -574,9 +679,9 @@ impl MrAccess {
         let at = self.locate(offset, len)?;
         // Who invalidates the window waits for the end of the copy.
         let window = self.window.as_ref();
-        let bound = window.map(|(window, turn)| (window.backing.lock(), *turn));
-        if let Some((backing, turn)) = &bound {
-            match &**backing {
+        let bound = window.map(|(window, turn)| (window.state.lock(), *turn));
+        if let Some((state, turn)) = &bound {
+            match &state.backing {
                 Backing::Window(window) if window.is_bound(*turn) => {}
                 _ => return Err(Fault::Protection),
             }
@@ -650,8 +755,9 @@ impl MrAccess {
 /// Context: process or softirq.
 pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
     let mr = find(pd, key)?;
-    let mut backing = mr.backing.lock();
-    match &mut *backing {
+    let mut state = mr.state.lock();
+    state.check_pd(pd)?;
+    match &mut state.backing {
         Backing::Fast { pages, state } if state.variant == key & VARIANT_MASK => {
             state.range = None;
             pages.deactivate();
@@ -659,7 +765,7 @@ pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
         }
         Backing::Window(window) => {
             let binding = window.invalidate(qp, key)?;
-            drop(backing);
+            drop(state);
             drop(binding);
             Ok(())
         }
@@ -675,15 +781,16 @@ pub(crate) fn fast_register(
     key: u32,
     access: Access,
 ) -> Result<(), Fault> {
-    if !Arc::ptr_eq(&mr.pd, pd) || key >> VARIANT_BITS != mr.index {
+    if key >> VARIANT_BITS != mr.index {
         return Err(Fault::Protection);
     }
     // Its pages are ordinary ones, as far as anybody knows.
     if access.contains(Access::FLUSH_PERSISTENT) {
         return Err(Fault::Protection);
     }
-    let mut backing = mr.backing.lock();
-    match &mut *backing {
+    let mut state = mr.state.lock();
+    state.check_pd(pd)?;
+    match &mut state.backing {
         Backing::Fast { pages, state } if state.range.is_none() => {
             let activation = pages.activate().ok_or(Fault::Protection)?;
             let (start, len) = (activation.iova, activation.len);

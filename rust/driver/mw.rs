@@ -223,7 +223,7 @@ pub(crate) fn dealloc(mw: &Arc<Mr>) {
 /// Errors: the window, the region, the part of it or the rights are not such that it can be bound; nothing is
 /// changed then. Context: process or softirq.
 pub(crate) fn bind(pd: &Arc<Pd>, qp: u32, request: &Bind) -> Result<(), Fault> {
-    let window = mr::find(pd, request.window)?;
+    let window = mr::find_window(pd, request.window)?;
     let mut state = request.state(pd, qp)?;
     window.with_window(|window| window.bind(request, &mut state))?
 }

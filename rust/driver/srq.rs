@@ -52,6 +52,7 @@ use kernel::{
     },
 };
 use rdma::{
+    details::Details,
     error::not_supported,
     srq::{
         Attr,
@@ -284,6 +285,14 @@ impl State {
 }
 
 impl Srq {
+    /// What `rdma -dd resource show srq` shows of it. Context: process.
+    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
+        let attributes = self.attributes();
+        details.number(c"max_recvs", attributes.max_wr.into())?;
+        details.number(c"max_sges", attributes.max_sge.into())?;
+        details.number(c"limit", attributes.limit.into())
+    }
+
     /// The domain that the keys of its requests belong to.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
         &self.pd

@@ -8,7 +8,10 @@ use crate::{
         Ah, //
     },
     context::Context,
-    counters,
+    counters::{
+        self,
+        QpCounter, //
+    },
     cq::{
         self,
         Cq, //
@@ -49,6 +52,7 @@ use rdma::{
         Arm,
         WcSlots, //
     },
+    details::Details,
     gid::Gid,
     mad::PortCounters,
     memory::Unchecked,
@@ -56,7 +60,7 @@ use rdma::{
         Advice,
         AdvisedRanges,
         FastPages,
-        UserMemory, //
+        UserRegion, //
     },
     stats::Descriptor,
     udata::Udata,
@@ -97,6 +101,7 @@ impl Driver for Ferroce {
     type Srq = Srq;
     type Mr = Mr;
     type Mw = Mr;
+    type Counter = QpCounter;
 
     const ID: u32 = DRIVER_ID;
     const ABI_VERSION: u32 = ABI_VERSION;
@@ -135,8 +140,44 @@ impl Driver for Ferroce {
         device.counters().value(index)
     }
 
+    fn is_counter_of_qp(index: usize) -> bool {
+        qp::is_counted(index)
+    }
+
+    fn new_counter() -> Result<Arc<QpCounter>> {
+        QpCounter::new()
+    }
+
+    fn bind_counter(qp: &Qp, counter: &Arc<QpCounter>) -> Result {
+        qp.bind(counter)
+    }
+
+    fn unbind_counter(qp: &Qp) {
+        qp.unbind();
+    }
+
+    fn read_counter(counter: &QpCounter, values: &mut [u64]) {
+        counter.read(values);
+    }
+
     fn port_counters(device: &Device) -> PortCounters {
         device.counters().of_port()
+    }
+
+    fn describe_qp(qp: &Qp, details: &mut Details<'_>) -> Result {
+        qp.describe(details)
+    }
+
+    fn describe_cq(cq: &Cq, details: &mut Details<'_>) -> Result {
+        cq.describe(details)
+    }
+
+    fn describe_mr(mr: &Mr, details: &mut Details<'_>) -> Result {
+        mr.describe(details)
+    }
+
+    fn describe_srq(srq: &Srq, details: &mut Details<'_>) -> Result {
+        srq.describe(details)
     }
 
     fn device_gone(device: &Arc<Device>) {
@@ -206,13 +247,16 @@ impl Driver for Ferroce {
         cq.close();
     }
 
-    fn register_user_mr(
-        pd: &Arc<Pd>,
-        iova: u64,
-        access: Access,
-        memory: UserMemory,
-    ) -> Result<Arc<Mr>> {
-        mr::register_user(pd, iova, access, memory)
+    fn register_user_mr(pd: &Arc<Pd>, region: UserRegion) -> Result<Arc<Mr>> {
+        mr::register_user(pd, region)
+    }
+
+    fn user_region(mr: &Mr) -> Result<UserRegion> {
+        mr::user_region(mr)
+    }
+
+    fn reregister_user_mr(mr: &Mr, pd: &Arc<Pd>, region: UserRegion) -> Result {
+        mr::reregister_user(mr, pd, region)
     }
 
     fn get_dma_mr(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Mr>> {

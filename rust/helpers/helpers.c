@@ -16,6 +16,7 @@
 #include "ip.c"
 #include "mm.c"
 #include "netdev.c"
+#include "netlink.c"
 #include "netns.c"
 #include "page_pool.c"
 #include "rcu.c"

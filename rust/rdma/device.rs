@@ -384,6 +384,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.kernel_cap_flags = u64::from(
         bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
             | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
+            | bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG
             | bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING,
     );
     raw.odp_caps.general_caps = u64::from(

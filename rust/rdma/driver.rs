@@ -5,14 +5,16 @@
 use crate::{
     access::Access,
     ah::Address,
-    cq, device, gid,
+    cq,
+    details::Details,
+    device, gid,
     mad::PortCounters,
     memory,
     mr::{
         Advice,
         AdvisedRanges,
         FastPages,
-        UserMemory, //
+        UserRegion, //
     },
     mw, port, qp, srq, stats,
     udata::Udata,
@@ -56,6 +58,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Mr: Send + Sync;
     /// A memory window.
     type Mw: Send + Sync;
+    /// A counter of QPs.
+    type Counter: Send + Sync;
 
     /// The number that userspace providers match (`enum rdma_driver_id`).
     const ID: u32;
@@ -89,11 +93,40 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// An address leaves the GID table. RTNL may be held.
     fn del_gid(device: &Arc<Self::Device>, address: Arc<Self::Address>);
 
-    /// The value of the counter with that index in [`Self::COUNTERS`].
+    /// The value of the counter with that index in [`Self::COUNTERS`], without what QPs have counted while they were bound
+    /// to counters of their own, which `ib_core` adds.
     fn counter(device: &Self::Device, index: usize) -> u64;
+
+    /// Whether the counter with that index in [`Self::COUNTERS`] can be read for single QPs.
+    fn is_counter_of_qp(index: usize) -> bool;
+
+    /// Makes a counter for QPs. Context of these four: process.
+    fn new_counter() -> Result<Arc<Self::Counter>>;
+
+    /// Binds `qp` to a counter: what it counts is the counter's, and not the device's. Errors: `EBUSY` if it is bound.
+    fn bind_counter(qp: &Self::Qp, counter: &Arc<Self::Counter>) -> Result;
+
+    /// Undoes [`Self::bind_counter`]. What was counted stays.
+    fn unbind_counter(qp: &Self::Qp);
+
+    /// Fills in the value of each of [`Self::COUNTERS`].
+    fn read_counter(counter: &Self::Counter, values: &mut [u64]);
 
     /// What sysfs shows in `ports/1/counters`.
     fn port_counters(device: &Self::Device) -> PortCounters;
+
+    /// What `rdma -dd resource show` shows of a QP, a CQ, a region, a shared receive queue, beyond what `ib_core` knows.
+    /// Context of these four: process.
+    fn describe_qp(qp: &Self::Qp, details: &mut Details<'_>) -> Result;
+
+    /// See [`Self::describe_qp`].
+    fn describe_cq(cq: &Self::Cq, details: &mut Details<'_>) -> Result;
+
+    /// See [`Self::describe_qp`].
+    fn describe_mr(mr: &Self::Mr, details: &mut Details<'_>) -> Result;
+
+    /// See [`Self::describe_qp`].
+    fn describe_srq(srq: &Self::Srq, details: &mut Details<'_>) -> Result;
 
     /// The device is gone: all its objects are destroyed, and no other operation will be called.
     fn device_gone(device: &Arc<Self::Device>);
@@ -158,12 +191,14 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn destroy_cq(cq: &Arc<Self::Cq>);
 
     /// Makes a region of a process's memory.
-    fn register_user_mr(
-        pd: &Arc<Self::Pd>,
-        iova: u64,
-        access: Access,
-        memory: UserMemory,
-    ) -> Result<Arc<Self::Mr>>;
+    fn register_user_mr(pd: &Arc<Self::Pd>, region: UserRegion) -> Result<Arc<Self::Mr>>;
+
+    /// What a process has registered. Errors: `EINVAL` if it was no process.
+    fn user_region(mr: &Self::Mr) -> Result<UserRegion>;
+
+    /// Registers something else in the place of a process's region, and lets go of memory that is not in it any more.
+    /// Errors: `EBUSY` while memory windows are bound to it.
+    fn reregister_user_mr(mr: &Self::Mr, pd: &Arc<Self::Pd>, region: UserRegion) -> Result;
 
     /// Makes a region of all memory, for a kernel consumer.
     fn get_dma_mr(

@@ -20,10 +20,13 @@
 pub mod access;
 mod address_space;
 pub mod ah;
+mod counter;
 pub mod cq;
+pub mod details;
 pub mod device;
 pub mod driver;
 pub mod error;
+mod extents;
 pub mod gid;
 pub mod global;
 pub mod link;

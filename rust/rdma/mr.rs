@@ -6,6 +6,7 @@ use crate::{
     access::Access,
     driver::Driver,
     error::not_supported,
+    extents::Extents,
     memory::{
         Blocks,
         Fault,
@@ -36,14 +37,53 @@ use sync::{
     SpinLockIrq, //
 };
 
+/// What a kernel consumer maps: pages of one size, or pieces of any.
+enum Mapping {
+    Pages(Blocks),
+    Gaps(Extents),
+}
+
+impl Mapping {
+    /// Makes the mapping a copy of `other`. Returns false if that is of the other kind, or larger than this can be.
+    fn copy_from(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pages(to), Self::Pages(from)) => to.copy_from(from),
+            (Self::Gaps(to), Self::Gaps(from)) => to.copy_from(from),
+            _ => false,
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Self::Pages(blocks) => blocks.clear(),
+            Self::Gaps(extents) => extents.clear(),
+        }
+    }
+
+    /// Bytes.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Pages(blocks) => blocks.len(),
+            Self::Gaps(extents) => extents.len(),
+        }
+    }
+
+    fn memory(&self) -> &dyn Memory {
+        match self {
+            Self::Pages(blocks) => blocks,
+            Self::Gaps(extents) => extents,
+        }
+    }
+}
+
 /// What keys lead to.
 struct Active {
-    blocks: Blocks,
+    mapping: Mapping,
     /// Counts registrations, so that who was let in by one does not act on the next.
     turn: u64,
 }
 
-/// The pages of a fast-registration region, which a kernel consumer maps ([`map_mr_sg`]) and a work
+/// The pages of a fast-registration region, or pieces of memory, which a kernel consumer maps ([`map_mr_sg`]) and a work
 /// request activates.
 ///
 /// [`map_mr_sg`]: srctree/include/rdma/ib_verbs.h
@@ -52,7 +92,7 @@ pub struct FastPages {
     capacity: u32,
     /// What the consumer mapped last.
     #[pin]
-    mapped: SpinLockIrq<Blocks>,
+    mapped: SpinLockIrq<Mapping>,
     #[pin]
     active: SpinLockBh<Active>,
     /// Where the region's addresses start, as it was when the work request was posted: consumers
@@ -71,21 +111,28 @@ pub struct Activation {
 }
 
 impl FastPages {
-    fn new(capacity: u32) -> Result<Arc<Self>> {
-        let mapped = Blocks::with_capacity(capacity as usize)?;
-        let blocks = Blocks::with_capacity(capacity as usize)?;
+    fn new(capacity: u32, with_gaps: bool) -> Result<Arc<Self>> {
+        let empty = || {
+            Ok::<_, Error>(if with_gaps {
+                Mapping::Gaps(Extents::with_capacity(capacity as usize)?)
+            } else {
+                Mapping::Pages(Blocks::with_capacity(capacity as usize)?)
+            })
+        };
+        let mapped = empty()?;
+        let mapping = empty()?;
         Arc::pin_init(
             pin_init!(Self {
                 capacity,
                 mapped <- new_spin_lock_irq!(mapped),
-                active <- new_spin_lock_bh!(Active { blocks, turn: 0 }),
+                active <- new_spin_lock_bh!(Active { mapping, turn: 0 }),
                 iova: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
-    /// Pages that can be mapped.
+    /// Pages or pieces that can be mapped.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -94,7 +141,7 @@ impl FastPages {
     pub fn activate(&self) -> Option<Activation> {
         let mut active = self.active.lock();
         let mapped = self.mapped.lock();
-        if !active.blocks.copy_from(&mapped) {
+        if !active.mapping.copy_from(&mapped) {
             return None;
         }
         active.turn = active.turn.wrapping_add(1);
@@ -108,7 +155,7 @@ impl FastPages {
     /// Makes the region inaccessible; who copies from or into it at the moment has finished when
     /// this returns.
     pub fn deactivate(&self) {
-        self.active.lock().blocks.clear();
+        self.active.lock().mapping.clear();
     }
 
     /// Calls `f` with the pages, if `activation` is the last one.
@@ -122,7 +169,7 @@ impl FastPages {
         if active.turn != activation.turn {
             return Err(Fault::OutOfRange);
         }
-        f(&active.blocks)
+        f(active.mapping.memory())
     }
 }
 
@@ -147,6 +194,35 @@ impl UserMemory {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Whether it is the same as `other`: not only the same addresses.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pinned(this), Self::Pinned(other)) => Arc::ptr_eq(this, other),
+            (Self::OnDemand(this), Self::OnDemand(other)) => this.is_same(other),
+            _ => false,
+        }
+    }
+
+    /// Whether it can have these rights as it is. Errors: `EOPNOTSUPP`, `EINVAL`.
+    fn check_access(&self, access: Access) -> Result {
+        match self {
+            Self::Pinned(_) if access.contains(Access::ON_DEMAND) => Err(EINVAL),
+            Self::Pinned(umem) => umem.check_access(access),
+            Self::OnDemand(_) if !access.contains(Access::ON_DEMAND) => Err(EINVAL),
+            Self::OnDemand(_) => Ok(()),
+        }
+    }
+}
+
+/// What a process registers.
+pub struct UserRegion {
+    /// The first address.
+    pub iova: u64,
+    /// The rights.
+    pub access: Access,
+    /// The memory.
+    pub memory: UserMemory,
 }
 
 pub(crate) struct Private<D: Driver> {
@@ -207,41 +283,113 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
     _udata: *mut bindings::ib_udata,
 ) -> *mut bindings::ib_mr {
     into_ptr((|| {
-        let access = Access::from_bits(access as u32).without(Access::OPTIONAL);
-        let known = Access::LOCAL_WRITE
-            | Access::REMOTE
-            | Access::FLUSH
-            | Access::MW_BIND
-            | Access::ON_DEMAND
-            | Access::HUGETLB;
-        if !dmah.is_null() || access.without(known) != Access::NONE {
+        if !dmah.is_null() {
             return Err(not_supported());
         }
-        // Its pages may be ordinary ones tomorrow.
-        if access.contains(Access::ON_DEMAND | Access::FLUSH_PERSISTENT) {
-            return Err(not_supported());
-        }
-        // The last address must exist.
-        iova.checked_add(length).ok_or(EINVAL)?;
-        let memory = if access.contains(Access::ON_DEMAND) {
-            UserMemory::OnDemand(match (start, length) {
-                // All of the address space, as `ibv_reg_mr(3)` has it, for its own addresses.
-                (0, u64::MAX) if iova != 0 || access.contains(Access::HUGETLB) => {
-                    return Err(EINVAL);
-                }
-                (0, u64::MAX) => OnDemand::all()?,
-                _ => OnDemand::range(start, length)?,
-            })
-        } else {
-            // SAFETY: `ib_core` passes a protection domain of a registered device of this driver,
-            // which has no DMA device.
-            let umem = unsafe { Umem::get((*pd).device, start, length, access)? };
-            UserMemory::Pinned(Arc::pin_init(umem, GFP_KERNEL_ACCOUNT)?)
+        let access = user_access(access)?;
+        // SAFETY: `ib_core` passes a protection domain of a registered device of this driver.
+        let (memory, pd) = unsafe {
+            (
+                user_memory((*pd).device, start, length, iova, access)?,
+                pd::Obj::<D>::get(pd),
+            )
         };
-        // SAFETY: As above.
-        let pd = unsafe { pd::Obj::<D>::get(pd) };
-        publish::<D>(None, || D::register_user_mr(pd, iova, access, memory))
+        let region = UserRegion {
+            iova,
+            access,
+            memory,
+        };
+        publish::<D>(None, || D::register_user_mr(pd, region))
     })())
+}
+
+/// The rights that a process asks for. Errors: `EOPNOTSUPP` if there are none such.
+fn user_access(bits: c_int) -> Result<Access> {
+    let access = Access::from_bits(bits as u32).without(Access::OPTIONAL);
+    let known = Access::LOCAL_WRITE
+        | Access::REMOTE
+        | Access::FLUSH
+        | Access::MW_BIND
+        | Access::ON_DEMAND
+        | Access::HUGETLB;
+    if access.without(known) != Access::NONE {
+        return Err(not_supported());
+    }
+    // Its pages may be ordinary ones tomorrow.
+    if access.contains(Access::ON_DEMAND | Access::FLUSH_PERSISTENT) {
+        return Err(not_supported());
+    }
+    Ok(access)
+}
+
+/// The memory that a process registers at the address `iova`. Process context.
+///
+/// # Safety
+///
+/// `device` must be a registered device without a DMA device.
+unsafe fn user_memory(
+    device: *mut bindings::ib_device,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: Access,
+) -> Result<UserMemory> {
+    // The last address must exist.
+    iova.checked_add(length).ok_or(EINVAL)?;
+    if access.contains(Access::ON_DEMAND) {
+        return Ok(UserMemory::OnDemand(match (start, length) {
+            // All of the address space, as `ibv_reg_mr(3)` has it, for its own addresses.
+            (0, u64::MAX) if iova != 0 || access.contains(Access::HUGETLB) => {
+                return Err(EINVAL);
+            }
+            (0, u64::MAX) => OnDemand::all()?,
+            _ => OnDemand::range(start, length)?,
+        }));
+    }
+    // SAFETY: By the promise of the caller.
+    let umem = unsafe { Umem::get(device, start, length, access)? };
+    Ok(UserMemory::Pinned(Arc::pin_init(umem, GFP_KERNEL_ACCOUNT)?))
+}
+
+/// `rereg_user_mr`: in place, under the same keys. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn reregister_user<D: Driver>(
+    mr: *mut bindings::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    pd: *mut bindings::ib_pd,
+    _udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    const TRANSLATION: c_int = bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS as c_int;
+    const ACCESS: c_int = bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int;
+    let result = (|| {
+        // SAFETY: `ib_core` passes a region of a process, and the protection domain that it is to be in: its own, or
+        // another one of the device, as the process says.
+        let (core, device, pd) =
+            unsafe { (&Obj::<D>::get(mr).core, (*mr).device, pd::Obj::<D>::get(pd)) };
+        let mut region = D::user_region(core)?;
+        if flags & ACCESS != 0 {
+            region.access = user_access(access)?;
+        }
+        if flags & TRANSLATION != 0 {
+            region.iova = iova;
+            // SAFETY: The device is registered, as it has objects, and has no DMA device.
+            region.memory = unsafe { user_memory(device, start, length, iova, region.access)? };
+        } else {
+            region.memory.check_access(region.access)?;
+        }
+        D::reregister_user_mr(core, pd, region)
+    })();
+    match result {
+        Ok(()) => core::ptr::null_mut(),
+        Err(error) => error.to_ptr(),
+    }
 }
 
 /// What a process says that it will do with memory (`ib_uverbs_advise_mr_advice`).
@@ -354,15 +502,17 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
     max_pages: u32,
 ) -> *mut bindings::ib_mr {
     into_ptr((|| {
-        if ty != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
-            return Err(not_supported());
-        }
+        let with_gaps = match ty {
+            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG => false,
+            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS => true,
+            _ => return Err(not_supported()),
+        };
         if max_pages > D::MAX_FAST_PAGES {
             return Err(EINVAL);
         }
         // SAFETY: `ib_core` passes a protection domain.
         let core = unsafe { pd::Obj::<D>::get(pd) };
-        let fast = FastPages::new(max_pages)?;
+        let fast = FastPages::new(max_pages, with_gaps)?;
         publish::<D>(Some(fast.clone()), || D::alloc_mr(core, fast))
     })())
 }
@@ -375,11 +525,58 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
 unsafe extern "C" fn set_page<D: Driver>(mr: *mut bindings::ib_mr, address: u64) -> c_int {
     // SAFETY: `map` passed the object.
     let private = unsafe { Obj::<D>::get(mr) };
-    match &private.fast {
-        Some(fast) if fast.mapped.lock().push(address as usize) => 0,
-        Some(_) => ENOMEM.to_errno(),
-        None => EINVAL.to_errno(),
+    let Some(fast) = &private.fast else {
+        return EINVAL.to_errno();
+    };
+    let Mapping::Pages(blocks) = &mut *fast.mapped.lock() else {
+        return EINVAL.to_errno();
+    };
+    if blocks.push(address as usize) {
+        0
+    } else {
+        ENOMEM.to_errno()
     }
+}
+
+/// Fills a list with pieces of a consumer's, beginning `offset` bytes into the first one. Returns how many, which are all
+/// of them or as many as there is room for, and the address of the first byte.
+///
+/// # Safety
+///
+/// `sg` must be a list of at least `entries` pieces, mapped for a device of virtual DMA; for its memory see
+/// [`Extents::push`].
+unsafe fn fill(
+    extents: &mut Extents,
+    mut sg: *mut kernel::bindings::scatterlist,
+    entries: u32,
+    mut offset: u32,
+) -> Result<(c_int, u64)> {
+    let mut count: c_int = 0;
+    let mut first = None;
+    for _ in 0..entries {
+        if sg.is_null() {
+            break;
+        }
+        // SAFETY: The caller promises that the entry is valid. The address of virtual DMA is the kernel's own.
+        let (addr, len) = unsafe {
+            (
+                kernel::bindings::sg_dma_address(sg),
+                kernel::bindings::sg_dma_len(sg),
+            )
+        };
+        let addr = addr.checked_add(u64::from(offset)).ok_or(EINVAL)?;
+        let len = len.checked_sub(offset).ok_or(EINVAL)?;
+        // SAFETY: By the promise of the caller.
+        if !unsafe { extents.push(addr as usize, len) } {
+            break;
+        }
+        first.get_or_insert(addr);
+        count = count.wrapping_add(1);
+        offset = 0;
+        // SAFETY: The entry is valid.
+        sg = unsafe { kernel::bindings::sg_next(sg) };
+    }
+    Ok((count, first.ok_or(EINVAL)?))
 }
 
 /// `map_mr_sg`. Any context.
@@ -397,7 +594,31 @@ pub(crate) unsafe extern "C" fn map<D: Driver>(
         // SAFETY: `ib_core` passes an object that it created.
         let private = unsafe { Obj::<D>::get(mr) };
         let fast = private.fast.as_ref().ok_or(EINVAL)?;
-        fast.mapped.lock().clear();
+        {
+            let mut mapped = fast.mapped.lock();
+            mapped.clear();
+            if let Mapping::Gaps(extents) = &mut *mapped {
+                let skipped = if offset.is_null() {
+                    0
+                } else {
+                    // SAFETY: `ib_core` passes null, or a place with the offset in the first piece, to write that in the
+                    // last one to: 0, as pieces are mapped as a whole.
+                    unsafe { offset.replace(0) }
+                };
+                let entries = u32::try_from(entries)?;
+                // SAFETY: The consumer passes a valid list, and vouches for the memory: a peer gets at a copy of the list from
+                // the work request that registers it until the key is invalidated; what is mapped then is what the
+                // consumer means, and nobody uses it otherwise.
+                let (count, iova) = unsafe { fill(extents, sg, entries, skipped)? };
+                // SAFETY: The object is valid, and the consumer uses it for nothing else meanwhile.
+                unsafe {
+                    (*mr).iova = iova;
+                    (*mr).length = extents.len();
+                }
+                fast.iova.store(iova, Relaxed);
+                return Ok(count);
+            }
+        }
         // SAFETY: The consumer passes a valid list; `set_page` accepts the object.
         let count =
             unsafe { bindings::ib_sg_to_pages(mr, sg, entries, offset, Some(set_page::<D>)) };
@@ -410,13 +631,12 @@ pub(crate) unsafe extern "C" fn map<D: Driver>(
             return Err(EINVAL);
         }
         let first_offset = (iova as usize) & (page_size as usize).wrapping_sub(1);
+        let Mapping::Pages(blocks) = &mut *fast.mapped.lock() else {
+            return Err(EINVAL);
+        };
         // SAFETY: The consumer vouches for the pages: it maps them for access by peers until it
         // invalidates the key.
-        unsafe {
-            fast.mapped
-                .lock()
-                .set_range(page_size.trailing_zeros(), first_offset, length)?;
-        }
+        unsafe { blocks.set_range(page_size.trailing_zeros(), first_offset, length)? };
         fast.iova.store(iova, Relaxed);
         Ok(count)
     })

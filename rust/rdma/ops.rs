@@ -4,7 +4,9 @@
 
 use crate::{
     ah,
+    counter,
     cq,
+    details,
     device,
     driver::Driver,
     mad,
@@ -47,6 +49,16 @@ impl<D: Driver> Ops<D> {
         alloc_hw_port_stats: Some(stats::alloc::<D>),
         get_hw_stats: Some(stats::get::<D>),
         process_mad: Some(mad::process::<D>),
+        counter_init: Some(counter::init::<D>),
+        counter_alloc_stats: Some(counter::alloc::<D>),
+        counter_bind_qp: Some(counter::bind::<D>),
+        counter_unbind_qp: Some(counter::unbind::<D>),
+        counter_dealloc: Some(counter::dealloc::<D>),
+        counter_update_stats: Some(counter::update::<D>),
+        fill_res_qp_entry: Some(details::of_qp::<D>),
+        fill_res_cq_entry: Some(details::of_cq::<D>),
+        fill_res_mr_entry: Some(details::of_mr::<D>),
+        fill_res_srq_entry: Some(details::of_srq::<D>),
 
         alloc_ucontext: Some(ucontext::create::<D>),
         dealloc_ucontext: Some(ucontext::destroy::<D>),
@@ -70,6 +82,7 @@ impl<D: Driver> Ops<D> {
         req_notify_cq: Some(cq::request_notify::<D>),
 
         reg_user_mr: Some(mr::register_user::<D>),
+        rereg_user_mr: Some(mr::reregister_user::<D>),
         get_dma_mr: Some(mr::get_dma::<D>),
         alloc_mr: Some(mr::alloc::<D>),
         map_mr_sg: Some(mr::map::<D>),
@@ -94,6 +107,7 @@ impl<D: Driver> Ops<D> {
         destroy_srq: Some(srq::destroy::<D>),
         post_srq_recv: Some(srq::post_recv::<D>),
 
+        size_rdma_counter: size_of::<counter::Obj<D>>(),
         size_ib_ucontext: size_of::<ucontext::Obj<D>>(),
         size_ib_pd: size_of::<pd::Obj<D>>(),
         size_ib_ah: size_of::<ah::Obj<D>>(),

@@ -172,7 +172,7 @@ pub struct Init<D: Driver> {
 }
 
 pub(crate) struct Private<D: Driver> {
-    core: Arc<D::Qp>,
+    pub(crate) core: Arc<D::Qp>,
     link: Arc<Link>,
     signal_all: bool,
     is_user: bool,

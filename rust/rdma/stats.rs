@@ -33,6 +33,28 @@ impl Descriptor {
     }
 }
 
+/// Makes room for the values of all counters of a driver; null if there is no memory. Process context.
+pub(crate) fn of_driver<D: Driver>() -> *mut bindings::rdma_hw_stats {
+    // SAFETY: The descriptors live for ever, and are `rdma_stat_desc`s by `repr(transparent)`.
+    unsafe {
+        bindings::rdma_alloc_hw_stats_struct(
+            D::COUNTERS.as_ptr().cast(),
+            D::COUNTERS.len() as c_int,
+            LIFESPAN,
+        )
+    }
+}
+
+/// The values of all counters of a driver.
+///
+/// # Safety
+///
+/// `stats` must come from [`of_driver`], and be used by nobody else for `'a`.
+pub(crate) unsafe fn values<'a, D: Driver>(stats: *mut bindings::rdma_hw_stats) -> &'a mut [u64] {
+    // SAFETY: There is room for as many values as there are descriptors, and nobody else uses it, as the caller promises.
+    unsafe { core::slice::from_raw_parts_mut((*stats).value.as_mut_ptr(), D::COUNTERS.len()) }
+}
+
 /// `alloc_hw_port_stats`.
 ///
 /// # Safety
@@ -42,14 +64,7 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
     _device: *mut bindings::ib_device,
     _port: u32,
 ) -> *mut bindings::rdma_hw_stats {
-    // SAFETY: The descriptors live for ever, and are `rdma_stat_desc`s by `repr(transparent)`.
-    unsafe {
-        bindings::rdma_alloc_hw_stats_struct(
-            D::COUNTERS.as_ptr().cast(),
-            D::COUNTERS.len() as c_int,
-            LIFESPAN,
-        )
-    }
+    of_driver::<D>()
 }
 
 /// `get_hw_stats`.
@@ -67,17 +82,10 @@ pub(crate) unsafe extern "C" fn get<D: Driver>(
     if port == 0 || stats.is_null() {
         return EINVAL.to_errno();
     }
-    let count = D::COUNTERS.len();
-    // SAFETY: `ib_core` passes a device of this driver, and a struct that `alloc` made, which has
-    // room for as many values as there are descriptors.
-    let (core, values) = unsafe {
-        (
-            crate::device::core::<D>(device),
-            core::slice::from_raw_parts_mut((*stats).value.as_mut_ptr(), count),
-        )
-    };
-    for (index, value) in values.iter_mut().enumerate() {
+    // SAFETY: `ib_core` passes a device of this driver, and a struct that `alloc` made, which is locked.
+    let (core, values) = unsafe { (crate::device::core::<D>(device), values::<D>(stats)) };
+    for (index, value) in (0..D::COUNTERS.len()).zip(values) {
         *value = D::counter(core, index);
     }
-    count as c_int
+    D::COUNTERS.len() as c_int
 }

@@ -13,6 +13,7 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    error::to_result,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -151,6 +152,25 @@ impl Umem {
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether the pages are pinned such that a region may have these rights. Process context.
+    ///
+    /// Errors: `EACCES` if they are not pinned for writing, `EINVAL` if they do not keep their contents without power, or
+    /// are released.
+    pub(crate) fn check_access(&self, access: Access) -> Result {
+        let _pages = self.enter().ok_or(EINVAL)?;
+        if access.contains(Access::FLUSH_PERSISTENT) && !self.persistent {
+            return Err(EINVAL);
+        }
+        // SAFETY: There is a pass, so the umem is valid by the type invariant.
+        to_result(unsafe {
+            bindings::ib_umem_check_rereg(
+                self.raw.as_ptr(),
+                bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int,
+                access.bits() as c_int,
+            )
+        })
     }
 
     /// Access to the pages; [`None`] once they are, or are about to be, released. Any context.

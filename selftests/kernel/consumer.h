@@ -212,8 +212,9 @@ struct ib_send_wr *invalidation_of(struct ib_send_wr *wr, struct request *reques
 /* An operation of the first side upon what a key of the second one leads to, of its own memory from the start. */
 int access(struct link *link, enum ib_wr_opcode opcode, u64 address, u32 length, u32 key, enum ib_wc_status status);
 
-/* A region of pieces, as many as fit; not registered yet. */
+/* A region of so many pages, or of pieces with gaps between them; not registered yet. */
 struct ib_mr *region_new(struct link *link, unsigned int pages);
+struct ib_mr *region_new_of(struct link *link, enum ib_mr_type type, unsigned int pieces);
 /* All of them without one. */
 void regions_free(struct link *link, struct ib_mr *region);
 int region_map_side(struct side *side, struct ib_mr *region, unsigned int at, unsigned int length);

@@ -414,6 +414,11 @@ struct owned_memory {
 
 struct ib_mr *region_new(struct link *link, unsigned int pages)
 {
+	return region_new_of(link, IB_MR_TYPE_MEM_REG, pages);
+}
+
+struct ib_mr *region_new_of(struct link *link, enum ib_mr_type type, unsigned int pieces)
+{
 	struct test *test = link->test;
 	struct owned_region *owned = kzalloc(sizeof(*owned), GFP_KERNEL);
 	struct ib_mr *region;
@@ -422,9 +427,9 @@ struct ib_mr *region_new(struct link *link, unsigned int pages)
 		row_fails(test, "no memory");
 		return NULL;
 	}
-	region = ib_alloc_mr(link->pd, IB_MR_TYPE_MEM_REG, pages);
+	region = ib_alloc_mr(link->pd, type, pieces);
 	if (IS_ERR(region)) {
-		row_fails(test, "ib_alloc_mr for %u pages: %pe", pages, region);
+		row_fails(test, "ib_alloc_mr for %u pieces: %pe", pieces, region);
 		kfree(owned);
 		return NULL;
 	}

@@ -83,6 +83,9 @@ struct mapping {
 	/* Of the region; so many pages as the entries have, if it is 0. */
 	unsigned int pages;
 	unsigned int mapped;
+	/* Pieces with gaps between them (IB_MR_TYPE_SG_GAPS); those of odd addresses and lengths. */
+	bool has_gaps;
+	bool is_odd;
 };
 
 static const struct mapping mappings[] = {
@@ -100,6 +103,10 @@ static const struct mapping mappings[] = {
 	{ .entries = 2, .order = 9, .page_size = SZ_2M, .first_offset = 70000, .last_length = 100001, .mapped = 2 },
 	/* As many as the device has: .pages is filled in. */
 	{ .entries = 0, .page_size = PAGE_SIZE },
+	{ .entries = 5, .page_size = PAGE_SIZE, .gap = 2, .mapped = 5, .has_gaps = true },
+	{ .entries = 9, .page_size = PAGE_SIZE, .skip = 33, .mapped = 9, .has_gaps = true, .is_odd = true },
+	{ .entries = 8, .page_size = PAGE_SIZE, .pages = 5, .mapped = 5, .has_gaps = true, .is_odd = true },
+	{ .entries = 0, .page_size = PAGE_SIZE, .has_gaps = true, .is_odd = true },
 };
 
 static int map_list(struct link *link, const struct mapping *mapping, unsigned int entries, struct scatterlist *list)
@@ -121,6 +128,10 @@ static int map_list(struct link *link, const struct mapping *mapping, unsigned i
 			to = from + mapping->last_length;
 		if (mapping->gap && i == mapping->gap)
 			to -= 1000;
+		if (mapping->is_odd) {
+			from = 1 + 5 * (i % 100);
+			to = size - 2 * (i % 77);
+		}
 		sg_set_buf(&list[i], memory + from, to - from);
 		sg_dma_address(&list[i]) = 0;
 	}
@@ -130,7 +141,8 @@ static int map_list(struct link *link, const struct mapping *mapping, unsigned i
 		length += list[i].length;
 	length -= mapping->skip;
 
-	region = region_new(link, mapping->pages ?: entries * size / mapping->page_size);
+	region = region_new_of(link, mapping->has_gaps ? IB_MR_TYPE_SG_GAPS : IB_MR_TYPE_MEM_REG,
+			       mapping->pages ?: entries * size / mapping->page_size);
 	if (!region)
 		return -1;
 	count = ib_map_mr_sg(region, list, entries, mapping->skip ? &skip : NULL, mapping->page_size);
@@ -168,6 +180,23 @@ static int map(struct test *test, const struct row *row)
 		ib_dma_unmap_sg(test->device, list, entries, DMA_BIDIRECTIONAL);
 	kvfree(list);
 	return failed;
+}
+
+/* A device that does not say that it can do this refuses it. */
+static int map_with_gaps(struct test *test, const struct row *row)
+{
+	const struct link_shape shape = {};
+	struct ib_mr *region;
+	struct link *link;
+
+	if (test->device->attrs.kernel_cap_flags & IBK_SG_GAPS_REG)
+		return map(test, row);
+	link = link_make(test, &shape);
+	if (!link)
+		return -1;
+	region = ib_alloc_mr(link->pd, IB_MR_TYPE_SG_GAPS, 1);
+	must(test, IS_ERR(region), "there is such a region");
+	return 0;
 }
 
 /* As NFS does: the region gets another address once it is mapped, and peers use that. */
@@ -617,6 +646,10 @@ static const struct row rows[] = {
 	{ "map pages of 64 KiB up to a gap", map, 10 },
 	{ "map pages of 2 MiB, parts at both ends", map, 11 },
 	{ "map as many pages as the device has", map, 12 },
+	{ "map over a gap", map_with_gaps, 13 },
+	{ "map pieces of odd addresses and lengths, from an offset on", map_with_gaps, 14 },
+	{ "map as many pieces with gaps as there is room for", map_with_gaps, 15 },
+	{ "map as many pieces with gaps as the device has", map_with_gaps, 16 },
 	{ "a mapped region gets another address", other_start, FROM_TASK },
 	{ "a region of more pages than the device has", too_many },
 	{ "a region with no right", rights, 0 },

@@ -54,7 +54,10 @@ use crate::{
         MmapInfo,
         Published, //
     },
-    counters::Counter,
+    counters::{
+        Counter,
+        QpCounter, //
+    },
     cq::Cq,
     device::Device,
     live::{
@@ -101,6 +104,7 @@ use kernel::{
     },
 };
 use rdma::{
+    details::Details,
     error::not_supported,
     qp::{
         Cap,
@@ -305,6 +309,11 @@ pub(crate) fn now() -> Instant {
     Instant::from_ns(sync::monotonic_ns())
 }
 
+/// Whether QPs count by themselves what the device's counter with that index counts.
+pub(crate) fn is_counted(index: usize) -> bool {
+    (send::COUNTED.iter().chain(&receive::COUNTED)).any(|&counter| counter as usize == index)
+}
+
 /// The protocol's status as the verbs call it.
 fn status(status: Status) -> wc::Status {
     match status {
@@ -325,6 +334,53 @@ fn status(status: Status) -> wc::Status {
 }
 
 impl Qp {
+    /// What `rdma -dd resource show qp` shows of it: its sizes, and what it has counted, if anything.
+    /// Context: process.
+    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
+        let posted = self.send.lock().requester.len();
+        details.number(c"max_sends", self.cap.max_send_wr.into())?;
+        details.number(c"sends", posted.into())?;
+        details.number(c"max_recvs", self.cap.max_recv_wr.into())?;
+        let sent = self.send.lock().counted();
+        let received = self.receive.lock().counted();
+        for (counter, value) in
+            (send::COUNTED.into_iter().zip(sent)).chain(receive::COUNTED.into_iter().zip(received))
+        {
+            if value != 0 {
+                details.number(counter.name(), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What it counts from now on is `counter`'s. Errors: `EBUSY` if there is another one. Context: process.
+    pub(crate) fn bind(&self, counter: &Arc<QpCounter>) -> Result {
+        {
+            let mut send = self.send.lock();
+            if send.tally.is_bound() {
+                return Err(EBUSY);
+            }
+            send.report(self);
+            send.tally.bind(Some(counter.clone()));
+        }
+        let mut receive = self.receive.lock();
+        receive.report(self);
+        receive.tally.bind(Some(counter.clone()));
+        Ok(())
+    }
+
+    /// What it counts from now on is the device's. Context: process.
+    pub(crate) fn unbind(&self) {
+        {
+            let mut receive = self.receive.lock();
+            receive.report(self);
+            receive.tally.bind(None);
+        }
+        let mut send = self.send.lock();
+        send.report(self);
+        send.tally.bind(None);
+    }
+
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.pd.device()
     }

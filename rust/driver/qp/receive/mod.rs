@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     buffer::Place,
-    counters::Counter,
+    counters::{
+        Counter,
+        Tally, //
+    },
     cq::Cq,
     datagram::Batch,
     demux::Run,
@@ -55,7 +58,6 @@ use roce::{
     responder::{
         Resource,
         Responder,
-        ResponderCounters,
         ResponderEvent, //
     },
     ticket::Outcome, //
@@ -84,9 +86,20 @@ pub(crate) struct ReceiveSide {
     batch: Batch,
     pacing: Pacing,
     pub(super) paging: Paging,
-    /// What the device's counters have been told of.
-    reported: ResponderCounters,
+    /// What of [`COUNTED`] has been told.
+    pub(super) tally: Tally<{ COUNTED.len() }>,
+    /// Receive requests that were completed without an error.
+    receives: u64,
 }
+
+/// What it counts by itself.
+pub(super) const COUNTED: [Counter; 5] = [
+    Counter::Receives,
+    Counter::DuplicateRequest,
+    Counter::SentSequenceError,
+    Counter::SentRnr,
+    Counter::SentError,
+];
 
 /// A range of memory that a peer may write to: the rest of a message, as a rule.
 struct Target {
@@ -130,7 +143,8 @@ impl ReceiveSide {
             batch: Batch::new()?,
             pacing: Pacing::default(),
             paging: Paging::default(),
-            reported: ResponderCounters::default(),
+            tally: Tally::new(),
+            receives: 0,
         })
     }
 
@@ -171,29 +185,22 @@ impl ReceiveSide {
         flushed
     }
 
-    /// Adds what has happened since the last time to the device's counters.
-    fn report(&mut self, qp: &Qp) {
-        let now = *self.responder.counters();
-        if now == self.reported {
-            return;
-        }
-        let before = core::mem::replace(&mut self.reported, now);
-        let counters = qp.device().counters();
-        for (counter, new, old) in [
-            (Counter::DuplicateRequest, now.duplicates, before.duplicates),
-            (
-                Counter::SentSequenceError,
-                now.sequence_naks,
-                before.sequence_naks,
-            ),
-            (Counter::SentRnr, now.rnr_naks, before.rnr_naks),
-            (Counter::SentError, now.error_naks, before.error_naks),
-        ] {
-            let n = new.wrapping_sub(old);
-            if n != 0 {
-                counters.add(counter, n);
-            }
-        }
+    /// What has happened since the QP was created, in the order of [`COUNTED`].
+    pub(super) fn counted(&self) -> [u64; COUNTED.len()] {
+        let responder = self.responder.counters();
+        [
+            self.receives,
+            responder.duplicates,
+            responder.sequence_naks,
+            responder.rnr_naks,
+            responder.error_naks,
+        ]
+    }
+
+    /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
+    pub(super) fn report(&mut self, qp: &Qp) {
+        let now = self.counted();
+        self.tally.tell(qp.device().counters(), &COUNTED, now);
     }
 }
 
@@ -303,6 +310,7 @@ impl Qp {
                     receive.place = Place::default();
                     receive.target = None;
                 }
+                receive.report(self);
                 if receive.busy && !owner {
                     receive.again = true;
                     None
@@ -321,7 +329,6 @@ impl Qp {
                         .take()
                         .unwrap_or_else(|| core::mem::take(&mut receive.batch));
                     receive.respond(self, &mut batch);
-                    receive.report(self);
                     // An error is told of once its NAK is in the batch.
                     while let Some(event) = receive.responder.take_event() {
                         match event {

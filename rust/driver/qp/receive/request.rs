@@ -304,6 +304,9 @@ impl ReceiveSide {
             qp.number,
         );
         completion.byte_len = done.length;
+        if completion.is_success() {
+            self.receives = self.receives.wrapping_add(1);
+        }
         completion.extra = match (done.immediate, done.invalidated_rkey) {
             (Some(immediate), _) => Extra::Imm(immediate),
             (None, Some(key)) => Extra::Invalidated(key),

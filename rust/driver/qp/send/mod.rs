@@ -18,7 +18,10 @@ use crate::{
         Ah, //
     },
     buffer::Place,
-    counters::Counter,
+    counters::{
+        Counter,
+        Tally, //
+    },
     cq::Cq,
     datagram::Batch,
     demux::Run,
@@ -56,7 +59,6 @@ use roce::{
     packet::Packet,
     requester::{
         Requester,
-        RequesterCounters,
         SendSlot,
         SendWr, //
     },
@@ -106,9 +108,21 @@ pub(crate) struct SendSide {
     placing: Option<(u32, Place)>,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
-    /// What the device's counters have been told of.
-    reported: RequesterCounters,
+    /// What of [`COUNTED`] has been told.
+    pub(super) tally: Tally<{ COUNTED.len() }>,
+    /// SEND requests that were completed without an error.
+    sends: u64,
 }
+
+/// What it counts by itself.
+pub(super) const COUNTED: [Counter; 6] = [
+    Counter::Sends,
+    Counter::Retransmitted,
+    Counter::RetransmitTimeout,
+    Counter::ReceivedRnr,
+    Counter::ReceivedSequenceError,
+    Counter::ImpliedNak,
+];
 
 /// Responses that come while the owner builds packets, which it takes in when it is done: who brings them would wait
 /// for the lock all that time.
@@ -164,7 +178,8 @@ impl SendSide {
             paging: Paging::default(),
             placing: None,
             armed: None,
-            reported: RequesterCounters::default(),
+            tally: Tally::new(),
+            sends: 0,
         })
     }
 
@@ -343,10 +358,13 @@ impl SendSide {
             let Some(element) = element else {
                 continue;
             };
+            let status = super::status(done.status);
+            if status == wc::Status::Success && element.opcode == wc::Opcode::Send {
+                self.sends = self.sends.wrapping_add(1);
+            }
             if !done.signaled {
                 continue;
             }
-            let status = super::status(done.status);
             match status {
                 wc::Status::RetryExc => qp.count(Counter::RetryExceeded),
                 wc::Status::RnrRetryExc => qp.count(Counter::RnrRetryExceeded),
@@ -362,34 +380,23 @@ impl SendSide {
         notify
     }
 
-    /// Adds what has happened since the last time to the device's counters.
-    fn report(&mut self, qp: &Qp) {
-        let now = *self.requester.counters();
-        if now == self.reported {
-            return;
-        }
-        let before = core::mem::replace(&mut self.reported, now);
-        let counters = qp.device().counters();
-        for (counter, new, old) in [
-            (
-                Counter::Retransmitted,
-                now.retransmitted_packets,
-                before.retransmitted_packets,
-            ),
-            (Counter::RetransmitTimeout, now.timeouts, before.timeouts),
-            (Counter::ReceivedRnr, now.rnr_naks, before.rnr_naks),
-            (
-                Counter::ReceivedSequenceError,
-                now.sequence_naks,
-                before.sequence_naks,
-            ),
-            (Counter::ImpliedNak, now.implied_naks, before.implied_naks),
-        ] {
-            let n = new.wrapping_sub(old);
-            if n != 0 {
-                counters.add(counter, n);
-            }
-        }
+    /// What has happened since the QP was created, in the order of [`COUNTED`].
+    pub(super) fn counted(&self) -> [u64; COUNTED.len()] {
+        let requester = self.requester.counters();
+        [
+            self.sends,
+            requester.retransmitted_packets,
+            requester.timeouts,
+            requester.rnr_naks,
+            requester.sequence_naks,
+            requester.implied_naks,
+        ]
+    }
+
+    /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
+    pub(super) fn report(&mut self, qp: &Qp) {
+        let now = self.counted();
+        self.tally.tell(qp.device().counters(), &COUNTED, now);
     }
 
     fn arm(&mut self, qp: &Arc<Qp>) {

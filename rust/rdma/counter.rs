@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counters of single queue pairs, as `rdma statistic qp` binds and shows them.
+
+use crate::{
+    driver::Driver,
+    object::Object,
+    qp,
+    stats, //
+};
+use kernel::{
+    bitmap::Bitmap,
+    error::from_result,
+    prelude::*,
+    sync::{
+        Arc,
+        SetOnce, //
+    },
+};
+use rdma_bindings as bindings;
+
+/// There is nothing until the first queue pair is bound: `ib_core` frees the counter if that fails, and does not say so.
+pub(crate) type Obj<D> = Object<bindings::rdma_counter, SetOnce<Arc<<D as Driver>::Counter>>>;
+
+/// `counter_init`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn init<D: Driver>(counter: *mut bindings::rdma_counter) {
+    // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
+    unsafe { Obj::<D>::init(counter, SetOnce::new()) };
+}
+
+/// `counter_alloc_stats`: what QPs do not count is not shown. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn alloc<D: Driver>(
+    _counter: *mut bindings::rdma_counter,
+) -> *mut bindings::rdma_hw_stats {
+    let stats = stats::of_driver::<D>();
+    if !stats.is_null() {
+        // SAFETY: There is a bit for each counter, and nobody else knows of the struct. In memory a bitmap of `unsigned long`
+        // is one of `usize`.
+        let hidden =
+            unsafe { Bitmap::from_raw_mut((*stats).is_disabled.cast(), D::COUNTERS.len()) };
+        for index in (0..D::COUNTERS.len()).filter(|&index| !D::is_counter_of_qp(index)) {
+            hidden.set_bit(index);
+        }
+    }
+    stats
+}
+
+/// `counter_bind_qp`. Process context; no other operation on the counter is in progress.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn bind<D: Driver>(
+    counter: *mut bindings::rdma_counter,
+    qp: *mut bindings::ib_qp,
+    _port: u32,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes a counter that was initialised, and a queue pair.
+        let (once, core) = unsafe { (Obj::<D>::get(counter), &qp::Obj::<D>::get(qp).core) };
+        match once.as_ref() {
+            Some(bound) => D::bind_counter(core, bound)?,
+            None => {
+                let bound = D::new_counter()?;
+                D::bind_counter(core, &bound)?;
+                once.populate(bound);
+            }
+        }
+        // SAFETY: The queue pair is valid, and no other counter has it, or there would have been an error.
+        unsafe { (*qp).counter = counter };
+        Ok(0)
+    })
+}
+
+/// `counter_unbind_qp`. Process context; no other operation on the counter is in progress.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn unbind<D: Driver>(qp: *mut bindings::ib_qp, _port: u32) -> c_int {
+    // SAFETY: `ib_core` passes a queue pair.
+    unsafe {
+        D::unbind_counter(&qp::Obj::<D>::get(qp).core);
+        (*qp).counter = core::ptr::null_mut();
+    }
+    0
+}
+
+/// `counter_dealloc`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn dealloc<D: Driver>(counter: *mut bindings::rdma_counter) -> c_int {
+    // SAFETY: `ib_core` passes a counter that nothing is bound to any more, and then frees it.
+    drop(unsafe { Obj::<D>::take(counter) });
+    0
+}
+
+/// `counter_update_stats`. Process context; no other operation on the counter is in progress.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn update<D: Driver>(counter: *mut bindings::rdma_counter) -> c_int {
+    // SAFETY: `ib_core` passes a counter of a device of this driver, with what `alloc` made for it.
+    let (once, values) = unsafe { (Obj::<D>::get(counter), stats::values::<D>((*counter).stats)) };
+    if let Some(core) = once.as_ref() {
+        D::read_counter(core, values);
+    }
+    0
+}
