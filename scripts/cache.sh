@@ -79,7 +79,12 @@ made_from() {
 	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
 	vm-debug) echo root debug-kernel stage/vm-debug vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	root-consumers) echo root stage/root-suite packages-suite packages-consumers ;;
 	root-*) echo root stage/root-suite packages-suite ;;
+	vm-consumers-debug)
+		echo root root-consumers debug-kernel stage/vm-consumers-debug vm-image vm.d/archive.py vm.d/initramfs.py \
+			vm.d/unsign.py
+		;;
 	vm-*) echo root "root-${1#vm-}" stage/vm-suite vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	*) fail "no artifact is called $1" ;;
 	esac

@@ -12,7 +12,8 @@ nvme_modules()
 	[ -d "$nvme_targets" ] || mount -t configfs none /sys/kernel/config
 }
 
-# nvme_target_make NAME ADDRESS FILE: exports FILE, and listens on port 4420 of ADDRESS.
+# nvme_target_make NAME ADDRESS FILE [INLINE]: exports FILE, and listens on port 4420 of ADDRESS. Writes of more than
+# INLINE bytes (4096) are read by the target.
 nvme_target_make()
 {
 	local subsystem=$nvme_targets/subsystems/$1 port=$nvme_targets/ports/4420
@@ -24,8 +25,7 @@ nvme_target_make()
 		echo ipv4 >"$port/addr_adrfam" &&
 		echo "$2" >"$port/addr_traddr" &&
 		echo 4420 >"$port/addr_trsvcid" &&
-		# Longer writes are read by the target.
-		echo 4096 >"$port/param_inline_data_size" &&
+		echo "${4:-4096}" >"$port/param_inline_data_size" &&
 		ln -s "$subsystem" "$port/subsystems/$1"
 }
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# NFS over RDMA: the kernel's server and client. See lib/consumers.sh.
+
+# shellcheck source-path=SCRIPTDIR source=disk.sh
+. "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
+# shellcheck source-path=SCRIPTDIR source=files.sh
+. "$(dirname "${BASH_SOURCE[0]}")/files.sh"
+
+export=$state/export
+
+# serve ADDRESS MiB
+serve()
+{
+	mkdir -p "$export" && mount -t tmpfs -o "size=$2M" ferroce-export "$export" || return 1
+	modprobe -a nfsd rpcrdma || return 1
+	mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
+	mkdir -p /run/rpcbind /var/lib/nfs/{v4recovery,sm,sm.bak,rpc_pipefs}
+	touch /var/lib/nfs/{etab,rmtab}
+	pidof rpcbind >/dev/null || rpcbind -w || return 1
+	# A client that is new waits for the clients of before, who are none.
+	echo 1 >/proc/fs/nfsd/nfsv4gracetime
+	echo 1 >/proc/fs/nfsd/nfsv4leasetime
+	exportfs -o rw,no_root_squash,insecure,fsid=1,no_subtree_check "*:$export" &&
+		rpc.mountd && rpc.nfsd 4 && echo rdma 20049 >/proc/fs/nfsd/portlist
+}
+
+unserve()
+{
+	rpc.nfsd 0
+	exportfs -ua
+	pkill rpc.mountd
+	pkill rpcbind
+	umount "$export"
+}
+
+# attach ADDRESS VERSION
+attach()
+{
+	modprobe -a nfs rpcrdma
+	mkdir -p "$mounted"
+	mount -t nfs -o "rdma,port=20049,nolock,sec=sys,vers=$2" "$1:$export" "$mounted"
+}
+
+detach()
+{
+	umount "$mounted"
+}
+
+# rate read|write: KiB/s. The file is written first.
+rate()
+{
+	fio_rate "$mounted/rate" "$1"
+}
+
+# traffic SECONDS: verified.
+traffic()
+{
+	random_blocks "$1"
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash disable=SC2154 # lib is set by role.sh
+#
+# 9P over RDMA: the kernel's client, and diod behind ninep. See lib/consumers.sh.
+
+# shellcheck source-path=SCRIPTDIR source=disk.sh
+. "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
+# shellcheck source-path=SCRIPTDIR source=files.sh
+. "$(dirname "${BASH_SOURCE[0]}")/files.sh"
+
+export=$state/export
+
+# serve ADDRESS MiB
+serve()
+{
+	mkdir -p "$export" && mount -t tmpfs -o "size=$2M" ferroce-export "$export" || return 1
+	setsid "$lib/../ninep" "$1" 5640 diod -f -n -N -r 3 -w 3 -L "$state/diod.log" -e "$export" \
+		>"$state/ninep.log" 2>&1 </dev/null &
+	echo $! >"$state/ninep.pid"
+	local tries
+	for tries in $(seq 100); do
+		grep -q listening "$state/ninep.log" && return 0
+		sleep 0.1
+	done
+	echo "after $tries tries: $(cat "$state/ninep.log")"
+	return 1
+}
+
+unserve()
+{
+	cat "$state/ninep.log" "$state/diod.log"
+	kill "$(cat "$state/ninep.pid")"
+	umount "$export"
+}
+
+# attach ADDRESS
+attach()
+{
+	modprobe -a 9p 9pnet_rdma
+	mkdir -p "$mounted"
+	mount -t 9p -o "trans=rdma,port=5640,version=9p2000.L,aname=$export,uname=root,access=any,cache=none" "$1" "$mounted"
+}
+
+detach()
+{
+	umount "$mounted"
+}
+
+# traffic SECONDS: verified.
+traffic()
+{
+	random_blocks "$1"
+}
