@@ -21,6 +21,8 @@ ucx()
 {
 	local tls=$1 port=13337
 	shift
+	# Connections of rc_verbs begin over UD.
+	[ "$tls" != rc_verbs ] || tls=rc_verbs,ud_verbs:aux
 	pair 120 "$port" \
 		env UCX_TLS="$tls" UCX_NET_DEVICES="$dev1:1" UCX_WARN_UNUSED_ENV_VARS=n \
 		ucx_perftest -P 0 -p "$port" "$@" -- \

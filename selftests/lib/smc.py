@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Sockets of the family AF_SMC: smc.py eid NAME; smc.py serve ADDRESS; smc.py exchange ADDRESS.
+
+A server sends back what it receives. The client compares that with what it sent.
+"""
+
+import os
+import socket
+import struct
+import sys
+import threading
+
+AF_SMC = 43
+PORT = 9043
+NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 1, 4, 2
+GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 0x10, 3, 1, 2
+SMC_NETLINK_ADD_UEID, SMC_NLA_EID_TABLE_ENTRY = 12, 1
+
+
+def attribute(kind, value):
+    return struct.pack("HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def netlink(family, command, attributes, flags=0):
+    """Sends a generic netlink command and returns what comes back."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_GENERIC) as sock:
+        body = struct.pack("BBH", command, 1, 0) + attributes
+        sock.send(struct.pack("IHHII", 16 + len(body), family, NLM_F_REQUEST | flags, 1, 0) + body)
+        answer = sock.recv(65536)
+    kind = struct.unpack_from("IH", answer)[1]
+    if kind == NLMSG_ERROR:
+        error = struct.unpack_from("i", answer, 16)[0]
+        if error:
+            raise OSError(-error, os.strerror(-error))
+    return answer[20:]
+
+
+def set_eid(name):
+    """SMC-R version 2 needs a name that both ends have."""
+    answer = netlink(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, attribute(CTRL_ATTR_FAMILY_NAME, b"SMC_GEN_NETLINK\0"))
+    at = 0
+    while True:
+        length, kind = struct.unpack_from("HH", answer, at)
+        if kind == CTRL_ATTR_FAMILY_ID:
+            break
+        at += (length + 3) & ~3
+    family = struct.unpack_from("H", answer, at + 4)[0]
+    entry = attribute(SMC_NLA_EID_TABLE_ENTRY, name.encode().ljust(32) + b"\0")
+    netlink(family, SMC_NETLINK_ADD_UEID, entry, NLM_F_ACK)
+
+
+def echo(connection):
+    with connection:
+        while True:
+            data = connection.recv(100_000)
+            if not data:
+                return
+            connection.sendall(data)
+
+
+def serve(address):
+    with socket.socket(AF_SMC, socket.SOCK_STREAM, 0) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, PORT))
+        listener.listen(64)
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=echo, args=(connection,), daemon=True).start()
+
+
+def exchanged(address, length):
+    """Whether so many bytes come back as they were."""
+    data = os.urandom(length)
+    with socket.socket(AF_SMC, socket.SOCK_STREAM, 0) as sock:
+        sock.connect((address, PORT))
+        sender = threading.Thread(target=sock.sendall, args=(data,), daemon=True)
+        sender.start()
+        back = bytearray()
+        while len(back) < length:
+            part = sock.recv(70_001)
+            if not part:
+                break
+            back += part
+        sender.join()
+    return bytes(back) == data
+
+
+def rows(address):
+    yield "a byte", exchanged(address, 1)
+    yield "a megabyte and a little", exchanged(address, 1_000_007)
+    yield "20 MB", exchanged(address, 20_000_000)
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(exchanged(address, 300_001))) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    yield "16 connections at once", results == [True] * 16
+    yield "100 connections, one after the other", all(exchanged(address, 10_000) for _ in range(100))
+
+
+def exchange(address):
+    print("KTAP version 1\n1..5", flush=True)
+    failed = False
+    for number, (name, is_right) in enumerate(rows(address), 1):
+        print(f"{'' if is_right else 'not '}ok {number} {name}", flush=True)
+        failed |= not is_right
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit({"eid": set_eid, "serve": serve, "exchange": exchange}[sys.argv[1]](sys.argv[2]))
