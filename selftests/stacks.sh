@@ -167,7 +167,7 @@ mpi_runs()
 	echo "Open MPI, UCX ud, 2 hosts | openmpi 2 n1:1,n2:1 UCX_TLS=ud_verbs,self -- --mca pml ucx --mca osc ucx"
 	echo "Open MPI, libfabric, 2 hosts | openmpi 2 n1:1,n2:1 -- --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm"
 	echo "Open MPI, UCX rc, 4 ranks of one device | openmpi 4 n1:4 $tls -- --mca pml ucx --mca osc ucx"
-	echo "Open MPI, UCX rc, 8 ranks on 2 hosts | openmpi 8 n1:4,n2:4 $tls -- --mca pml ucx --mca osc ucx"
+	echo "Open MPI, UCX rc, 8 ranks on 2 hosts | openmpi 8 n1:4,n2:4 $tls -- --mca pml ucx --mca osc ucx --mca mpi_yield_when_idle 1"
 	echo "MPICH, UCX rc, 2 hosts | mpich 2 n1:1,n2:1 rc_verbs,ud_verbs:aux,self"
 	echo "MPICH, UCX ud, 2 hosts | mpich 2 n1:1,n2:1 ud_verbs,self"
 	echo "MPICH, UCX rc, 4 ranks on 2 hosts | mpich 4 n1:2,n2:2 rc_verbs,ud_verbs:aux,self"
