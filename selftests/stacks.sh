@@ -28,7 +28,14 @@ ucx()
 		ucx_perftest -P 0 -p "$port" "$@" -- \
 		env UCX_TLS="$tls" UCX_NET_DEVICES="$dev2:1" UCX_WARN_UNUSED_ENV_VARS=n \
 		ucx_perftest -P 0 -p "$port" "$@" "$address1" || return 1
-	! grep -E ' (ERROR|FATAL) ' "$ktap_dir/client" "$ktap_dir/server" || fail "UCX says that"
+	ucx_result
+}
+
+# UCX 1.18 asks for a flush at the peer, which its rc_verbs has on no device, says so, and does without.
+ucx_result()
+{
+	! grep -E ' (ERROR|FATAL) ' "$ktap_dir/client" "$ktap_dir/server" |
+		grep -vE 'flush\(remote\) is not supported|during flush: Unsupported operation' || fail "UCX says that"
 	grep -q '^Final:' "$ktap_dir/client" || fail "no result"
 }
 
@@ -40,8 +47,7 @@ uct()
 	pair 120 "$port" \
 		ucx_perftest -P 0 -p "$port" -x "$transport" -d "$dev1:1" "$@" -- \
 		ucx_perftest -P 0 -p "$port" -x "$transport" -d "$dev2:1" "$@" "$address1" || return 1
-	! grep -E ' (ERROR|FATAL) ' "$ktap_dir/client" "$ktap_dir/server" || fail "UCX says that"
-	grep -q '^Final:' "$ktap_dir/client" || fail "no result"
+	ucx_result
 }
 
 # Name of the row | function and its words.
@@ -196,7 +202,7 @@ mpi4py()
 qperf_test()
 {
 	local port=19765
-	pair 60 "$port" timeout 50 qperf -- qperf -cm 1 -t 2 "$address1" "$1" || return 1
+	pair 60 "$port" qperf -- sh -c "qperf -cm 1 -t 2 $address1 $1 && qperf $address1 quit" || return 1
 	grep -qE '^ +(bw|send_bw|latency|msg_rate) += +[0-9.]+' "$ktap_dir/client" || fail "no figures"
 }
 
