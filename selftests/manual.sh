@@ -88,7 +88,7 @@ example_multicast()
 	return "$failed"
 }
 
-verbs_rows=60
+verbs_rows=62
 cm_rows=77
 ktap_start $((verbs_rows + cm_rows + 7))
 netdev2=$(netdev_of n2 "$dev2")

@@ -20,7 +20,7 @@
 #include "kselftest.h"
 #include "waiter.h"
 
-#define ROWS 60
+#define ROWS 62
 #define LENGTH 5000
 #define QKEY 0x1234567
 #define GRH 40
@@ -483,6 +483,43 @@ static void solicited_only(void)
 		die("what is not used any more cannot be destroyed");
 }
 
+/* A message whose completion stays in the queue of what arrives. */
+static bool message_waits(struct ibv_qp *qps[2], unsigned int flags)
+{
+	struct ibv_wc wc;
+
+	return post_receive(qps[1], &ends[1].sink) && post_message(qps[0], IBV_WR_SEND, flags, &ends[0].source, 8) &&
+	       completes(ends[0].cq, 2, &wc);
+}
+
+/*
+ * 3.6.7: who polls, asks and sleeps, in this order, does not oversleep what has come in between. RDMA network cards tell
+ * of that at once; IBTA does not ask for it.
+ */
+static void asked_late(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(ends[1].device.context);
+	struct ibv_cq *cq = channel ? ibv_create_cq(ends[1].device.context, 8, &ends[1], channel, 0) : NULL;
+	bool at_once, once, unsolicited;
+	struct ibv_qp *qps[2];
+	struct ibv_wc wc;
+
+	if (!cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	pair_make(qps, cq);
+	unsolicited = message_waits(qps, 0) && !ibv_req_notify_cq(cq, 1) && !is_told(channel) &&
+		      message_waits(qps, IBV_SEND_SOLICITED) && told(&ends[1], channel, cq);
+	cq_drain(cq);
+	at_once = message_waits(qps, 0) && !ibv_req_notify_cq(cq, 0) && told(&ends[1], channel, cq);
+	once = !ibv_req_notify_cq(cq, 0) && !is_told(channel) && cq_poll(cq, &wc, 0) && !is_told(channel) &&
+	       message_waits(qps, 0) && told(&ends[1], channel, cq);
+	entry(at_once && once, "3.6.7 ibv_req_notify_cq: an event at once of a completion that nobody was told of, and one");
+	entry(unsolicited, "3.6.7 ibv_req_notify_cq, solicited only: no event of another completion that is there");
+	pair_end(qps);
+	if (ibv_destroy_cq(cq) || ibv_destroy_comp_channel(channel))
+		die("what is not used any more cannot be destroyed");
+}
+
 /* 3.6.11 and 3.6.12: a datagram, and the way back to its sender. */
 static void ways_back(void)
 {
@@ -699,6 +736,7 @@ int main(int argc, char **argv)
 	bringup();
 	queue_pair_operations();
 	solicited_only();
+	asked_late();
 	ways_back();
 	groups();
 	enhanced_establishment(&ends[0]);

@@ -148,11 +148,37 @@ enum Queue {
     Kernel(KernelRing<(Handle, Completion)>),
 }
 
+/// Completions that raised no notification.
+#[derive(Clone, Copy, Default)]
+struct Missed {
+    any: bool,
+    /// One that is solicited, or an error.
+    solicited: bool,
+}
+
 struct State {
     queue: Queue,
     armed: Option<Arm>,
+    /// What has come since the last notification.
+    missed: Missed,
     /// The consumer has been told of an overflow.
     told: bool,
+}
+
+impl Missed {
+    fn matches(self, arm: Arm) -> bool {
+        match arm {
+            Arm::Next => self.any,
+            Arm::Solicited => self.solicited,
+        }
+    }
+}
+
+impl State {
+    fn notified(&mut self) {
+        self.armed = None;
+        self.missed = Missed::default();
+    }
 }
 
 /// A completion queue. Outlives the `ib_cq`.
@@ -248,6 +274,7 @@ pub(crate) fn create(
             state <- new_spin_lock_irq!(State {
                 queue,
                 armed: None,
+                missed: Missed::default(),
                 told: false,
             }),
             resizing <- new_mutex!(()),
@@ -341,13 +368,17 @@ impl Cq {
                 .enqueue::<_, OVERFLOW>(self.clone());
             return Posted { notify: false };
         }
+        let is_solicited = solicited || !completion.is_success();
         let notify = match state.armed {
             None => false,
             Some(Arm::Next) => true,
-            Some(Arm::Solicited) => solicited || !completion.is_success(),
+            Some(Arm::Solicited) => is_solicited,
         };
         if notify {
-            state.armed = None;
+            state.notified();
+        } else {
+            state.missed.any = true;
+            state.missed.solicited |= is_solicited;
         }
         Posted { notify }
     }
@@ -381,18 +412,29 @@ impl Cq {
         }
     }
 
-    /// Asks for the next notification. Returns whether there are completions now, which will raise
-    /// none. Context: any.
+    /// Asks for the next notification. Returns whether there are completions now, which will raise none. A process is not
+    /// told that; it is notified at once if one of them has come since its last notification, as by RDMA network cards.
+    /// UCX relies on that: it does not poll between asking and sleeping. Context: any; no lock held.
     pub(crate) fn arm(&self, arm: Arm) -> bool {
         let mut state = self.state.lock();
-        // Arming for any completion is not taken back by arming for solicited ones.
-        if state.armed != Some(Arm::Next) {
+        let (has_more, is_late) = match &mut state.queue {
+            Queue::User(queue) => {
+                let has_more = queue.producer.len(&queue.ring) > 0;
+                (has_more, has_more && state.missed.matches(arm))
+            }
+            Queue::Kernel(ring) => (ring.len() > 0, false),
+        };
+        if is_late {
+            state.notified();
+        } else if state.armed != Some(Arm::Next) {
+            // Arming for any completion is not taken back by arming for solicited ones.
             state.armed = Some(arm);
         }
-        match &mut state.queue {
-            Queue::User(queue) => queue.producer.len(&queue.ring) > 0,
-            Queue::Kernel(ring) => ring.len() > 0,
+        drop(state);
+        if is_late {
+            self.events.notify();
         }
+        has_more
     }
 
     /// Gives a process's queue a new ring for at least `entries` completions; what was not polled
