@@ -127,8 +127,8 @@ fabric_rows()
 FERROCE_MPI_DEVICE1=$dev1 FERROCE_MPI_DEVICE2=$dev2
 FERROCE_MPI_NETDEV1=$(netdev_of n1 "$dev1") FERROCE_MPI_NETDEV2=$(netdev_of n2 "$dev2")
 export FERROCE_MPI_DEVICE1 FERROCE_MPI_DEVICE2 FERROCE_MPI_NETDEV1 FERROCE_MPI_NETDEV2
-# UCX must not take shared memory or TCP instead, nor fill the log with what ucx_result() leaves out.
-export UCX_LOG_LEVEL=fatal UCX_WARN_UNUSED_ENV_VARS=n OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# UCX must not take shared memory or TCP instead.
+export UCX_WARN_UNUSED_ENV_VARS=n OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi_parts=8
 mpi_program=("$here/mpi_openmpi")
 # MPICH looks its hosts up.
@@ -142,6 +142,7 @@ on_n1()
 	ip netns exec n1 unshare --uts sh -c 'hostname n1; exec "$@"' sh timeout -k 5 $((300 * slowness)) "$@"
 }
 
+# UCX says nothing but what is fatal, or fills the log with what ucx_result() leaves out.
 # openmpi RANKS HOSTS VARIABLE=VALUE... -- ARG...: HOSTS is as mpirun has it.
 openmpi()
 {
@@ -154,14 +155,14 @@ openmpi()
 	shift
 	on_n1 mpirun.openmpi --prtemca plm_ssh_agent "$here/lib/mpi_agent.sh" --map-by :OVERSUBSCRIBE --bind-to none \
 		--host "$hosts" -np "$ranks" -x FERROCE_MPI_DEVICE1 -x FERROCE_MPI_DEVICE2 -x FERROCE_MPI_NETDEV1 \
-		-x FERROCE_MPI_NETDEV2 -x UCX_LOG_LEVEL -x UCX_WARN_UNUSED_ENV_VARS "${variables[@]}" "$@" \
+		-x FERROCE_MPI_NETDEV2 -x UCX_LOG_LEVEL=fatal -x UCX_WARN_UNUSED_ENV_VARS "${variables[@]}" "$@" \
 		"$here/lib/mpi_rank.sh" "${mpi_program[@]}"
 }
 
 # mpich RANKS HOSTS TRANSPORTS
 mpich()
 {
-	UCX_TLS=$3 on_n1 mpiexec.hydra -launcher ssh -launcher-exec "$here/lib/mpi_agent.sh" -hosts "$2" -np "$1" \
+	UCX_LOG_LEVEL=fatal UCX_TLS=$3 on_n1 mpiexec.hydra -launcher ssh -launcher-exec "$here/lib/mpi_agent.sh" -hosts "$2" -np "$1" \
 		"$here/lib/mpi_rank.sh" "$here/mpi_mpich"
 }
 
