@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What MPI promises, verified byte by byte: messages between all pairs of ranks, collectives, one-sided windows, and
- * many communicators. Each part is a row; rank 0 prints them. Any number of ranks from 2 on; run by stacks.sh.
+ * many communicators. Each part is a row; rank 0 prints them. Any number of ranks from 2 on; run by stacks.sh. An
+ * argument is the reason why there are no one-sided windows.
  */
 
 #include <mpi.h>
@@ -352,8 +353,15 @@ int main(int argc, char **argv)
 		version[strcspn(version, "\n")] = 0;
 		printf("KTAP version 1\n1..%zu\n# %d ranks, %.60s\n", COUNT(parts), ranks, version);
 	}
-	for (i = 0; i < COUNT(parts); i++)
+	for (i = 0; i < COUNT(parts); i++) {
+		if (parts[i].run == windows && argc > 1) {
+			row++;
+			if (rank == 0)
+				printf("ok %d %s # SKIP %s\n", row, parts[i].name, argv[1]);
+			continue;
+		}
 		is_right &= verdict(parts[i].name, parts[i].run());
+	}
 	MPI_Finalize();
 	return !is_right;
 }
