@@ -273,6 +273,33 @@ counter_by_number()
 	[ -z "$(rdma statistic qp show link "$dev1/1")" ] || fail "it is still shown: $(rdma statistic qp show link "$dev1/1")"
 }
 
+# counter_of QPN: the number of the counter that the queue pair is bound to, alone.
+counter_of()
+{
+	rdma statistic qp show link "$dev1/1" | tr '\n' ' ' | sed 's/link /\n&/g' |
+		sed -nE "s/.* cntn ([0-9]+) .*LQPN: <$1> *$/\1/p"
+}
+
+# Two counters of one device have two numbers, and each its own queue pair.
+counters_by_number()
+{
+	local qps qp first second
+	[ "$link_type" = ferroce ] || skip "only ferroce counts for queue pairs"
+	mapfile -t qps < <(sed -n 's/^qp lqpn=\([0-9]*\) .*type=RC.*/\1/p' "$objects" | head -n 2)
+	for qp in "${qps[@]}"; do
+		rdma statistic qp bind link "$dev1/1" lqpn "$qp" || fail "rdma does not bind $qp"
+	done
+	rdma statistic qp show link "$dev1/1"
+	first=$(counter_of "${qps[0]}") second=$(counter_of "${qps[1]}")
+	[ -n "$first" ] && [ -n "$second" ] || fail "a queue pair is not with its counter: '$first', '$second'"
+	[ "$first" != "$second" ] || fail "both counters have the number $first"
+	! rdma statistic qp unbind link "$dev1/1" cntn "$first" lqpn "${qps[1]}" || fail "it is unbound from another's counter"
+	rdma statistic qp unbind link "$dev1/1" cntn "$first" lqpn "${qps[0]}" || fail "rdma does not unbind the first"
+	[ -z "$(counter_of "${qps[0]}")" ] || fail "the first is still bound"
+	[ "$(counter_of "${qps[1]}")" = "$second" ] || fail "the second is not bound any more"
+	rdma statistic qp unbind link "$dev1/1" cntn "$second" lqpn "${qps[1]}" || fail "rdma does not unbind the second"
+}
+
 # counter DEVICE NAME: what sysfs shows for the port.
 counter()
 {
@@ -398,7 +425,7 @@ ended()
 	fail "they are still shown after $tries tries"
 }
 
-ktap_start 23
+ktap_start 24
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 hold_start
@@ -416,6 +443,7 @@ row "rdma res show -dd cq" described cq "vector 0" "armed no"
 row "rdma res show -dd mr" described mr "memory pinned" "access 0x[0-9a-f]+" "windows 0"
 row "rdma res show" summary
 row "rdma statistic qp bind" counter_by_number
+row "rdma statistic qp bind: two counters" counters_by_number
 row "the end of a process" ended
 row "rdma statistic show" statistics
 row "rdma statistic qp set auto" counters_by_type

@@ -13,6 +13,10 @@ use kernel::{
     error::from_result,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         SetOnce, //
     },
@@ -21,6 +25,19 @@ use rdma_bindings as bindings;
 
 /// There is nothing until the first queue pair is bound: `ib_core` frees the counter if that fails, and does not say so.
 pub(crate) type Obj<D> = Object<bindings::rdma_counter, SetOnce<Arc<<D as Driver>::Counter>>>;
+
+/// The number of the next counter. By these `ib_core` tells the counters of a device apart; it leaves them to the driver.
+static NEXT_ID: Atomic<u32> = Atomic::new(1);
+
+/// A number that no other counter has, and not 0, as long as there are not four billion of them.
+fn new_id() -> u32 {
+    loop {
+        let id = NEXT_ID.fetch_add(1, Relaxed);
+        if id != 0 {
+            return id;
+        }
+    }
+}
 
 /// `counter_init`. Process context.
 ///
@@ -72,6 +89,8 @@ pub(crate) unsafe extern "C" fn bind<D: Driver>(
                 let bound = D::new_counter()?;
                 D::bind_counter(core, &bound)?;
                 once.populate(bound);
+                // SAFETY: The counter is valid, and `ib_core` does not look at its number before this returns.
+                unsafe { (*counter).id = new_id() };
             }
         }
         // SAFETY: The queue pair is valid, and no other counter has it, or there would have been an error.
@@ -82,12 +101,18 @@ pub(crate) unsafe extern "C" fn bind<D: Driver>(
 
 /// `counter_unbind_qp`. Process context; no other operation on the counter is in progress.
 ///
+/// Errors: `EINVAL` if the queue pair is not bound. Two callers may want to unbind it at once, as `ib_core` looks before it
+/// takes the lock; it lets go of a reference for each that is told of success.
+///
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn unbind<D: Driver>(qp: *mut bindings::ib_qp, _port: u32) -> c_int {
     // SAFETY: `ib_core` passes a queue pair.
     unsafe {
+        if (*qp).counter.is_null() {
+            return EINVAL.to_errno();
+        }
         D::unbind_counter(&qp::Obj::<D>::get(qp).core);
         (*qp).counter = core::ptr::null_mut();
     }
