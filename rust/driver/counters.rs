@@ -175,9 +175,9 @@ impl QpCounter {
     }
 
     /// Fills in the value of each counter, in the order of [`Counter`]. Context: any.
-    pub(crate) fn read(&self, values: &mut [u64]) {
-        for (value, counted) in values.iter_mut().zip(&self.0) {
-            *value = counted.load(Relaxed);
+    pub(crate) fn read(&self, values: &[Atomic<u64>]) {
+        for (value, counted) in values.iter().zip(&self.0) {
+            value.store(counted.load(Relaxed), Relaxed);
         }
     }
 }

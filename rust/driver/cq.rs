@@ -424,6 +424,10 @@ impl Cq {
             }
             Queue::Kernel(ring) => (ring.len() > 0, false),
         };
+        if !has_more {
+            // The process has seen all that has come.
+            state.missed = Missed::default();
+        }
         if is_late {
             state.notified();
         } else if state.armed != Some(Arm::Next) {

@@ -44,7 +44,10 @@ use crate::{
 use kernel::{
     mm::virt::VmaNew,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Atomic,
+        Arc, //
+    },
 };
 use rdma::{
     ah::Address,
@@ -156,7 +159,7 @@ impl Driver for Ferroce {
         qp.unbind();
     }
 
-    fn read_counter(counter: &QpCounter, values: &mut [u64]) {
+    fn read_counter(counter: &QpCounter, values: &[Atomic<u64>]) {
         counter.read(values);
     }
 

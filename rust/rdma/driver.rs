@@ -26,7 +26,10 @@ use crate::{
 use kernel::{
     mm::virt::VmaNew,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Atomic,
+        Arc, //
+    },
 };
 
 /// An RDMA device driver.
@@ -110,7 +113,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn unbind_counter(qp: &Self::Qp);
 
     /// Fills in the value of each of [`Self::COUNTERS`].
-    fn read_counter(counter: &Self::Counter, values: &mut [u64]);
+    fn read_counter(counter: &Self::Counter, values: &[Atomic<u64>]);
 
     /// What sysfs shows in `ports/1/counters`.
     fn port_counters(device: &Self::Device) -> PortCounters;

@@ -9,6 +9,10 @@ use kernel::{
         as_char_ptr_in_const_context,
         CStr, //
     },
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
 };
 use rdma_bindings as bindings;
 
@@ -45,14 +49,20 @@ pub(crate) fn of_driver<D: Driver>() -> *mut bindings::rdma_hw_stats {
     }
 }
 
-/// The values of all counters of a driver.
+/// The values of all counters of a driver. `ib_core` reads them at any time.
 ///
 /// # Safety
 ///
-/// `stats` must come from [`of_driver`], and be used by nobody else for `'a`.
-pub(crate) unsafe fn values<'a, D: Driver>(stats: *mut bindings::rdma_hw_stats) -> &'a mut [u64] {
-    // SAFETY: There is room for as many values as there are descriptors, and nobody else uses it, as the caller promises.
-    unsafe { core::slice::from_raw_parts_mut((*stats).value.as_mut_ptr(), D::COUNTERS.len()) }
+/// `stats` must come from [`of_driver`], and be valid for `'a`.
+pub(crate) unsafe fn values<'a, D: Driver>(
+    stats: *mut bindings::rdma_hw_stats,
+) -> &'a [Atomic<u64>] {
+    // SAFETY: There is room for as many values as there are descriptors, and the caller promises that it stays there.
+    // `Atomic<u64>` is laid out as `u64`, and all that Rust does to the values goes through it.
+    unsafe {
+        let values = (*stats).value.as_mut_ptr().cast();
+        core::slice::from_raw_parts(values, D::COUNTERS.len())
+    }
 }
 
 /// `alloc_hw_port_stats`.
@@ -85,7 +95,7 @@ pub(crate) unsafe extern "C" fn get<D: Driver>(
     // SAFETY: `ib_core` passes a device of this driver, and a struct that `alloc` made, which is locked.
     let (core, values) = unsafe { (crate::device::core::<D>(device), values::<D>(stats)) };
     for (index, value) in (0..D::COUNTERS.len()).zip(values) {
-        *value = D::counter(core, index);
+        value.store(D::counter(core, index), Relaxed);
     }
     D::COUNTERS.len() as c_int
 }
