@@ -108,7 +108,7 @@ unsafe extern "Rust" fn __rust_dealloc(memory: *mut u8, size: usize, align: usiz
 #[no_mangle]
 extern "Rust" fn __rust_alloc_error_handler(size: usize, _align: usize) -> ! {
     fail(
-        c"rust/kunit/harness.rs",
+        c"rust/host/kunit/harness.rs",
         line!(),
         format_args!("no memory: {size} bytes"),
     )
