@@ -23,7 +23,7 @@ use zerocopy_derive::{
     IntoBytes, //
 };
 
-/// Numbers of address handles: the stock provider takes 0 for "none".
+/// Numbers of address handles: librxe takes 0 for "none".
 const NUMBERS: RangeInclusive<u32> = 1..=0x00ff_ffff;
 
 /// Where datagrams go.
@@ -45,7 +45,7 @@ impl Ah {
     }
 }
 
-/// What `create_ah` answers to the stock provider.
+/// What `create_ah` answers to librxe.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct CreateAhResponse {

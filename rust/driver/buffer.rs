@@ -154,9 +154,9 @@ impl<'a> Cursor<'a> {
     ) -> Result<(), Fault> {
         self.walk(offset, len, |memory, at, done, n| {
             let mut at = at;
-            for piece in skb.pieces(from.wrapping_add(done), n) {
-                memory.write_piece(at, &piece)?;
-                at = at.wrapping_add(piece.len() as u64);
+            for segment in skb.segments(from.wrapping_add(done), n) {
+                memory.write_segment(at, &segment)?;
+                at = at.wrapping_add(segment.len() as u64);
             }
             Ok(())
         })

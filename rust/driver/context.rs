@@ -30,7 +30,7 @@ use zerocopy_derive::{
     IntoBytes, //
 };
 
-/// Where a ring can be mapped: `struct mminfo` of the stock provider.
+/// Where a ring can be mapped: `struct mminfo` of librxe.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct MmapInfo {
@@ -82,7 +82,7 @@ impl Context {
         )
     }
 
-    /// The turns of what it has pages brought in for. Context: any.
+    /// The turns of its page faults. Context: any.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }

@@ -38,23 +38,23 @@ const GSI_NUMBER: u32 = 1;
 /// Bytes of the BTH.
 const BTH_LEN: usize = 12;
 
-/// Takes in a datagram that came to the RoCE port of the namespace `home`.
+/// Takes in a datagram that came to the RoCE port of the namespace `netns`.
 ///
 /// Nothing in it is trusted; a bad one costs a counter. Context: softirq.
-pub(crate) fn receive(home: &net::Net, skb: RxSkb) {
+pub(crate) fn receive(netns: &net::Net, skb: RxSkb) {
     let destination = skb.destination();
     let to_group = destination.is_multicast();
     let destination = destination.to_gid();
     let device = if to_group {
-        registry::device_at(home, skb.ifindex())
+        registry::device_at(netns, skb.ifindex())
     } else {
-        registry::device_of(home, &destination)
+        registry::device_of(netns, &destination)
     };
     let Some(device) = device else {
         return;
     };
     // The QPs of the device that sent it have it already.
-    if to_group && device.has_address(home.id(), &skb.source().to_gid()) {
+    if to_group && device.has_address(netns.id(), &skb.source().to_gid()) {
         return;
     }
     let skb = if to_group {
@@ -203,7 +203,7 @@ impl Run<'_, '_> {
             burst,
         } = self;
         let is_mixed = burst.came != Came::Together;
-        let ends = |skb: &RxSkb| (skb.home(), skb.source(), skb.destination());
+        let ends = |skb: &RxSkb| (skb.netns(), skb.source(), skb.destination());
         let first_ends = is_mixed.then(|| ends(&skb));
         f(first, skb);
         while let Some(skb) = burst.fresh() {
@@ -237,7 +237,7 @@ fn count(device: &Device, skb: &RxSkb) {
 fn parse(skb: &RxSkb) -> Result<Packet, ParseError> {
     // They are in one piece as a rule. If that is too short, as it may be, there are others.
     match Packet::parse(skb.linear(), skb.datagram_len()) {
-        Err(ParseError::TooShort) => parse_pieces(skb),
+        Err(ParseError::TooShort) => parse_segments(skb),
         parsed => parsed,
     }
 }
@@ -245,7 +245,7 @@ fn parse(skb: &RxSkb) -> Result<Packet, ParseError> {
 /// As [`parse`], of headers that need not be in one piece.
 #[cold]
 #[inline(never)]
-fn parse_pieces(skb: &RxSkb) -> Result<Packet, ParseError> {
+fn parse_segments(skb: &RxSkb) -> Result<Packet, ParseError> {
     let mut headers = [0u8; MAX_HEADER_LEN];
     let copied = skb.header(&mut headers);
     Packet::parse(headers.get(..copied).unwrap_or(&[]), skb.datagram_len())
@@ -363,7 +363,7 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
 fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
     qp.is_datagram()
         || qp.admits(
-            skb.home(),
+            skb.netns(),
             &skb.source(),
             &skb.destination(),
             packet.migrated,

@@ -351,9 +351,9 @@ impl Device {
         let _ = self.bh_queue().queue().enqueue::<_, LOOPBACK>(self.clone());
     }
 
-    /// Whether `gid` is one of its addresses in the namespace `home`. Context: any.
-    pub(crate) fn has_address(&self, home: NetId, gid: &Gid) -> bool {
-        self.known_addresses().has(self, home, gid)
+    /// Whether `gid` is one of its addresses in the namespace `netns`. Context: any.
+    pub(crate) fn has_address(&self, netns: NetId, gid: &Gid) -> bool {
+        self.known_addresses().has(self, netns, gid)
     }
 
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
@@ -400,21 +400,21 @@ impl Device {
             .is_some_and(|attachment| attachment.netdev.is_same(netdev))
     }
 
-    /// The sender for packets from the address `gid` in the namespace `home`. [`None`] once the device is going away, and
+    /// The sender for packets from the address `gid` in the namespace `netns`. [`None`] once the device is going away, and
     /// in another namespace than the device's own if it has no such address there. Context: any.
-    pub(crate) fn sender_in(&self, home: NetId, gid: &Gid) -> Option<net::Sender> {
-        let own = |place: &Place| (place.site.net_id == home).then(|| place.sender.clone());
+    pub(crate) fn sender_in(&self, netns: NetId, gid: &Gid) -> Option<net::Sender> {
+        let own = |place: &Place| (place.site.net_id == netns).then(|| place.sender.clone());
         self.with_place(own)
             .flatten()
-            .or_else(|| self.known_addresses().sender(self, home, gid))
+            .or_else(|| self.known_addresses().sender(self, netns, gid))
     }
 
     /// Where whole frames leave; [`None`] as for [`Self::site`]. Context: any.
-    pub(crate) fn outlet(&self) -> Option<net::Outlet> {
+    pub(crate) fn tx_netdev(&self) -> Option<net::TxNetdev> {
         let attachment = self.attachment.lock();
         let attachment = attachment.as_ref()?;
         let sender = attachment.place.as_ref()?.sender.clone();
-        Some(net::Outlet::new(attachment.netdev.clone(), sender))
+        Some(net::TxNetdev::new(attachment.netdev.clone(), sender))
     }
 
     /// Whether so much waits in this machine's queues that more frames would only be dropped there.
@@ -517,7 +517,7 @@ impl Device {
         self.registry.process_queue()
     }
 
-    /// Pages are brought in here. Context: any.
+    /// Pages are faulted in here. Context: any.
     pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
         self.registry.paging_queue()
     }

@@ -9,9 +9,9 @@ use crate::{
 use kernel::prelude::*;
 use net::{
     frame::ETHERNET_LEN,
-    Outlet,
     Transmit,
     TxFrame, //
+    TxNetdev,
 };
 
 /// Why a frame could not be built.
@@ -24,19 +24,19 @@ pub(crate) enum FrameError {
     Payload(Fault),
 }
 
-/// Builds a frame of `len` bytes to leave by `outlet`.
+/// Builds a frame of `len` bytes to leave by `tx_netdev`.
 fn build(
-    outlet: &Outlet,
+    tx_netdev: &TxNetdev,
     len: usize,
     fill: impl FnOnce(&mut [u8]) -> Result<(), Fault>,
 ) -> Result<TxFrame, FrameError> {
-    let (_, max) = outlet.max_len();
+    let (_, max) = tx_netdev.max_len();
     if len < ETHERNET_LEN || len > max {
         return Err(FrameError::Length);
     }
     let mut frame = TxFrame::alloc(len).ok_or(FrameError::Lost)?;
     fill(frame.bytes_mut()).map_err(FrameError::Payload)?;
-    if !outlet.takes(&frame) {
+    if !tx_netdev.takes(&frame) {
         return Err(FrameError::Length);
     }
     Ok(frame)
@@ -60,7 +60,7 @@ pub(crate) struct Sent {
 pub(crate) struct Frames {
     frames: KVec<TxFrame>,
     /// Where they leave, if there are any: the netdev is not to be held for longer.
-    outlet: Option<Outlet>,
+    tx_netdev: Option<TxNetdev>,
     bytes: usize,
 }
 
@@ -98,9 +98,9 @@ impl Frames {
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), Fault>,
     ) -> Result<(), FrameError> {
-        let outlet = self.outlet.take().or_else(|| device.outlet());
-        let outlet = outlet.ok_or(FrameError::Lost)?;
-        let result = build(&outlet, len, fill).and_then(|frame| {
+        let tx_netdev = self.tx_netdev.take().or_else(|| device.tx_netdev());
+        let tx_netdev = tx_netdev.ok_or(FrameError::Lost)?;
+        let result = build(&tx_netdev, len, fill).and_then(|frame| {
             let pushed = self.frames.push_within_capacity(frame);
             pushed.or(Err(FrameError::Lost))
         });
@@ -108,7 +108,7 @@ impl Frames {
             self.bytes = self.bytes.wrapping_add(len);
         }
         if !self.frames.is_empty() {
-            self.outlet = Some(outlet);
+            self.tx_netdev = Some(tx_netdev);
         }
         result
     }
@@ -116,11 +116,11 @@ impl Frames {
     /// Sends all frames, if there are any. Context: process or softirq, no lock held.
     pub(crate) fn send(&mut self) -> Sent {
         let mut sent = Sent::default();
-        if let Some(outlet) = self.outlet.take() {
+        if let Some(tx_netdev) = self.tx_netdev.take() {
             for frame in self.frames.drain_all() {
                 sent.frames = sent.frames.wrapping_add(1);
                 sent.bytes = sent.bytes.wrapping_add(frame.len() as u64);
-                if let Transmit::Dropped = outlet.transmit(frame) {
+                if let Transmit::Dropped = tx_netdev.transmit(frame) {
                     sent.dropped = sent.dropped.wrapping_add(1);
                 }
             }

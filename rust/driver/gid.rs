@@ -36,7 +36,7 @@ pub(crate) struct Known {
     gid: Gid,
     device: Arc<Device>,
     /// The namespace of the netdev that has the address.
-    home: NetId,
+    netns: NetId,
     /// The sender of that namespace, if the netdev is one above the device's own.
     sender: Option<Sender>,
 }
@@ -57,9 +57,9 @@ pub(crate) struct Addresses {
     changes: Atomic<u32>,
 }
 
-/// Where `gid` in the namespace `home` may be. The same address counts once for each netdev that has it.
-fn keys(home: NetId, gid: &Gid) -> impl Iterator<Item = u32> {
-    hash::keys(&[&home.to_bytes(), gid])
+/// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
+fn keys(netns: NetId, gid: &Gid) -> impl Iterator<Item = u32> {
+    hash::keys(&[&netns.to_bytes(), gid])
 }
 
 impl Addresses {
@@ -81,10 +81,10 @@ impl Addresses {
         self.changes.fetch_add(1, Release);
     }
 
-    /// The device that has the address `gid` in the namespace `home`. Context: any.
-    pub(crate) fn find(&self, home: NetId, gid: &Gid) -> Option<Arc<Device>> {
+    /// The device that has the address `gid` in the namespace `netns`. Context: any.
+    pub(crate) fn find(&self, netns: NetId, gid: &Gid) -> Option<Arc<Device>> {
         let mut above = None;
-        for known in self.all(home, gid) {
+        for known in self.all(netns, gid) {
             if known.is_own() {
                 return Some(known.device.clone());
             }
@@ -93,25 +93,27 @@ impl Addresses {
         above.map(|known| known.device.clone())
     }
 
-    /// Whether `device` has the address `gid` in the namespace `home`. Context: any.
-    pub(crate) fn has(&self, device: &Device, home: NetId, gid: &Gid) -> bool {
-        self.all(home, gid)
+    /// Whether `device` has the address `gid` in the namespace `netns`. Context: any.
+    pub(crate) fn has(&self, device: &Device, netns: NetId, gid: &Gid) -> bool {
+        self.all(netns, gid)
             .any(|known| core::ptr::eq(&*known.device, device))
     }
 
-    /// The sender for packets of `device` from its address `gid` in the namespace `home`, if a netdev above the device's own
+    /// The sender for packets of `device` from its address `gid` in the namespace `netns`, if a netdev above the device's own
     /// has the address. Context: any.
-    pub(crate) fn sender(&self, device: &Device, home: NetId, gid: &Gid) -> Option<Sender> {
-        self.all(home, gid)
+    pub(crate) fn sender(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<Sender> {
+        self.all(netns, gid)
             .find(|known| core::ptr::eq(&*known.device, device))?
             .sender
             .clone()
     }
 
-    fn all<'a>(&'a self, home: NetId, gid: &'a Gid) -> impl Iterator<Item = Arc<Known>> + 'a {
-        keys(home, gid)
+    fn all<'a>(&'a self, netns: NetId, gid: &'a Gid) -> impl Iterator<Item = Arc<Known>> + 'a {
+        keys(netns, gid)
             .filter_map(|key| self.table.get(key))
-            .filter(move |known| known.gid == *gid && known.home == home && !known.device.is_dead())
+            .filter(move |known| {
+                known.gid == *gid && known.netns == netns && !known.device.is_dead()
+            })
     }
 }
 
@@ -124,15 +126,15 @@ impl Addresses {
 /// namespace, `ENODEV` if that is about to end.
 pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>> {
     let registry = device.registry();
-    let known = |home, sender| Known {
+    let known = |netns, sender| Known {
         gid: entry.gid(),
         device: device.clone(),
-        home,
+        netns,
         sender,
     };
     let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
-        let home = device.net_id().ok_or(ENODEV)?;
-        return insert(device, known(home, None));
+        let netns = device.net_id().ok_or(ENODEV)?;
+        return insert(device, known(netns, None));
     };
     if device.is_dead() || !entry.is_accessible() {
         return Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
@@ -147,14 +149,14 @@ pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>>
             );
         }
     })?;
-    let home = sender.net().id();
-    insert(device, known(home, Some(sender))).inspect_err(|_| registry.leave(home))
+    let netns = sender.net().id();
+    insert(device, known(netns, Some(sender))).inspect_err(|_| registry.leave(netns))
 }
 
 fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {
     let addresses = device.known_addresses();
     let known = Arc::new(known, GFP_KERNEL)?;
-    let inserted = hash::insert(&addresses.table, keys(known.home, &known.gid), &known);
+    let inserted = hash::insert(&addresses.table, keys(known.netns, &known.gid), &known);
     addresses.changed();
     inserted.map(|()| known)
 }
@@ -162,10 +164,10 @@ fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {
 /// An address leaves the device's GID table. Context: process, may sleep; RTNL may be held.
 pub(crate) fn remove(device: &Arc<Device>, known: &Arc<Known>) {
     let addresses = device.known_addresses();
-    hash::remove(&addresses.table, keys(known.home, &known.gid), known);
+    hash::remove(&addresses.table, keys(known.netns, &known.gid), known);
     addresses.changed();
     if known.sender.is_some() {
         device.registry().lose_paths(device);
-        device.registry().leave(known.home);
+        device.registry().leave(known.netns);
     }
 }

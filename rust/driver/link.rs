@@ -45,12 +45,14 @@ use rdma::{
 
 /// The UDP port of one namespace, as its sockets see it.
 pub(crate) struct Port {
-    home: net::Net,
+    netns: net::Net,
 }
 
 impl Port {
-    pub(crate) fn new(home: &net::Net) -> Self {
-        Self { home: home.clone() }
+    pub(crate) fn new(netns: &net::Net) -> Self {
+        Self {
+            netns: netns.clone(),
+        }
     }
 }
 
@@ -58,11 +60,11 @@ impl net::Receive for Port {
     type Owner = Arc<Device>;
 
     fn receive(&self, packet: RxSkb) {
-        demux::receive(&self.home, packet);
+        demux::receive(&self.netns, packet);
     }
 
     fn owner(&self, destination: &Address) -> Option<Arc<Device>> {
-        registry::device_of(&self.home, &destination.to_gid())
+        registry::device_of(&self.netns, &destination.to_gid())
     }
 
     fn receive_burst(&self, owner: Arc<Device>, packets: RxBurst) {

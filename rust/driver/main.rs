@@ -15,7 +15,6 @@ mod datagram;
 mod debugfs;
 mod demux;
 mod device;
-mod element;
 mod frame;
 mod gid;
 mod hash;
@@ -29,17 +28,18 @@ mod paging_turns;
 mod path;
 mod pd;
 mod port;
+mod posted_receives;
 mod prefetch;
 mod qp;
 mod queue;
 mod registry;
 mod srq;
-mod staged_receives;
 mod steering;
 mod storage;
 mod user_wqe;
 mod users;
 mod verbs;
+mod wqe;
 
 use kernel::{
     prelude::*,

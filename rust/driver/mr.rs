@@ -26,7 +26,7 @@ use kernel::{
         Arc, //
     },
 };
-use net::Piece;
+use net::Segment;
 use rdma::{
     details::Details,
     memory::{
@@ -44,8 +44,8 @@ use rdma::{
         UserRegion, //
     },
     on_demand::{
-        Absence,
         Effort,
+        MissingPages,
         OnDemand, //
     },
     umem::Umem, //
@@ -57,11 +57,10 @@ use sync::{
     SpinLockBhGuard, //
 };
 
-/// Keys are a 24-bit index and 8 bits that the consumer of a fast-registration region or of a window may
-/// choose.
+/// A key is a 24-bit index and an 8-bit tag, which the consumer of a fast-registration region or of a window may choose.
 const INDICES: core::ops::RangeInclusive<u32> = 1..=0x00ff_ffff;
-pub(crate) const VARIANT_BITS: u32 = 8;
-pub(crate) const VARIANT_MASK: u32 = (1 << VARIANT_BITS) - 1;
+pub(crate) const TAG_BITS: u32 = 8;
+pub(crate) const TAG_MASK: u32 = (1 << TAG_BITS) - 1;
 /// Random indices that are tried before the next free one is taken.
 const RANDOM_TRIES: u32 = 16;
 
@@ -78,21 +77,21 @@ pub(crate) enum Fault {
 #[derive(Clone)]
 pub(crate) struct Absent {
     memory: OnDemand,
-    absence: Absence,
+    missing: MissingPages,
 }
 
 impl PartialEq for Absent {
     fn eq(&self, other: &Self) -> bool {
-        self.memory.is_same(&other.memory) && self.absence == other.absence
+        self.memory.is_same(&other.memory) && self.missing == other.missing
     }
 }
 
 impl Absent {
     /// Brings them in, or the first of them. Errors: the process could not access them either.
     /// Context: process, may sleep for as long as whoever serves the process's page faults likes.
-    pub(crate) fn bring_in(&self) -> Result {
+    pub(crate) fn fault_in(&self) -> Result {
         self.memory
-            .bring_in(&self.absence, Effort::Fault)
+            .fault_in(&self.missing, Effort::Fault)
             .map(|_| ())
     }
 }
@@ -165,7 +164,7 @@ impl Range {
 /// State of a fast-registration region.
 #[derive(Clone, Copy)]
 pub(crate) struct Fast {
-    variant: u32,
+    tag: u32,
     /// [`None`] while the region is free or invalidated.
     range: Option<(Range, Activation)>,
 }
@@ -215,8 +214,7 @@ impl Recent {
         len: u64,
         need: Access,
     ) -> Result<MrAccess, Fault> {
-        let is_it =
-            |mr: &Arc<Mr>| mr.index == key >> VARIANT_BITS && !mr.is_withdrawn.load(Acquire);
+        let is_it = |mr: &Arc<Mr>| mr.index == key >> TAG_BITS && !mr.is_withdrawn.load(Acquire);
         let mr = match self.0.take().filter(is_it) {
             Some(mr) => mr,
             None => find(pd, key)?,
@@ -235,7 +233,7 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
     // An index that cannot be guessed, as long as that is easy.
     let mut reservation = None;
     for _ in 0..RANDOM_TRIES {
-        let index = sync::random_u32() >> VARIANT_BITS;
+        let index = sync::random_u32() >> TAG_BITS;
         if !INDICES.contains(&index) {
             continue;
         }
@@ -335,7 +333,7 @@ pub(crate) fn get_dma(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result
 /// Makes a fast-registration region, free for now. Context: process, may sleep.
 pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
     let state = Fast {
-        variant: 0,
+        tag: 0,
         range: None,
     };
     publish(pd, Backing::Fast { pages, state })
@@ -422,12 +420,12 @@ impl Mr {
 
     /// The key, local and remote. Context: process or softirq.
     pub(crate) fn key(&self) -> u32 {
-        let variant = match &self.state.lock().backing {
-            Backing::Fast { state, .. } => state.variant,
-            Backing::Window(window) => window.variant(),
+        let tag = match &self.state.lock().backing {
+            Backing::Fast { state, .. } => state.tag,
+            Backing::Window(window) => window.tag(),
             _ => 0,
         };
-        (self.index << VARIANT_BITS) | variant
+        (self.index << TAG_BITS) | tag
     }
 
     /// Nobody finds it by its key any more. Context: process.
@@ -476,11 +474,11 @@ impl Mr {
         };
         let state = self.state.lock();
         state.check_pd(pd)?;
-        let (source, range, variant) = match &state.backing {
+        let (source, range, tag) = match &state.backing {
             Backing::User { umem, range } => (Source::User(umem.clone()), *range, 0),
             Backing::OnDemand { memory, range } => (Source::OnDemand(memory.clone()), *range, 0),
             Backing::Dma { memory, access } => {
-                if key & VARIANT_MASK != 0 || !access.contains(need) {
+                if key & TAG_MASK != 0 || !access.contains(need) {
                     return Err(Fault::Protection);
                 }
                 va.checked_add(len).ok_or(Fault::Protection)?;
@@ -489,11 +487,7 @@ impl Mr {
             }
             Backing::Fast { pages, state } => {
                 let (range, activation) = state.range.ok_or(Fault::Protection)?;
-                (
-                    Source::Fast(pages.clone(), activation),
-                    range,
-                    state.variant,
-                )
+                (Source::Fast(pages.clone(), activation), range, state.tag)
             }
             Backing::Window(window) => {
                 let qp = qp.ok_or(Fault::Protection)?;
@@ -504,7 +498,7 @@ impl Mr {
                 });
             }
         };
-        if key & VARIANT_MASK != variant {
+        if key & TAG_MASK != tag {
             return Err(Fault::Protection);
         }
         Ok(open(source, range.offset_of(va, len, need)?))
@@ -537,7 +531,7 @@ pub(crate) fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> R
         Backing::OnDemand { memory, range } => (Source::OnDemand(memory.clone()), *range),
         _ => return Err(Fault::Protection),
     };
-    if key & VARIANT_MASK != 0 {
+    if key & TAG_MASK != 0 {
         return Err(Fault::Protection);
     }
     let start = range.offset_of(va, len, need)?;
@@ -607,15 +601,15 @@ pub(crate) fn remote_flush(
     Ok(())
 }
 
-/// What `key` leads to, whatever its variant, and whatever its protection domain. Context: any.
+/// What `key` leads to, whatever its tag, and whatever its protection domain. Context: any.
 fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
     pd.device()
         .memory_regions()
-        .get(key >> VARIANT_BITS)
+        .get(key >> TAG_BITS)
         .ok_or(Fault::Protection)
 }
 
-/// The window of `pd` that `key` leads to, whatever its variant. Context: process or softirq.
+/// The window of `pd` that `key` leads to, whatever its tag. Context: process or softirq.
 pub(crate) fn find_window(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
     let mr = find(pd, key)?;
     mr.state.lock().check_pd(pd)?;
@@ -627,15 +621,19 @@ pub(crate) fn find_window(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
 /// Errors: `ENOENT` for no such key, `EPERM` for that of another protection domain or for a region that may not
 /// be written to, `EINVAL` for a key of something else, `EFAULT` beyond the region's end.
 /// Context: process or softirq.
-pub(crate) fn paged(pd: &Arc<Pd>, advice: Advice, at: &Advised) -> Result<(OnDemand, Absence)> {
+pub(crate) fn paged(
+    pd: &Arc<Pd>,
+    advice: Advice,
+    at: &Advised,
+) -> Result<(OnDemand, MissingPages)> {
     let regions = pd.device().memory_regions();
-    let mr = regions.get(at.key >> VARIANT_BITS).ok_or(ENOENT)?;
+    let mr = regions.get(at.key >> TAG_BITS).ok_or(ENOENT)?;
     let state = mr.state.lock();
     state.check_pd(pd).or(Err(EPERM))?;
     let Backing::OnDemand { memory, range } = &state.backing else {
         return Err(EINVAL);
     };
-    if at.key & VARIANT_MASK != 0 {
+    if at.key & TAG_MASK != 0 {
         return Err(ENOENT);
     }
     let writable = range.access.contains(Access::LOCAL_WRITE);
@@ -693,10 +691,10 @@ impl MrAccess {
             Source::Fast(pages, activation) => pages.with(activation, |memory| f(memory, at)),
         };
         result.map_err(|fault| match (fault, &self.source) {
-            (memory::Fault::Absent(absence), Source::OnDemand(memory)) => Fault::Absent(Absent {
+            (memory::Fault::Absent(missing), Source::OnDemand(memory)) => Fault::Absent(Absent {
                 memory: memory.clone(),
                 // What follows in this message will be wanted soon.
-                absence: absence.extended(memory, self.start.saturating_add(self.len)),
+                missing: missing.extended(memory, self.start.saturating_add(self.len)),
             }),
             _ => Fault::Protection,
         })
@@ -722,10 +720,10 @@ impl MrAccess {
         self.read(last, &mut [0])
     }
 
-    /// Copies a piece of a packet into the range.
-    pub(crate) fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), Fault> {
-        self.with(offset, piece.len(), |memory, at| {
-            memory.write_piece(at, piece)
+    /// Copies a segment of a packet into the range.
+    pub(crate) fn write_segment(&self, offset: u64, segment: &Segment<'_>) -> Result<(), Fault> {
+        self.with(offset, segment.len(), |memory, at| {
+            memory.write_segment(at, segment)
         })
     }
 
@@ -758,7 +756,7 @@ pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
     let mut state = mr.state.lock();
     state.check_pd(pd)?;
     match &mut state.backing {
-        Backing::Fast { pages, state } if state.variant == key & VARIANT_MASK => {
+        Backing::Fast { pages, state } if state.tag == key & TAG_MASK => {
             state.range = None;
             pages.deactivate();
             Ok(())
@@ -781,7 +779,7 @@ pub(crate) fn fast_register(
     key: u32,
     access: Access,
 ) -> Result<(), Fault> {
-    if key >> VARIANT_BITS != mr.index {
+    if key >> TAG_BITS != mr.index {
         return Err(Fault::Protection);
     }
     // Its pages are ordinary ones, as far as anybody knows.
@@ -797,7 +795,7 @@ pub(crate) fn fast_register(
             start
                 .checked_add(len.saturating_sub(1))
                 .ok_or(Fault::Protection)?;
-            state.variant = key & VARIANT_MASK;
+            state.tag = key & TAG_MASK;
             state.range = Some((Range { start, len, access }, activation));
             Ok(())
         }

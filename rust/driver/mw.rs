@@ -20,8 +20,8 @@ use crate::{
         Mr,
         Range,
         Source,
-        VARIANT_BITS,
-        VARIANT_MASK, //
+        TAG_BITS,
+        TAG_MASK, //
     },
     pd::Pd, //
 };
@@ -106,7 +106,7 @@ enum State {
 /// The state of a window, under the lock of its [`Mr`].
 pub(crate) struct Window {
     ty: Type,
-    variant: u32,
+    tag: u32,
     state: State,
     /// Counts binds, so that who was let in by one does not act on the next.
     turn: u64,
@@ -114,8 +114,8 @@ pub(crate) struct Window {
 
 impl Window {
     /// The low bits of its key.
-    pub(crate) fn variant(&self) -> u32 {
-        self.variant
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
     }
 
     /// Where it starts, in a peer's addresses.
@@ -144,7 +144,7 @@ impl Window {
         let State::Bound(binding) = &self.state else {
             return Err(Fault::Protection);
         };
-        if key & VARIANT_MASK != self.variant || (self.ty == Type::Two && binding.qp != qp) {
+        if key & TAG_MASK != self.tag || (self.ty == Type::Two && binding.qp != qp) {
             return Err(Fault::Protection);
         }
         let offset = binding.range.offset_of(va, len, need)?;
@@ -158,18 +158,18 @@ impl Window {
 
     /// Exchanges its state for that which `request` asks for. The old one is to be dropped without the lock.
     fn bind(&mut self, request: &Bind, state: &mut State) -> Result<(), Fault> {
-        if request.key >> VARIANT_BITS != request.window >> VARIANT_BITS {
+        if request.key >> TAG_BITS != request.window >> TAG_BITS {
             return Err(Fault::Protection);
         }
-        let variant = request.key & VARIANT_MASK;
+        let tag = request.key & TAG_MASK;
         let is_zero_based = request.access.contains(Access::ZERO_BASED);
         let binds = matches!(state, State::Bound(_));
         let is_allowed = match self.ty {
             // It may be bound already; peers lose it by the change of the key.
             Type::One => {
                 !matches!(self.state, State::Gone)
-                    && request.window & VARIANT_MASK == self.variant
-                    && variant != self.variant
+                    && request.window & TAG_MASK == self.tag
+                    && tag != self.tag
                     && !(binds && is_zero_based)
             }
             // Its consumer owns the low bits of the key, and has to invalidate it first.
@@ -178,7 +178,7 @@ impl Window {
         if !is_allowed {
             return Err(Fault::Protection);
         }
-        self.variant = variant;
+        self.tag = tag;
         self.turn = self.turn.wrapping_add(1);
         core::mem::swap(&mut self.state, state);
         Ok(())
@@ -187,7 +187,7 @@ impl Window {
     /// Invalidates it, for the QP `qp` or its peer. Returns what it was bound to; to be dropped without the
     /// lock.
     pub(crate) fn invalidate(&mut self, qp: u32, key: u32) -> Result<Binding, Fault> {
-        let is_allowed = self.ty == Type::Two && key & VARIANT_MASK == self.variant;
+        let is_allowed = self.ty == Type::Two && key & TAG_MASK == self.tag;
         match core::mem::replace(&mut self.state, State::Unbound) {
             State::Bound(binding) if is_allowed && binding.qp == qp => Ok(binding),
             state => {
@@ -204,7 +204,7 @@ pub(crate) fn alloc(pd: &Arc<Pd>, ty: Type) -> Result<Arc<Mr>> {
         pd,
         Backing::Window(Window {
             ty,
-            variant: 0,
+            tag: 0,
             state: State::Unbound,
             turn: 0,
         }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits how many workers bring in pages for one context at the same time.
+//! Limits how many workers fault in pages for one context at the same time.
 //!
 //! A worker waits until the page is there. A process that serves its own page faults (`userfaultfd`) can make that last
 //! for ever, and the workqueue has 1024 workers for all processes. So the QPs and protection domains of one context

@@ -33,7 +33,7 @@ pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 pub(crate) struct Path {
     query: Query,
     /// The namespace that has the source address.
-    home: NetId,
+    netns: NetId,
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
@@ -72,24 +72,25 @@ impl Path {
             source_port: source_port(local, remote),
             destination_port: ROCE_PORT,
         };
-        Self::lookup(device, query, address.home)
+        Self::lookup(device, query, address.netns)
     }
 
     /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
     pub(crate) fn renew(&self, device: &Device) -> Result<Arc<Self>> {
-        Self::lookup(device, self.query, self.home)
+        Self::lookup(device, self.query, self.netns)
     }
 
-    fn lookup(device: &Device, query: Query, home: NetId) -> Result<Arc<Self>> {
+    fn lookup(device: &Device, query: Query, netns: NetId) -> Result<Arc<Self>> {
         let sender = device
-            .sender_in(home, &query.source.to_gid())
+            .sender_in(netns, &query.source.to_gid())
             .ok_or(ENODEV)?;
         let addresses = device.known_addresses().changes();
         let route = net::Path::lookup(&sender, &query)?;
-        let is_loopback = route.is_local() && device.has_address(home, &query.destination.to_gid());
+        let is_loopback =
+            route.is_local() && device.has_address(netns, &query.destination.to_gid());
         let path = Self {
             query,
-            home,
+            netns,
             route,
             is_loopback,
             addresses,
@@ -103,20 +104,22 @@ impl Path {
         self.route.is_valid() && self.addresses == device.known_addresses().changes()
     }
 
-    /// Whether a packet from `source` to `destination`, in the namespace `home`, comes from the other end of this path.
-    pub(crate) fn is_reverse(&self, home: NetId, source: &Address, destination: &Address) -> bool {
-        self.home == home && self.query.destination == *source && self.query.source == *destination
+    /// Whether a packet from `source` to `destination`, in the namespace `netns`, comes from the other end of this path.
+    pub(crate) fn is_reverse(&self, netns: NetId, source: &Address, destination: &Address) -> bool {
+        self.netns == netns
+            && self.query.destination == *source
+            && self.query.source == *destination
     }
 
     /// The namespace that has the source address. Context: any.
-    pub(crate) fn home(&self) -> NetId {
-        self.home
+    pub(crate) fn netns(&self) -> NetId {
+        self.netns
     }
 
     /// Whether `device` can still send from there. Context: any.
     pub(crate) fn has_source(&self, device: &Device) -> bool {
         device
-            .sender_in(self.home, &self.query.source.to_gid())
+            .sender_in(self.netns, &self.query.source.to_gid())
             .is_some()
     }
 

@@ -39,7 +39,7 @@ use sync::{
 #[pin_data]
 pub(crate) struct Pd {
     device: Arc<Device>,
-    /// What processes asked to have brought in.
+    /// Ranges that processes asked to be faulted in.
     #[pin]
     pub(crate) pending: Mutex<Pending>,
     #[pin]

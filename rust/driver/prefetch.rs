@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages that are brought in before they are needed, because a process said that they will be
+//! Pages that are faulted in before they are needed, because a process said that they will be
 //! (`ibv_advise_mr(3)`).
 //!
 //! One who wants to wait does it all itself, as for memory that is pinned. For the others there is work: of each
@@ -23,32 +23,32 @@ use rdma::{
         AdvisedRanges, //
     },
     on_demand::{
-        Absence,
         Effort,
+        MissingPages,
         OnDemand, //
     },
 };
 
-/// The number of the work that brings in pages, among a protection domain's.
+/// The number of the work that faults in pages, among a protection domain's.
 pub(crate) const PREFETCH: u64 = 0;
 
 /// Ranges of a protection domain that wait, at the most. An advice binds nobody: what is beyond is forgotten.
 const MAX_PENDING: usize = 64;
 
-/// Pages to be brought in.
+/// Pages to fault in.
 struct Wanted {
     memory: OnDemand,
-    pages: Absence,
+    pages: MissingPages,
     effort: Effort,
 }
 
 impl Wanted {
     /// Brings them in, as long as `go_on` finds no reason not to. Errors: the process could not access a page
     /// itself, or the memory is released.
-    fn bring_in(mut self, go_on: impl Fn() -> Result) -> Result {
+    fn fault_in(mut self, go_on: impl Fn() -> Result) -> Result {
         while !self.pages.is_empty() {
             go_on()?;
-            let count = self.memory.bring_in(&self.pages, self.effort)?;
+            let count = self.memory.fault_in(&self.pages, self.effort)?;
             self.pages = self.pages.without_first(count);
         }
         Ok(())
@@ -61,7 +61,7 @@ pub(crate) struct Pending {
     wanted: KVec<Wanted>,
 }
 
-/// Brings in, or if not `flush` has brought in soon, what `advice` says will be accessed. Nothing is done if one
+/// Faults in, or if not `flush` has work fault in, the ranges that `advice` says will be accessed. Nothing is done if one
 /// of the ranges is refused.
 ///
 /// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`mr::paged`] has them; with `flush` also `EFAULT` if the
@@ -100,7 +100,7 @@ pub(crate) fn advise(
             Ok(())
         };
         for wanted in all {
-            wanted.bring_in(go_on)?;
+            wanted.fault_in(go_on)?;
         }
         return Ok(());
     }
@@ -136,7 +136,7 @@ impl WorkItem<PREFETCH> for Pd {
         };
         for wanted in wanted {
             // Who accesses what is missing will be told.
-            let _ = wanted.bring_in(go_on);
+            let _ = wanted.fault_in(go_on);
         }
         Pager::Pd(pd).end();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rings: those shared with a process, in the stock provider's layout, and those of kernel consumers.
+//! Rings: those shared with a process, in librxe's layout, and those of kernel consumers.
 
 use crate::storage::filled;
 use kernel::{

@@ -68,7 +68,7 @@ const QP_NUMBER_TRIES: u32 = 1 << 16;
 static REGISTRY: Global<Registry> = Global::new();
 
 /// The sockets of one namespace, for all of its devices.
-struct Home {
+struct NamespaceSockets {
     listener: net::Listener<Port>,
     net: net::Net,
     users: u32,
@@ -77,7 +77,7 @@ struct Home {
 #[derive(Default)]
 struct Devices {
     devices: KVec<Arc<Device>>,
-    homes: KVec<Home>,
+    sockets: KVec<NamespaceSockets>,
 }
 
 /// Pages that each pool keeps, at the most: two windows of packets, 2 MiB.
@@ -213,24 +213,24 @@ impl Registry {
     /// Errors: `EEXIST` if there is a device on `netdev`, `EADDRINUSE` if somebody else has the UDP
     /// port, `ENODEV` if `netdev` goes, or changes its namespace. Context: process, may sleep, not under RTNL.
     pub(crate) fn attach(self: &Arc<Self>, netdev: &net::NetDev) -> Result<Arc<Device>> {
-        let home = self.namespaces.of(netdev)?;
-        let device = self.enlist(netdev, &home)?;
+        let netns = self.namespaces.of(netdev)?;
+        let device = self.enlist(netdev, &netns)?;
         // What became of the netdev before the device was on the list was told to nobody.
-        if !netdev.is_settled_in(&home) {
+        if !netdev.is_settled_in(&netns) {
             self.withdraw(&device);
             return Err(ENODEV);
         }
         Ok(device)
     }
 
-    /// Makes the core of a device on `netdev`, in the namespace `home`, and puts it on the list.
+    /// Makes the core of a device on `netdev`, in the namespace `netns`, and puts it on the list.
     /// Errors: those of [`Self::attach`]. Context: process, may sleep.
-    fn enlist(self: &Arc<Self>, netdev: &net::NetDev, home: &net::Net) -> Result<Arc<Device>> {
+    fn enlist(self: &Arc<Self>, netdev: &net::NetDev, netns: &net::Net) -> Result<Arc<Device>> {
         let mut list = self.devices.lock();
         if list.devices.iter().any(|device| device.is_on(netdev)) {
             return Err(EEXIST);
         }
-        let sender = list.enter(home)?;
+        let sender = list.enter(netns)?;
         let made = Device::new(self, netdev, sender).and_then(|device| {
             append(&mut list.devices, device.clone())?;
             self.publish(&device).inspect_err(|_| {
@@ -239,7 +239,7 @@ impl Registry {
             Ok(device)
         });
         if made.is_err() {
-            list.leave(home.id());
+            list.leave(netns.id());
         }
         made
     }
@@ -287,10 +287,10 @@ impl Registry {
             return Ok(());
         }
         let sender = self.enter(netdev)?;
-        let home = sender.net().id();
+        let netns = sender.net().id();
         let arrived = device
             .arrive(netdev, sender)
-            .inspect_err(|_| self.leave(home));
+            .inspect_err(|_| self.leave(netns));
         arrived.and_then(|()| self.publish(device))
     }
 
@@ -308,13 +308,13 @@ impl Registry {
     /// Errors: `EADDRINUSE` if somebody else has the UDP port, `ENODEV` if the namespace is about to end. Context:
     /// process, may sleep; RTNL may be held.
     pub(crate) fn enter(&self, netdev: &net::NetDevice) -> Result<net::Sender> {
-        let home = self.namespaces.of(netdev)?;
-        self.devices.lock().enter(&home)
+        let netns = self.namespaces.of(netdev)?;
+        self.devices.lock().enter(&netns)
     }
 
     /// Undoes one [`Self::enter`]. Context: process, may sleep; RTNL may be held.
-    pub(crate) fn leave(&self, home: NetId) {
-        self.devices.lock().leave(home);
+    pub(crate) fn leave(&self, netns: NetId) {
+        self.devices.lock().leave(netns);
     }
 
     /// Has every QP of `device` let go of the paths that begin nowhere any more. Context: process.
@@ -414,18 +414,18 @@ impl Registry {
 impl Devices {
     /// Opens the sockets of the namespace, or counts one more user.
     fn enter(&mut self, net: &net::Net) -> Result<net::Sender> {
-        for home in self.homes.iter_mut() {
-            if home.net == *net {
-                home.users = home.users.checked_add(1).ok_or(EBUSY)?;
-                return Ok(home.listener.sender());
+        for sockets in self.sockets.iter_mut() {
+            if sockets.net == *net {
+                sockets.users = sockets.users.checked_add(1).ok_or(EBUSY)?;
+                return Ok(sockets.listener.sender());
             }
         }
         let port = Arc::new(Port::new(net), GFP_KERNEL)?;
         let listener = net::Listener::open(net, crate::path::ROCE_PORT, port)?;
         let sender = listener.sender();
         append(
-            &mut self.homes,
-            Home {
+            &mut self.sockets,
+            NamespaceSockets {
                 listener,
                 net: net.clone(),
                 users: 1,
@@ -435,16 +435,16 @@ impl Devices {
     }
 
     /// Counts one user less, and closes the sockets with the last one.
-    fn leave(&mut self, home: NetId) {
+    fn leave(&mut self, netns: NetId) {
         let found = self
-            .homes
+            .sockets
             .iter_mut()
             .enumerate()
-            .find(|(_, other)| other.net.id() == home);
-        if let Some((index, home)) = found {
-            home.users = home.users.saturating_sub(1);
-            if home.users == 0 {
-                drop(take(&mut self.homes, index));
+            .find(|(_, other)| other.net.id() == netns);
+        if let Some((index, sockets)) = found {
+            sockets.users = sockets.users.saturating_sub(1);
+            if sockets.users == 0 {
+                drop(take(&mut self.sockets, index));
             }
         }
     }
@@ -488,12 +488,12 @@ pub(crate) fn qp(number: u32) -> Option<Arc<Qp>> {
     REGISTRY.get(&rcu::read_lock())?.qps.get(number)
 }
 
-/// The device in the namespace `home` that has the address `gid`. Context: any.
-pub(crate) fn device_of(home: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> {
+/// The device in the namespace `netns` that has the address `gid`. Context: any.
+pub(crate) fn device_of(netns: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> {
     REGISTRY
         .get(&rcu::read_lock())?
         .addresses
-        .find(home.id(), gid)
+        .find(netns.id(), gid)
 }
 
 /// Where the device on the netdev at `site` may be.
@@ -501,21 +501,21 @@ fn site_keys(site: &Site) -> impl Iterator<Item = u32> {
     hash::keys(&[&site.net_id.to_bytes(), &site.ifindex.to_ne_bytes()])
 }
 
-/// The device that a packet came by which the namespace `home` got from netdev number `ifindex`: the one on
+/// The device that a packet came by which the namespace `netns` got from netdev number `ifindex`: the one on
 /// that netdev, or below that VLAN. Context: softirq.
-pub(crate) fn device_at(home: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
+pub(crate) fn device_at(netns: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
     let guard = rcu::read_lock();
     let table = &REGISTRY.get(&guard)?.on_netdevs;
     let on = |ifindex| {
         let site = Site {
-            net_id: home.id(),
+            net_id: netns.id(),
             ifindex,
         };
         site_keys(&site)
             .filter_map(|key| table.get(key))
             .find(|device| device.site() == Some(site))
     };
-    on(ifindex).or_else(|| on(home.below_vlan(ifindex)?))
+    on(ifindex).or_else(|| on(netns.below_vlan(ifindex)?))
 }
 
 /// The multicast group of `device` with the address `gid`. Context: any.

@@ -15,21 +15,21 @@ use crate::{
         Published, //
     },
     device,
-    element::RecvElement,
     live::{
         Kind,
         Live, //
     },
     pd::Pd,
+    posted_receives::PostedReceives,
     queue::{
         Consumer,
         SharedRing, //
     },
-    staged_receives::StagedReceives,
     storage::filled,
     user_wqe,
     users::Users,
     verbs::Ferroce, //
+    wqe::RecvWqe,
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -75,7 +75,7 @@ use zerocopy_derive::{
     IntoBytes, //
 };
 
-/// What `create_srq` answers to the stock provider: where its ring is.
+/// What `create_srq` answers to librxe: where its ring is.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct CreateResponse {
@@ -84,7 +84,7 @@ struct CreateResponse {
     reserved: u32,
 }
 
-/// What the stock provider asks with `modify_srq`.
+/// What librxe asks with `modify_srq`.
 #[derive(Clone, Copy, FromBytes, IntoBytes)]
 #[repr(C)]
 struct ModifyRequest {
@@ -96,7 +96,7 @@ struct ModifyRequest {
 struct UserQueue {
     ring: SharedRing,
     consumer: Consumer,
-    /// One element of the ring, while it is taken over.
+    /// One WQE of the ring, while it is fetched.
     scratch: KVVec<u8>,
     /// Keeps the ring mappable.
     published: Option<Published>,
@@ -104,7 +104,7 @@ struct UserQueue {
 
 enum Queue {
     User(UserQueue),
-    Kernel(StagedReceives),
+    Kernel(PostedReceives),
 }
 
 struct State {
@@ -182,7 +182,7 @@ pub(crate) fn create(
             (Queue::User(queue), capacity)
         }
         _ => (
-            Queue::Kernel(StagedReceives::new(init.max_wr, max_sge)?),
+            Queue::Kernel(PostedReceives::new(init.max_wr, max_sge)?),
             init.max_wr,
         ),
     };
@@ -211,13 +211,13 @@ pub(crate) fn create(
 impl UserQueue {
     /// Allocates a ring and lets the process map it. Context: process, may sleep.
     fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
-        let element_len = user_wqe::recv_element_len(max_sge)?;
-        let ring = SharedRing::new(max_wr, element_len)?;
+        let wqe_len = user_wqe::recv_wqe_len(max_sge)?;
+        let ring = SharedRing::new(max_wr, wqe_len)?;
         let published = context.publish(ring.memory())?;
         Ok(Self {
             ring,
             consumer: Consumer::new(),
-            scratch: filled(element_len, || Ok(0))?,
+            scratch: filled(wqe_len, || Ok(0))?,
             published: Some(published),
         })
     }
@@ -243,7 +243,7 @@ impl UserQueue {
     }
 
     /// Takes the oldest request. Its slot is free from now on.
-    fn take(&mut self, out: &mut RecvElement) -> Receive {
+    fn take(&mut self, out: &mut RecvWqe) -> Receive {
         let peeked = match self.consumer.available(&self.ring) {
             0 => None,
             _ => self.consumer.peek(&self.ring, 0, &mut self.scratch),
@@ -261,7 +261,7 @@ impl State {
     fn len(&self) -> u32 {
         match &self.queue {
             Queue::User(queue) => queue.consumer.available(&queue.ring),
-            Queue::Kernel(staged) => staged.len(),
+            Queue::Kernel(posted) => posted.len(),
         }
     }
 
@@ -303,7 +303,7 @@ impl Srq {
         &self.users
     }
 
-    /// Pieces per request.
+    /// Segments per request.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
     }
@@ -318,9 +318,9 @@ impl Srq {
         }
     }
 
-    /// Takes the oldest request into `out`, which has room for [`max_sge`](Self::max_sge) pieces. It
+    /// Takes the oldest request into `out`, which has room for [`max_sge`](Self::max_sge) SGEs. It
     /// belongs to the caller then, for good. Context: any.
-    pub(crate) fn take(self: &Arc<Self>, out: &mut RecvElement) -> Receive {
+    pub(crate) fn take(self: &Arc<Self>, out: &mut RecvWqe) -> Receive {
         let mut state = self.state.lock();
         if state.fails() {
             let is_known = state.told && !self.users.may_fail();
@@ -334,7 +334,7 @@ impl Srq {
         }
         let receive = match &mut state.queue {
             Queue::User(queue) => queue.take(out),
-            Queue::Kernel(staged) => match staged.pop(out) {
+            Queue::Kernel(posted) => match posted.pop(out) {
                 Some(()) => Receive::Taken {
                     capacity: out.capacity,
                 },
@@ -355,7 +355,7 @@ impl Srq {
     /// process's. Context: any, interrupts may be off.
     pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
         match &mut self.state.lock().queue {
-            Queue::Kernel(staged) => staged.post(wrs),
+            Queue::Kernel(posted) => posted.post(wrs),
             Queue::User(_) => Err(EINVAL),
         }
     }
@@ -411,7 +411,7 @@ impl Srq {
     /// caller has its turn.
     ///
     /// The requests are copied without the lock, while QPs go on taking from the old ring. What the
-    /// process posts there meanwhile is lost: the stock provider posts nothing then.
+    /// process posts there meanwhile is lost: librxe posts nothing then.
     fn resize(
         &self,
         max_wr: u32,
@@ -446,8 +446,8 @@ impl Srq {
     pub(crate) fn close(&self) {
         let published = match &mut self.state.lock().queue {
             Queue::User(queue) => queue.published.take(),
-            Queue::Kernel(staged) => {
-                staged.clear();
+            Queue::Kernel(posted) => {
+                posted.clear();
                 None
             }
         };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work queue elements as the stock provider writes them into the shared rings.
+//! Work queue elements (WQEs) as librxe writes them into the shared rings.
 //!
-//! Source: `include/uapi/rdma/rdma_user_rxe.h`. Every byte of an element is chosen by an untrusted
+//! Source: `include/uapi/rdma/rdma_user_rxe.h`. Every byte of a WQE is chosen by an untrusted
 //! process and may change at any moment, so these types are only ever filled from a private copy
-//! of the element; nothing in this file looks at shared memory.
+//! of the WQE; nothing in this file looks at shared memory.
 
 use kernel::prelude::*;
 use zerocopy::FromBytes;
@@ -14,31 +14,31 @@ use zerocopy_derive::{
     KnownLayout, //
 };
 
-/// Bytes in front of a send element's scatter/gather list or inline data.
+/// Bytes in front of a send WQE's scatter/gather list or inline data.
 const SEND_HEADER_LEN: usize = 208;
-/// Bytes in front of a receive element's scatter list.
+/// Bytes in front of a receive WQE's scatter list.
 const RECV_HEADER_LEN: usize = 40;
-/// Bytes of one scatter/gather element.
+/// Bytes of one SGE.
 const SGE_LEN: usize = 16;
 
-/// Bytes of a send element with room for so many pieces, or so many bytes of inline data: a power of two.
+/// Bytes of a send WQE with room for so many SGEs, or so many bytes of inline data: a power of two.
 /// Errors: `EINVAL` if that is too much.
-pub(crate) fn send_element_len(sges: u32, inline: u32) -> Result<usize> {
-    element_len(SEND_HEADER_LEN, sges, inline)
+pub(crate) fn send_wqe_len(sges: u32, inline: u32) -> Result<usize> {
+    wqe_len(SEND_HEADER_LEN, sges, inline)
 }
 
-/// Bytes of inline data that fit where `sges` pieces do.
+/// Bytes of inline data that fit where `sges` SGEs do.
 pub(crate) const fn inline_room(sges: u32) -> u32 {
     sges.saturating_mul(SGE_LEN as u32)
 }
 
-/// Bytes of a receive element with room for so many pieces: a power of two.
+/// Bytes of a receive WQE with room for so many SGEs: a power of two.
 /// Errors: `EINVAL` if that is too much.
-pub(crate) fn recv_element_len(sges: u32) -> Result<usize> {
-    element_len(RECV_HEADER_LEN, sges, 0)
+pub(crate) fn recv_wqe_len(sges: u32) -> Result<usize> {
+    wqe_len(RECV_HEADER_LEN, sges, 0)
 }
 
-fn element_len(header: usize, sges: u32, inline: u32) -> Result<usize> {
+fn wqe_len(header: usize, sges: u32, inline: u32) -> Result<usize> {
     let list = (sges as usize).checked_mul(SGE_LEN).ok_or(EINVAL)?;
     list.max(inline as usize)
         .checked_add(header)
@@ -54,7 +54,7 @@ pub(crate) mod flags {
     pub(crate) const SIGNALED: u32 = 1 << 1;
     /// Raise a solicited event at the receiver.
     pub(crate) const SOLICITED: u32 = 1 << 2;
-    /// The payload stands in the element.
+    /// The payload stands in the WQE.
     pub(crate) const INLINE: u32 = 1 << 3;
     /// Fill in the checksums of IPv4, TCP and UDP.
     pub(crate) const IP_CSUM: u32 = 1 << 4;
@@ -76,7 +76,7 @@ pub(crate) mod opcode {
     pub(crate) const ATOMIC_WRITE: u32 = 15;
 }
 
-/// `struct ib_sge`: one piece of a work request's buffer.
+/// `struct ib_sge`: one part of a work request's buffer.
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Sge {
@@ -101,7 +101,7 @@ pub(crate) struct DmaInfo {
     _reserved: u32,
 }
 
-/// The fixed part of a send element.
+/// The fixed part of a send WQE.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct SendHeader {
@@ -178,7 +178,7 @@ pub(crate) struct Ud {
     pub(crate) ah_num: u32,
 }
 
-/// The fixed part of a receive element.
+/// The fixed part of a receive WQE.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RecvHeader {
@@ -196,9 +196,9 @@ const _: () = {
 };
 
 impl SendHeader {
-    /// Reads the fixed part of an element; [`None`] if `element` is too short.
-    pub(crate) fn parse(element: &[u8]) -> Option<(Self, &[u8])> {
-        Self::read_from_prefix(element).ok()
+    /// Reads the fixed part of a WQE; [`None`] if `wqe` is too short.
+    pub(crate) fn parse(wqe: &[u8]) -> Option<(Self, &[u8])> {
+        Self::read_from_prefix(wqe).ok()
     }
 
     /// The fields of an RDMA READ or WRITE.
@@ -238,14 +238,14 @@ impl SendHeader {
 }
 
 impl RecvHeader {
-    /// Reads the fixed part of an element; [`None`] if `element` is too short.
-    pub(crate) fn parse(element: &[u8]) -> Option<(Self, &[u8])> {
-        Self::read_from_prefix(element).ok()
+    /// Reads the fixed part of a WQE; [`None`] if `wqe` is too short.
+    pub(crate) fn parse(wqe: &[u8]) -> Option<(Self, &[u8])> {
+        Self::read_from_prefix(wqe).ok()
     }
 }
 
 impl Sge {
-    /// Reads the scatter/gather element at the start of `bytes`; [`None`] if there is none.
+    /// Reads the SGE at the start of `bytes`; [`None`] if there is none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::read_from_prefix(bytes).ok()
     }

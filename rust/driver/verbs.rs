@@ -74,7 +74,7 @@ use rdma::{
     Driver, //
 };
 
-/// `RDMA_DRIVER_RXE`: the stock provider `librxe` binds to devices with this id.
+/// `RDMA_DRIVER_RXE`: librxe, rdma-core's provider for rxe, binds to devices with this id.
 const DRIVER_ID: u32 = 14;
 /// The version of its ABI, `RXE_UVERBS_ABI_VERSION`.
 const ABI_VERSION: u32 = 2;

@@ -191,7 +191,7 @@ impl Qp {
         }
     }
 
-    /// What is held back, if anything, is about to be taken over.
+    /// What is held back, if anything, is about to be fetched.
     pub(super) fn release_held(&self) {
         if self.held.load(Ordering::Relaxed) != 0 {
             // What was counted before can be seen in the ring.

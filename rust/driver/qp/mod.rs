@@ -45,8 +45,8 @@ use self::{
         SendSide, //
     },
     send_queue::{
+        PostedSends, //
         SendSource,
-        StagedSends, //
     },
 };
 use crate::{
@@ -73,13 +73,13 @@ use crate::{
         Turn, //
     },
     pd::Pd,
+    posted_receives::PostedReceives,
     queue::{
         Consumer,
         SharedRing, //
     },
     registry,
     srq::Srq,
-    staged_receives::StagedReceives,
     storage::filled,
     user_wqe,
     users::Users,
@@ -192,9 +192,9 @@ pub(crate) struct Qp {
     /// Whether the QP may migrate to an alternate path: written under the lock of the paths.
     is_armed: AtomicBool,
     #[pin]
-    kernel_sends: SpinLockIrq<Option<StagedSends>>,
+    kernel_sends: SpinLockIrq<Option<PostedSends>>,
     #[pin]
-    kernel_receives: SpinLockIrq<Option<StagedReceives>>,
+    kernel_receives: SpinLockIrq<Option<PostedReceives>>,
     /// Packets that wait for pages, under the send lock and the receive lock.
     #[pin]
     waiting_responses: Waiting,
@@ -390,7 +390,7 @@ impl Qp {
         &self.attached
     }
 
-    /// Where the work that brings in pages stands. Context: any.
+    /// Where the work that faults in pages stands. Context: any.
     pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
         &self.turn
     }
@@ -456,7 +456,7 @@ impl Qp {
         )
     }
 
-    /// Whether posted send requests are taken over, to be sent or to be flushed.
+    /// Whether posted send requests are fetched, to be sent or to be flushed.
     fn takes_sends(&self) -> bool {
         matches!(
             self.state(),
@@ -570,7 +570,7 @@ impl Qp {
     }
 }
 
-/// What `create_qp` answers to the stock provider: where its rings are.
+/// What `create_qp` answers to librxe: where its rings are.
 #[derive(Clone, Copy, zerocopy_derive::IntoBytes, zerocopy_derive::Immutable)]
 #[repr(C)]
 struct CreateQpResponse {
@@ -598,20 +598,20 @@ pub(crate) fn create(
     }
 
     let mut published = [None, None];
-    let (send_source, own_source, staged_sends, staged_receives, slots);
+    let (send_source, own_source, posted_sends, posted_receives, slots);
     if let (Some(udata), Some(context)) = (udata, init.context.as_ref()) {
-        // An element with room for pieces has the same room for inline data. Programs know, and send
+        // A WQE with room for SGEs has the same room for inline data. Programs know, and send
         // such data without having asked for it.
         cap.max_inline_data = cap
             .max_inline_data
             .max(user_wqe::inline_room(cap.max_send_sge));
-        let send_len = user_wqe::send_element_len(cap.max_send_sge, cap.max_inline_data)?;
+        let send_len = user_wqe::send_wqe_len(cap.max_send_sge, cap.max_inline_data)?;
         let send_ring = SharedRing::new(cap.max_send_wr.max(1), send_len)?;
         let mut receive = None;
         own_source = match &init.srq {
             Some(_) => None,
             None => {
-                let recv_len = user_wqe::recv_element_len(cap.max_recv_sge)?;
+                let recv_len = user_wqe::recv_wqe_len(cap.max_recv_sge)?;
                 let ring = SharedRing::new(cap.max_recv_wr.max(1), recv_len)?;
                 receive = Some(context.publish(ring.memory())?);
                 cap.max_recv_wr = ring.capacity();
@@ -637,7 +637,7 @@ pub(crate) fn create(
             outstanding: 0,
             scratch: filled(send_len, || Ok(0))?,
         };
-        (staged_sends, staged_receives) = (None, None);
+        (posted_sends, posted_receives) = (None, None);
     } else {
         slots = cap
             .max_send_wr
@@ -645,12 +645,12 @@ pub(crate) fn create(
             .checked_next_power_of_two()
             .ok_or(EINVAL)?;
         send_source = SendSource::Kernel;
-        staged_sends = Some(StagedSends::new(slots, &cap)?);
-        (own_source, staged_receives) = match &init.srq {
+        posted_sends = Some(PostedSends::new(slots, &cap)?);
+        (own_source, posted_receives) = match &init.srq {
             Some(_) => (None, None),
             None => (
                 Some(RecvSource::Kernel),
-                Some(StagedReceives::new(
+                Some(PostedReceives::new(
                     cap.max_recv_wr.max(1),
                     cap.max_recv_sge,
                 )?),
@@ -702,8 +702,8 @@ pub(crate) fn create(
             receive <- new_spin_lock_bh!(receive),
             paths <- new_spin_lock_bh!(Paths::default()),
             is_armed: AtomicBool::new(false),
-            kernel_sends <- new_spin_lock_irq!(staged_sends),
-            kernel_receives <- new_spin_lock_irq!(staged_receives),
+            kernel_sends <- new_spin_lock_irq!(posted_sends),
+            kernel_receives <- new_spin_lock_irq!(posted_receives),
             waiting_responses <- Waiting::new(pd.device()),
             waiting_requests <- Waiting::new(pd.device()),
             late_responses <- new_spin_lock_bh!(LateResponses::default()),
@@ -771,7 +771,7 @@ pub(crate) fn destroy(qp: &Arc<Qp>) {
     qp.with_paths(Paths::reset);
 }
 
-/// The stock provider's doorbell: send requests were put into the shared ring.
+/// librxe's doorbell: send requests were put into the shared ring.
 ///
 /// Errors: `EINVAL` if the QP's state takes no send requests; they are dropped then.
 /// Context: process.
@@ -799,12 +799,12 @@ pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result 
     }
     let result = {
         let mut guard = qp.kernel_sends.lock();
-        let Some(staged) = &mut *guard else {
+        let Some(posted) = &mut *guard else {
             return Err(EINVAL);
         };
         let mut result = Ok(());
         for wr in wrs.by_ref() {
-            result = staged.push(&wr);
+            result = posted.push(&wr);
             if result.is_err() {
                 break;
             }
@@ -824,10 +824,10 @@ pub(crate) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
     }
     let result = {
         let mut guard = qp.kernel_receives.lock();
-        let Some(staged) = &mut *guard else {
+        let Some(posted) = &mut *guard else {
             return Err(EINVAL);
         };
-        staged.post(wrs)
+        posted.post(wrs)
     };
     if qp.state() == State::Error {
         qp.kick();

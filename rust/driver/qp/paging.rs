@@ -3,7 +3,7 @@
 //! Waiting for pages of memory that is paged on demand.
 //!
 //! A side of a QP that finds pages absent stops, and says so to its protocol engine. Work that may sleep
-//! brings the pages in, without a lock and without holding off the QP's end, and lets the side go on.
+//! faults the pages in, without a lock and without holding off the QP's end, and lets the side go on.
 //! Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages
 //! absent; what does not fit is a packet lost.
 
@@ -28,7 +28,7 @@ use net::{
 };
 use roce::ticket::Outcome;
 
-/// The number of the work that brings in pages, among a QP's.
+/// The number of the work that faults in pages, among a QP's.
 pub(crate) const PAGING: u64 = 1;
 
 /// Packets of either side that wait, at the most.
@@ -40,10 +40,10 @@ pub(super) const REPLAY_BUDGET: u32 = 16;
 /// What one side of a QP waits for.
 #[derive(Default)]
 pub(super) struct Paging {
-    /// To be brought in.
+    /// To be faulted in.
     wanted: Option<Absent>,
-    /// Could not be brought in: the next access that finds these pages absent fails.
-    hopeless: Option<Absent>,
+    /// Could not be faulted in: the next access that finds these pages absent fails.
+    unfaultable: Option<Absent>,
     /// From an access that found pages absent until it is tried again.
     waiting: bool,
 }
@@ -56,15 +56,15 @@ impl Paging {
             Fault::Absent(absent) => absent,
         };
         if self
-            .hopeless
+            .unfaultable
             .take()
-            .is_some_and(|hopeless| hopeless == absent)
+            .is_some_and(|unfaultable| unfaultable == absent)
         {
             return Outcome::Protection;
         }
         self.wanted = Some(absent);
         self.waiting = true;
-        qp.bring_in_pages();
+        qp.fault_in_pages();
         Outcome::Again
     }
 
@@ -73,10 +73,10 @@ impl Paging {
         self.waiting
     }
 
-    /// The access is about to be tried again. `hopeless`: what could not be brought in.
-    pub(super) fn resume(&mut self, hopeless: Option<Absent>) {
+    /// The access is about to be tried again. `unfaultable`: pages that could not be faulted in.
+    pub(super) fn resume(&mut self, unfaultable: Option<Absent>) {
         self.waiting = false;
-        self.hopeless = hopeless;
+        self.unfaultable = unfaultable;
     }
 }
 
@@ -155,19 +155,19 @@ impl WorkItem<PAGING> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(qp: Arc<Qp>) {
-        // No pass while pages are brought in: a process could make that last for ever.
+        // No pass while pages are faulted in: a process could make that last for ever.
         let wanted = qp.send.lock().paging.wanted.take();
         if let Some(wanted) = wanted {
-            let hopeless = wanted.bring_in().is_err().then_some(wanted);
+            let unfaultable = wanted.fault_in().is_err().then_some(wanted);
             if let Some(_pass) = qp.gate.enter() {
-                qp.resume_send(hopeless);
+                qp.resume_send(unfaultable);
             }
         }
         let wanted = qp.receive.lock().paging.wanted.take();
         if let Some(wanted) = wanted {
-            let hopeless = wanted.bring_in().is_err().then_some(wanted);
+            let unfaultable = wanted.fault_in().is_err().then_some(wanted);
             if let Some(_pass) = qp.gate.enter() {
-                qp.resume_receive(hopeless);
+                qp.resume_receive(unfaultable);
             }
         }
         Pager::Qp(qp).end();
@@ -175,8 +175,8 @@ impl WorkItem<PAGING> for Qp {
 }
 
 impl Qp {
-    /// Has work bring in the pages that a side wants. Context: any.
-    fn bring_in_pages(self: &Arc<Self>) {
+    /// Has work fault in the pages that a side wants. Context: any.
+    fn fault_in_pages(self: &Arc<Self>) {
         self.count(Counter::PageFaults);
         Pager::Qp(self.clone()).want();
     }

@@ -58,8 +58,8 @@ pub(super) struct Migrated {
     timeout: u8,
 }
 
-/// Where packets go, and what they say.
-pub(super) struct Course {
+/// The path that packets leave by, and the MigReq bit in their BTH.
+pub(super) struct TxPath {
     pub(super) path: Arc<Path>,
     /// The MigReq bit.
     pub(super) migrated: bool,
@@ -102,13 +102,13 @@ impl Paths {
     }
 
     /// The way of packets to the peer, over the route that is valid now.
-    pub(super) fn course(&mut self, qp: &Qp) -> Option<Course> {
+    pub(super) fn tx_path(&mut self, qp: &Qp) -> Option<TxPath> {
         let mut path = self.primary.clone()?;
         if !path.is_valid(qp.device()) {
             path = path.renew(qp.device()).ok()?;
             self.primary = Some(path.clone());
         }
-        Some(Course {
+        Some(TxPath {
             path,
             migrated: self.migration.migrated_bit(),
         })
@@ -153,16 +153,16 @@ impl Paths {
         }
     }
 
-    /// Decides about a packet from `source` to `destination`, in the namespace `home`, with this MigReq bit.
+    /// Decides about a packet from `source` to `destination`, in the namespace `netns`, with this MigReq bit.
     fn receive(
         &mut self,
-        home: NetId,
+        netns: NetId,
         source: &Address,
         destination: &Address,
         migrated: bool,
     ) -> (Verdict, Option<Migrated>) {
         let is_of = |path: Option<&Arc<Path>>| {
-            path.is_some_and(|path| path.is_reverse(home, source, destination))
+            path.is_some_and(|path| path.is_reverse(netns, source, destination))
         };
         let way = Way {
             primary: is_of(self.primary.as_ref()),
@@ -216,21 +216,21 @@ impl Qp {
     }
 
     /// The way of packets to the connected peer.
-    pub(super) fn course(&self) -> Option<Course> {
-        self.paths.lock().course(self)
+    pub(super) fn tx_path(&self) -> Option<TxPath> {
+        self.paths.lock().tx_path(self)
     }
 
-    /// Whether a packet from `source` to `destination`, in the namespace `home`, with this MigReq bit, comes from
+    /// Whether a packet from `source` to `destination`, in the namespace `netns`, with this MigReq bit, comes from
     /// the connected peer. It may make the QP migrate. Context: softirq, no lock held.
     pub(crate) fn admits(
         self: &Arc<Self>,
-        home: NetId,
+        netns: NetId,
         source: &Address,
         destination: &Address,
         migrated: bool,
     ) -> bool {
         let (verdict, switched) =
-            self.with_paths(|paths| paths.receive(home, source, destination, migrated));
+            self.with_paths(|paths| paths.receive(netns, source, destination, migrated));
         if let Some(switched) = switched {
             self.migrated(&switched);
         }

@@ -4,13 +4,13 @@
 
 use super::Qp;
 use crate::{
-    element::RecvElement,
     pd::Pd,
     queue::{
         Consumer,
         SharedRing, //
     },
     srq::Srq, //
+    wqe::RecvWqe,
 };
 use kernel::{
     prelude::*,
@@ -24,7 +24,7 @@ pub(crate) enum RecvSource {
     User {
         ring: SharedRing,
         consumer: Consumer,
-        /// One element of the ring, while it is taken over.
+        /// One WQE of the ring, while it is fetched.
         scratch: KVVec<u8>,
     },
     /// [`Qp::kernel_receives`].
@@ -37,7 +37,7 @@ pub(crate) enum RecvSource {
 pub(super) struct ReceiveQueue {
     source: RecvSource,
     /// The request that the message in work fills.
-    current: RecvElement,
+    current: RecvWqe,
     /// `current` is in use.
     holding: bool,
     /// That nothing more is taken from the shared queue has been told.
@@ -53,14 +53,14 @@ impl ReceiveQueue {
         };
         Ok(Self {
             source,
-            current: RecvElement::new(max_sge)?,
+            current: RecvWqe::new(max_sge)?,
             holding: false,
             last_told: false,
         })
     }
 
     /// The request that was taken last.
-    pub(super) fn current(&self) -> &RecvElement {
+    pub(super) fn current(&self) -> &RecvWqe {
         &self.current
     }
 
@@ -94,7 +94,7 @@ impl ReceiveQueue {
             }
             RecvSource::Kernel => {
                 let taken = match &mut *qp.kernel_receives.lock() {
-                    Some(staged) => staged.pop(&mut self.current),
+                    Some(posted) => posted.pop(&mut self.current),
                     None => None,
                 };
                 match taken {
@@ -148,8 +148,8 @@ impl ReceiveQueue {
         match &mut self.source {
             RecvSource::User { ring, consumer, .. } => consumer.discard_all(ring),
             RecvSource::Kernel => {
-                if let Some(staged) = &mut *qp.kernel_receives.lock() {
-                    staged.clear();
+                if let Some(posted) = &mut *qp.kernel_receives.lock() {
+                    posted.clear();
                 }
             }
             RecvSource::Shared(_) => {}

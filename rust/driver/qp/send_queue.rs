@@ -3,12 +3,12 @@
 //! Where a QP's send requests wait until the send side takes them over.
 
 use crate::{
-    element::SendElements,
     queue::{
         Consumer,
         KernelRing,
         SharedRing, //
     }, //
+    wqe::SendWqes,
 };
 use kernel::prelude::*;
 use roce::requester::SendWr;
@@ -19,28 +19,28 @@ pub(crate) enum SendSource {
     User {
         ring: SharedRing,
         consumer: Consumer,
-        /// Requests taken over and not complete: their ring slots are still the kernel's.
+        /// Requests fetched and not complete: their ring slots are still the kernel's.
         outstanding: u32,
-        /// One element of the ring, while it is taken over.
+        /// One WQE of the ring, while it is fetched.
         scratch: KVVec<u8>,
     },
     /// [`super::Qp::kernel_sends`].
     Kernel,
 }
 
-/// Work requests of a kernel consumer that the send side has not taken over.
-pub(crate) struct StagedSends {
-    elements: SendElements,
+/// Work requests of a kernel consumer that the send side has not fetched.
+pub(crate) struct PostedSends {
+    wqes: SendWqes,
     queue: KernelRing<SendWr>,
     first: u32,
     next: u32,
 }
 
-impl StagedSends {
+impl PostedSends {
     /// Allocates room for `slots` requests, a power of two. Context: process, may sleep.
     pub(crate) fn new(slots: u32, cap: &rdma::qp::Cap) -> Result<Self> {
         Ok(Self {
-            elements: SendElements::new(slots, cap)?,
+            wqes: SendWqes::new(slots, cap)?,
             queue: KernelRing::with_capacity(slots)?,
             first: 0,
             next: 0,
@@ -53,25 +53,25 @@ impl StagedSends {
         if self.queue.is_full() {
             return Err(ENOMEM);
         }
-        let wr = self.elements.take_kernel(self.next, wr)?;
+        let wr = self.wqes.take_kernel(self.next, wr)?;
         self.queue.push(wr).or(Err(ENOMEM))?;
         self.next = self.next.wrapping_add(1);
         Ok(())
     }
 
-    /// Moves the oldest request into `elements` as `sequence`.
-    pub(super) fn pop(&mut self, elements: &mut SendElements, sequence: u32) -> Option<SendWr> {
+    /// Moves the oldest request into `wqes` as `sequence`.
+    pub(super) fn pop(&mut self, wqes: &mut SendWqes, sequence: u32) -> Option<SendWr> {
         let wr = self.queue.pop()?;
         let from = self.first;
         self.first = self.first.wrapping_add(1);
-        elements.take_from(&mut self.elements, from, sequence)?;
+        wqes.take_from(&mut self.wqes, from, sequence)?;
         Some(wr)
     }
 
     /// Forgets every request.
     pub(crate) fn clear(&mut self) {
         while self.queue.pop().is_some() {
-            self.elements.release(self.first);
+            self.wqes.release(self.first);
             self.first = self.first.wrapping_add(1);
         }
     }

@@ -133,13 +133,13 @@ impl Drop for TxFrame {
 ///
 /// As each [`NetDev`] and each [`Sender`], it holds off the end of the device and of its namespace: not to be
 /// kept.
-pub struct Outlet {
+pub struct TxNetdev {
     netdev: NetDev,
     sender: Sender,
 }
 
-impl Outlet {
-    /// Makes an outlet by `netdev`, which is in the namespace of `sender`, and charges its frames to the socket
+impl TxNetdev {
+    /// Sends by `netdev`, which is in the namespace of `sender`, and charges its frames to the socket
     /// that the packets of `sender` are charged to. Any context.
     pub fn new(netdev: NetDev, sender: Sender) -> Self {
         Self { netdev, sender }

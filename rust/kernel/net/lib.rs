@@ -21,18 +21,18 @@ pub mod netdev;
 pub mod notifier;
 pub mod page_pool;
 pub mod path;
-pub mod piece;
 pub mod queue;
 pub mod receive;
 mod rtnl;
+pub mod segment;
 mod skb;
 pub mod transmit;
 
 pub use address::Address;
 pub use burst::RxBurst;
 pub use frame::{
-    Outlet,
     TxFrame, //
+    TxNetdev,
 };
 pub use header::Query;
 pub use list::RxList;
@@ -65,12 +65,12 @@ pub use path::{
     Path,
     Transmit, //
 };
-pub use piece::{
-    Piece,
-    Pieces, //
-};
 pub use queue::RxQueue;
 pub use receive::RxSkb;
+pub use segment::{
+    Segment,
+    Segments, //
+};
 pub use sync::crc32_le;
 pub use transmit::{
     TxSkb,

@@ -13,7 +13,7 @@ use crate::{
     },
     namespace::NetId,
     netdev::NetDevice,
-    piece::Pieces,
+    segment::Segments,
     skb::{
         self,
         next_in_list, //
@@ -44,7 +44,7 @@ const SMALL: u32 = 8 << 10;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Control {
-    home: NetId,
+    netns: NetId,
     ifindex: u32,
     vlan: Option<u16>,
 }
@@ -115,7 +115,7 @@ impl RxSkb {
         // SAFETY: As the caller promises; the device stays under RCU.
         let dev = unsafe { NetDevice::from_raw(dev) };
         Some(Control {
-            home: dev.net_id(),
+            netns: dev.net_id(),
             ifindex: dev.ifindex(),
             vlan: dev.vlan_id(),
         })
@@ -207,9 +207,9 @@ impl RxSkb {
         Self(skb)
     }
 
-    /// Makes a received datagram of one to be sent, for a receiver in the namespace `home` that it reaches without a
+    /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
     /// network. [`None`] if it was not addressed, is not complete, or is several; it is dropped then. Any context.
-    pub fn of_sent(packet: TxSkb, home: NetId) -> Option<Self> {
+    pub fn of_sent(packet: TxSkb, netns: NetId) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
             return None;
@@ -227,7 +227,7 @@ impl RxSkb {
             Self::adopt(
                 raw,
                 Control {
-                    home,
+                    netns,
                     ifindex: 0,
                     vlan: None,
                 },
@@ -238,8 +238,8 @@ impl RxSkb {
     }
 
     /// As [`Self::of_sent`], of a copy of the datagram.
-    pub fn copy_of_sent(packet: &TxSkb, home: NetId) -> Option<Self> {
-        Self::of_sent(packet.try_copy()?, home)
+    pub fn copy_of_sent(packet: &TxSkb, netns: NetId) -> Option<Self> {
+        Self::of_sent(packet.try_copy()?, netns)
     }
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
@@ -310,8 +310,8 @@ impl RxSkb {
     }
 
     /// Returns the namespace that the packet came to.
-    pub fn home(&self) -> NetId {
-        self.control().home
+    pub fn netns(&self) -> NetId {
+        self.control().netns
     }
 
     /// Returns the number there of the network device that the packet came in by; 0 if it came by none.
@@ -472,20 +472,20 @@ impl RxSkb {
         kernel::error::to_result(err)
     }
 
-    /// Returns the pieces of memory that the `len` bytes of the datagram from `offset` on lie in.
+    /// Returns the segments of memory that the `len` bytes of the datagram from `offset` on lie in.
     #[inline]
-    pub fn pieces(&self, offset: usize, len: usize) -> Pieces<'_> {
+    pub fn segments(&self, offset: usize, len: usize) -> Segments<'_> {
         // SAFETY: By the type invariant the packet is ours; it stays as it is as long as it is borrowed.
-        unsafe { Pieces::new(self.0, offset.saturating_add(UDP_LEN), len) }
+        unsafe { Segments::new(self.0, offset.saturating_add(UDP_LEN), len) }
     }
 
     /// Feeds the `len` bytes of the datagram from `offset` on to [`crc32_le`](sync::crc32_le); `None` if
     /// there are not so many.
     pub fn crc32_le(&self, mut state: u32, offset: usize, len: usize) -> Option<u32> {
         let mut left = len;
-        for piece in self.pieces(offset, len) {
-            state = piece.crc32_le(state);
-            left = left.wrapping_sub(piece.len());
+        for segment in self.segments(offset, len) {
+            state = segment.crc32_le(state);
+            left = left.wrapping_sub(segment.len());
         }
         (left == 0).then_some(state)
     }

@@ -4,7 +4,7 @@
 //!
 //! The address space is cut into chunks. A chunk gets a [`PageList`] when it is accessed for the first time.
 //! There are no more of them than lists for twice the machine's memory: a further one takes the place of one
-//! that was not used lately, whose pages then are brought in again when they are needed. So what a peer makes
+//! that was not used lately, whose pages then are faulted in again when they are needed. So what a peer makes
 //! us remember is bounded, whatever addresses it uses.
 
 use crate::{
@@ -14,9 +14,9 @@ use crate::{
         Memory, //
     },
     page_list::{
-        Absence,
         Effort,
         Forgotten,
+        MissingPages,
         PageList,
         MAX_BATCH, //
     },
@@ -46,7 +46,7 @@ use sync::{
     SpinLockBh, //
 };
 
-/// A chunk: as many pages as are brought in at once. Its list is a page.
+/// A chunk: as many pages as are faulted in at once. Its list is a page.
 const CHUNK_PAGES: usize = MAX_BATCH;
 const CHUNK_SIZE: usize = CHUNK_PAGES * PAGE_SIZE;
 /// Lists that there always may be.
@@ -231,7 +231,12 @@ impl AddressSpace {
     }
 
     /// The pages of `offset .. offset + len`. Errors: there are no such addresses.
-    pub(crate) fn span(&self, offset: u64, len: u64, intent: Intent) -> Result<Absence, Fault> {
+    pub(crate) fn span(
+        &self,
+        offset: u64,
+        len: u64,
+        intent: Intent,
+    ) -> Result<MissingPages, Fault> {
         let end = offset.checked_add(len).ok_or(Fault::OutOfRange)?;
         if end > self.end as u64 {
             return Err(Fault::OutOfRange);
@@ -242,28 +247,28 @@ impl AddressSpace {
             0 => first,
             _ => (end as usize).div_ceil(PAGE_SIZE),
         };
-        Ok(Absence {
+        Ok(MissingPages {
             first,
             count: past.saturating_sub(first),
             intent,
         })
     }
 
-    /// Brings pages in, as [`PageList::bring_in`] does, but only those of the first one's chunk.
-    pub(crate) fn bring_in(&self, absence: &Absence, effort: Effort) -> Result<usize> {
-        let number = absence.first.wrapping_div(CHUNK_PAGES);
-        let first = absence.first.wrapping_rem(CHUNK_PAGES);
-        let here = Absence {
+    /// Faults pages in, as [`PageList::fault_in`] does, but only those of the first one's chunk.
+    pub(crate) fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {
+        let number = missing.first.wrapping_div(CHUNK_PAGES);
+        let first = missing.first.wrapping_rem(CHUNK_PAGES);
+        let here = MissingPages {
             first,
-            count: absence.count.min(CHUNK_PAGES.wrapping_sub(first)),
-            intent: absence.intent,
+            count: missing.count.min(CHUNK_PAGES.wrapping_sub(first)),
+            intent: missing.intent,
         };
         for _ in 0..TRIES {
             let (list, made) = match self.find(number) {
                 Some(list) => (list, false),
                 None => (self.make(number)?, true),
             };
-            match list.bring_in(&here, effort) {
+            match list.fault_in(&here, effort) {
                 // It had to make room for another one.
                 Err(_) if list.is_forgotten() => {}
                 result => {
@@ -311,7 +316,7 @@ impl AddressSpace {
             let within = at.wrapping_rem(CHUNK_SIZE);
             let part = CHUNK_SIZE.wrapping_sub(within).min(len.wrapping_sub(done));
             let absent = |first: usize| {
-                Fault::Absent(Absence {
+                Fault::Absent(MissingPages {
                     first,
                     count: past.saturating_sub(first),
                     intent,

@@ -26,7 +26,7 @@ pub struct Address {
     /// The source.
     pub sgid: gid::Attr,
     /// The namespace that had the source when the vector was read: the entry forgets it when the address goes.
-    pub home: net::NetId,
+    pub netns: net::NetId,
     /// Hop limit, or time to live.
     pub hop_limit: u8,
     /// Traffic class, or type of service.
@@ -54,14 +54,14 @@ impl Address {
         }
         // SAFETY: By the promise of the caller.
         let sgid = unsafe { gid::Attr::hold(raw.grh.sgid_attr) }.ok_or(EINVAL)?;
-        let home = sgid.home().ok_or(EINVAL)?;
+        let netns = sgid.netns().ok_or(EINVAL)?;
         let [low, high] = raw.__bindgen_anon_1.bindgen_union_field;
         let [a, b, c, d] = low.to_ne_bytes();
         let [e, f, ..] = high.to_ne_bytes();
         Ok(Self {
             dgid: gid::from_raw(&raw.grh.dgid),
             sgid,
-            home,
+            netns,
             hop_limit: raw.grh.hop_limit,
             traffic_class: raw.grh.traffic_class,
             flow_label: raw.grh.flow_label & 0xf_ffff,

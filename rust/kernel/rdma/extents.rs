@@ -17,7 +17,7 @@ struct Extent {
     end: u64,
 }
 
-/// Pieces of kernel memory that make up one range of bytes.
+/// Segments of kernel memory that make up one range of bytes.
 ///
 /// # Invariants
 ///

@@ -95,7 +95,7 @@ impl Attr {
     }
 
     /// The namespace of that netdev.
-    pub fn home(&self) -> Option<net::NetId> {
+    pub fn netns(&self) -> Option<net::NetId> {
         let guard = rcu::read_lock();
         self.netdev_under(&guard).map(net::NetDevice::net_id)
     }

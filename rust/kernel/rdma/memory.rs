@@ -6,7 +6,7 @@
 //! to a CPU or to another device while packets arrive for it. So no reference to it is ever made;
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
-use crate::on_demand::Absence;
+use crate::on_demand::MissingPages;
 use kernel::{
     alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
@@ -17,7 +17,7 @@ use kernel::{
         Release, //
     },
 };
-use net::Piece;
+use net::Segment;
 use rdma_bindings as bindings;
 
 // Kernel memory is addressed through its direct mapping.
@@ -30,7 +30,7 @@ pub enum Fault {
     OutOfRange,
     /// Pages of a process are not there at the moment, or not for writing. It may be that a part was
     /// accessed: copying anew does no harm.
-    Absent(Absence),
+    Absent(MissingPages),
 }
 
 /// What an access is for.
@@ -99,13 +99,13 @@ impl dyn Memory + '_ {
         self.pieces(offset, data.len(), Intent::Write, f)
     }
 
-    /// Copies a piece of a packet into the memory.
+    /// Copies a segment of a packet into the memory.
     #[inline]
-    pub fn write_piece(&self, offset: u64, piece: &Piece<'_>) -> Result<(), Fault> {
-        let base = piece.as_ptr();
+    pub fn write_segment(&self, offset: u64, segment: &Segment<'_>) -> Result<(), Fault> {
+        let base = segment.as_ptr();
         let persistent = self.is_persistent();
         let f = &mut |dst, len, done| {
-            // SAFETY: As for `write`; the piece is valid for reads of its length. A packet of ours has pages of its
+            // SAFETY: As for `write`; the segment is valid for reads of its length. A packet of ours has pages of its
             // own; of another sender's it may be part of the memory (spliced into a socket),
             // which `copy` allows.
             unsafe { copy(dst, base.add(done), len) };
@@ -114,7 +114,7 @@ impl dyn Memory + '_ {
                 unsafe { persist(dst, len) };
             }
         };
-        self.pieces(offset, piece.len(), Intent::Write, f)
+        self.pieces(offset, segment.len(), Intent::Write, f)
     }
 
     /// Calls `f` with the aligned word at `offset`.

@@ -3,8 +3,8 @@
 //! Memory of a process that is paged on demand: a range of it, or all.
 
 pub use crate::page_list::{
-    Absence,
     Effort, //
+    MissingPages,
 };
 
 use crate::{
@@ -23,7 +23,7 @@ use kernel::{
     sync::Arc, //
 };
 
-impl Absence {
+impl MissingPages {
     /// Asks for more than the access needs: for all up to byte `end` of the memory, which accesses
     /// will need soon.
     pub fn extended(mut self, memory: &OnDemand, end: u64) -> Self {
@@ -95,25 +95,25 @@ impl OnDemand {
         }
     }
 
-    /// The pages of `offset .. offset + len`, to be brought in whether they are there or not.
+    /// The pages of `offset .. offset + len`, to be faulted in whether they are there or not.
     /// Errors: out of range, if there are no such bytes.
-    pub fn span(&self, offset: u64, len: u64, intent: Intent) -> Result<Absence, Fault> {
+    pub fn span(&self, offset: u64, len: u64, intent: Intent) -> Result<MissingPages, Fault> {
         match &self.0 {
             Extent::Range(list) => list.span(offset, len, intent),
             Extent::All(space) => space.span(offset, len, intent),
         }
     }
 
-    /// Brings pages in, some of `absence`, from the first on. Others may take them away again at once.
+    /// Faults pages in, some of `missing`, from the first on. Others may take them away again at once.
     /// Returns how many, at least 1.
     ///
     /// It may sleep for as long as whoever serves the process's page faults likes. Errors: `EFAULT` and
     /// others, if the process could not access the first page either, or if the memory is released.
     /// Context: process.
-    pub fn bring_in(&self, absence: &Absence, effort: Effort) -> Result<usize> {
+    pub fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {
         match &self.0 {
-            Extent::Range(list) => list.bring_in(absence, effort),
-            Extent::All(space) => space.bring_in(absence, effort),
+            Extent::Range(list) => list.fault_in(missing, effort),
+            Extent::All(space) => space.fault_in(missing, effort),
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! Nothing is pinned. The list says which pages are known to be where; whatever changes the process's
 //! page tables first has them taken off the list. Who finds a page missing has it
-//! [brought in](PageList::bring_in), which may sleep, and tries again.
+//! [faulted in](PageList::fault_in), which may sleep, and tries again.
 //!
 //! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
 
@@ -50,19 +50,19 @@ const WRITABLE: usize = 1;
 /// while bottom halves wait.
 const CLEARED_AT_ONCE: usize = 4096;
 
-/// Pages that are brought in at once, at the most.
+/// Pages that are faulted in at once, at the most.
 pub(crate) const MAX_BATCH: usize = 512;
 
 /// Pages that an access needs and does not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Absence {
+pub struct MissingPages {
     /// The first, as an index into the memory's pages.
     pub(crate) first: usize,
     pub(crate) count: usize,
     pub(crate) intent: Intent,
 }
 
-/// Which pages are brought in.
+/// Which pages are faulted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Those that the process could access, as if it did.
@@ -85,7 +85,7 @@ struct Known {
 impl Known {
     /// The entries of the pages of `span`, all of them known. Errors: which are not; out of range if the
     /// memory is released.
-    fn present(&self, span: &Absence) -> Result<&[usize], Fault> {
+    fn present(&self, span: &MissingPages) -> Result<&[usize], Fault> {
         let past = span.first.saturating_add(span.count);
         let pages = self.pages.get(span.first..past).ok_or(Fault::OutOfRange)?;
         let needed = match span.intent {
@@ -94,7 +94,7 @@ impl Known {
         };
         for (index, &entry) in (span.first..).zip(pages) {
             if entry == ABSENT || entry & needed != needed {
-                return Err(Fault::Absent(Absence {
+                return Err(Fault::Absent(MissingPages {
                     first: index,
                     count: past.wrapping_sub(index),
                     intent: span.intent,
@@ -253,7 +253,7 @@ impl PageList {
         let mut first = start.saturating_sub(this.start) >> PAGE_SHIFT;
         let end = end.saturating_sub(this.start).div_ceil(PAGE_SIZE);
         let mut known = this.known.lock();
-        // SAFETY: The notifier is valid, and this is under the lock that `bring_in` compares under.
+        // SAFETY: The notifier is valid, and this is under the lock that `fault_in` compares under.
         unsafe { bindings::mmu_interval_set_seq(notifier, sequence) };
         // From here on nothing is put on the list until this returns: who has an earlier sequence finds it
         // changed, and `mmu_interval_read_begin` hands out this one only when all invalidations are over. So
@@ -285,7 +285,12 @@ impl PageList {
     }
 
     /// The pages of `offset .. offset + len`. Errors: it is not within the range.
-    pub(crate) fn span(&self, offset: u64, len: u64, intent: Intent) -> Result<Absence, Fault> {
+    pub(crate) fn span(
+        &self,
+        offset: u64,
+        len: u64,
+        intent: Intent,
+    ) -> Result<MissingPages, Fault> {
         let end = offset.checked_add(len).ok_or(Fault::OutOfRange)?;
         if end > self.len {
             return Err(Fault::OutOfRange);
@@ -297,7 +302,7 @@ impl PageList {
             0 => first,
             _ => start.wrapping_add(len as usize).div_ceil(PAGE_SIZE),
         };
-        Ok(Absence {
+        Ok(MissingPages {
             first,
             count: past.saturating_sub(first),
             intent,
@@ -309,41 +314,41 @@ impl PageList {
         self.known.lock().mm.is_none()
     }
 
-    /// Brings pages in: as many of `absence` as there are in a row from the first on, and no more than
+    /// Faults pages in: as many of `missing` as there are in a row from the first on, and no more than
     /// [`MAX_BATCH`]. Others may take them away again at once. Returns how many of them are done with, at
     /// least 1: with [`Effort::Present`], those that are not there are passed over.
     ///
     /// It may sleep for as long as whoever serves the process's page faults likes. Errors: `EFAULT` and
     /// others, if the process could not access the first page either, or if the memory is released.
     /// Context: process.
-    pub(crate) fn bring_in(&self, absence: &Absence, effort: Effort) -> Result<usize> {
+    pub(crate) fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {
         let mm = {
             let known = self.known.lock();
             known.mm.as_ref().and_then(|mm| mm.mmget_not_zero())
         };
         // The last reference tears the address space down, which is not for us to wait for.
         let mm = MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?);
-        let mut wanted = *absence;
+        let mut wanted = *missing;
         wanted.count = wanted
             .count
             .min(MAX_BATCH)
             .min(self.pages().saturating_sub(wanted.first));
         let mut pages = KVVec::with_capacity(wanted.count, GFP_KERNEL)?;
         match effort {
-            Effort::Fault => self.take_over(&mm, &wanted, 0, &mut pages),
+            Effort::Fault => self.get_pages(&mm, &wanted, 0, &mut pages),
             Effort::Present => {
                 let count = wanted.count;
                 let no_fault = kernel_bindings::FOLL_NOFAULT;
                 while !wanted.is_empty() {
-                    let mut got = self.take_over(&mm, &wanted, no_fault, &mut pages);
+                    let mut got = self.get_pages(&mm, &wanted, no_fault, &mut pages);
                     if got.is_err() && wanted.intent == Intent::Write {
                         // Not for writing: for reading, one by one.
-                        let one = Absence {
+                        let one = MissingPages {
                             count: 1,
                             intent: Intent::Read,
                             ..wanted
                         };
-                        got = self.take_over(&mm, &one, no_fault, &mut pages);
+                        got = self.get_pages(&mm, &one, no_fault, &mut pages);
                     }
                     wanted = wanted.without_first(got.unwrap_or(1));
                 }
@@ -356,21 +361,21 @@ impl PageList {
     /// Returns how many there were in a row from the first on, at least 1.
     ///
     /// `pages` is empty, with room for as many, and stays so.
-    fn take_over(
+    fn get_pages(
         &self,
         mm: &MmWithUser,
-        absence: &Absence,
+        missing: &MissingPages,
         mut flags: c_uint,
         pages: &mut KVVec<*mut kernel_bindings::page>,
     ) -> Result<usize> {
-        let offset = absence.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
+        let offset = missing.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
         let address = self.start.checked_add(offset).ok_or(EFAULT)?;
-        if absence.intent == Intent::Write {
+        if missing.intent == Intent::Write {
             flags |= kernel_bindings::FOLL_WRITE;
         }
         pages.clear();
         let room = pages.spare_capacity_mut();
-        let count = absence.count.min(room.len());
+        let count = missing.count.min(room.len());
 
         // SAFETY: The notifier was registered, and the address space exists as long as `mm` does.
         let sequence = unsafe { kernel_bindings::mmu_interval_read_begin(self.notifier.get()) };
@@ -401,7 +406,7 @@ impl PageList {
         // SAFETY: That many page pointers were written, into the capacity.
         unsafe { pages.inc_len(got) };
 
-        self.note(absence, sequence, pages);
+        self.note(missing, sequence, pages);
 
         for &page in pages.iter() {
             // SAFETY: The reference is from `get_user_pages_remote`. While the page is on the list the
@@ -413,7 +418,12 @@ impl PageList {
     }
 
     /// Puts pages on the list, unless the process's mapping has changed since `sequence`.
-    fn note(&self, absence: &Absence, sequence: c_ulong, pages: &[*mut kernel_bindings::page]) {
+    fn note(
+        &self,
+        missing: &MissingPages,
+        sequence: c_ulong,
+        pages: &[*mut kernel_bindings::page],
+    ) {
         let mut known = self.known.lock();
         // SAFETY: The notifier is valid, and this is under the lock that `invalidate` holds.
         if unsafe { bindings::mmu_interval_read_retry(self.notifier.get(), sequence) } {
@@ -422,11 +432,11 @@ impl PageList {
         if known.mm.is_none() {
             return;
         }
-        let writable = match absence.intent {
+        let writable = match missing.intent {
             Intent::Read => 0,
             Intent::Write => WRITABLE,
         };
-        let entries = known.pages.iter_mut().skip(absence.first);
+        let entries = known.pages.iter_mut().skip(missing.first);
         for (entry, &page) in entries.zip(pages) {
             // SAFETY: The caller has a reference to the page; it has a kernel address, as pages that are
             // taken out of the direct mapping are not given to `get_user_pages_remote`.

@@ -117,9 +117,9 @@ pub struct Cap {
     pub max_send_wr: u32,
     /// Receive requests outstanding.
     pub max_recv_wr: u32,
-    /// Pieces per send request.
+    /// Segments per send request.
     pub max_send_sge: u32,
-    /// Pieces per receive request.
+    /// Segments per receive request.
     pub max_recv_sge: u32,
     /// Bytes of inline data per send request.
     pub max_inline_data: u32,

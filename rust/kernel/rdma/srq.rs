@@ -37,7 +37,7 @@ use sync::Gate;
 pub struct Attr {
     /// Receive requests outstanding.
     pub max_wr: u32,
-    /// Pieces per receive request.
+    /// Segments per receive request.
     pub max_sge: u32,
     /// The limit that is armed, in requests; 0 if none is.
     pub limit: u32,
@@ -56,7 +56,7 @@ pub struct Change {
 pub struct Init<D: Driver> {
     /// Receive requests outstanding.
     pub max_wr: u32,
-    /// Pieces per receive request.
+    /// Segments per receive request.
     pub max_sge: u32,
     /// The process's context; [`None`] for a kernel consumer.
     pub context: Option<Arc<D::Context>>,

@@ -50,7 +50,7 @@ impl Udata<'_> {
     }
 
     /// Reads the request; `EINVAL` if it is shorter than a `T`. What follows a `T` is ignored, as
-    /// the stock provider's requests never grow.
+    /// librxe's requests never grow.
     pub fn copy_in<T: FromBytes + IntoBytes>(&self) -> Result<T> {
         if self.input_len < size_of::<T>() {
             return Err(EINVAL);

@@ -2258,7 +2258,7 @@ fn raw_packets_are_for_the_driver() {
     local(&mut requester, Outcome::Done);
     let done = requester.poll_completion().unwrap();
     assert_eq!((done.status, done.length), (Status::Success, 1514));
-    // Pages are brought in, and the frame is not sent before.
+    // Pages are faulted in, and the frame is not sent before.
     local(&mut requester, Outcome::Again);
     assert!(requester.poll_action().is_none() && requester.is_parked());
     requester.resume();

@@ -108,9 +108,9 @@ struct Target {
     access: MrAccess,
 }
 
-/// What is left to be done once the receive lock is released.
+/// Work that is deferred until the receive lock is released.
 #[derive(Default)]
-struct Aftermath {
+struct Deferred {
     notify: bool,
     established: bool,
     /// The QP has failed, under the lock; what is to be told of it, if it had not before.
@@ -232,11 +232,11 @@ impl Qp {
         });
     }
 
-    /// Goes on after waiting for pages; `hopeless` could not be brought in.
+    /// Goes on after waiting for pages; `unfaultable` could not be faulted in.
     /// Context: process, no lock held.
-    pub(super) fn resume_receive(self: &Arc<Self>, hopeless: Option<Absent>) {
+    pub(super) fn resume_receive(self: &Arc<Self>, unfaultable: Option<Absent>) {
         self.drive_receive(|receive, _| {
-            receive.paging.resume(hopeless);
+            receive.paging.resume(unfaultable);
             receive.responder.resume();
         });
         let mut more = true;
@@ -294,7 +294,7 @@ impl Qp {
     }
 
     /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
-    fn drive_receive(self: &Arc<Self>, first: impl FnOnce(&mut ReceiveSide, &mut Aftermath)) {
+    fn drive_receive(self: &Arc<Self>, first: impl FnOnce(&mut ReceiveSide, &mut Deferred)) {
         // A softirq, or whoever else has to end before its packets arrive.
         let has_bh_off = sync::owns_softirq();
         let mut first = Some(first);
@@ -302,7 +302,7 @@ impl Qp {
         let mut given_back: Option<Batch> = None;
         for _ in 0..BATCHES_PER_CALL {
             let bh = BhGuard::new();
-            let mut after = Aftermath::default();
+            let mut after = Deferred::default();
             let batch = {
                 let mut receive = self.receive.lock();
                 if let Some(first) = first.take() {
@@ -371,7 +371,7 @@ impl Qp {
         }
     }
 
-    fn after_receive(self: &Arc<Self>, after: &Aftermath) {
+    fn after_receive(self: &Arc<Self>, after: &Deferred) {
         if after.notify {
             Cq::notify(&self.recv_cq);
         }

@@ -9,7 +9,7 @@ use super::{
         Qp, //
     },
     access,
-    Aftermath,
+    Deferred,
     ReceiveSide,
     Target, //
 };
@@ -56,7 +56,7 @@ use roce::{
 /// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
 const GRH_LEN: usize = 40;
 
-/// A request cannot be executed before pages are brought in.
+/// A request cannot be executed before pages are faulted in.
 struct WaitsForPages;
 
 impl Target {
@@ -74,7 +74,7 @@ impl ReceiveSide {
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: RxSkb,
-        after: &mut Aftermath,
+        after: &mut Deferred,
     ) {
         if !qp.waiting_requests.is_empty() {
             match self.responder.arrive(packet) {
@@ -92,7 +92,7 @@ impl ReceiveSide {
     }
 
     /// Takes in some of the requests that waited. Returns whether there are more.
-    pub(super) fn replay(&mut self, qp: &Arc<Qp>, after: &mut Aftermath) -> bool {
+    pub(super) fn replay(&mut self, qp: &Arc<Qp>, after: &mut Deferred) -> bool {
         for _ in 0..REPLAY_BUDGET {
             if self.paging.is_waiting() {
                 return false;
@@ -116,7 +116,7 @@ impl ReceiveSide {
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: &RxSkb,
-        after: &mut Aftermath,
+        after: &mut Deferred,
     ) -> Result<(), WaitsForPages> {
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
@@ -277,9 +277,9 @@ impl ReceiveSide {
         };
         let target = self.target.insert(target);
         let mut at = va.wrapping_sub(target.va);
-        for piece in skb.pieces(from, len) {
-            target.access.write_piece(at, &piece)?;
-            at = at.wrapping_add(piece.len() as u64);
+        for segment in skb.segments(from, len) {
+            target.access.write_segment(at, &segment)?;
+            at = at.wrapping_add(segment.len() as u64);
         }
         Ok(())
     }
@@ -291,7 +291,7 @@ impl ReceiveSide {
         packet: &Packet,
         skb: &RxSkb,
         done: &ReceiveCompletion,
-        after: &mut Aftermath,
+        after: &mut Deferred,
     ) {
         let opcode = match done.operation {
             ReceiveOperation::Send => wc::Opcode::Recv,

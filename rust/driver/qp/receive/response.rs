@@ -4,7 +4,7 @@
 
 use super::{
     super::{
-        paths::Course,
+        paths::TxPath,
         Qp, //
     },
     access,
@@ -40,11 +40,11 @@ impl ReceiveSide {
         if !self.responder.has_responses() {
             return;
         }
-        let Some(course) = qp.course() else {
+        let Some(tx_path) = qp.tx_path() else {
             self.lose_responses();
             return;
         };
-        let path = &course.path;
+        let path = &tx_path.path;
         if self.pacing.waits(path.is_congested(qp.device())) {
             qp.wait_for_queues();
             return;
@@ -54,7 +54,7 @@ impl ReceiveSide {
             match self.responder.poll_response(budget) {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
-                    packet.migrated = course.migrated;
+                    packet.migrated = tx_path.migrated;
                     if let Ok(skb) =
                         datagram::build(path, &packet, batch, qp.device().pages(), |_| {
                             Ok::<(), Fault>(())
@@ -64,7 +64,7 @@ impl ReceiveSide {
                     }
                 }
                 Some(Response::Read(burst)) => {
-                    let sent = self.read(qp, &course, &burst, batch);
+                    let sent = self.read(qp, &tx_path, &burst, batch);
                     let outcome = self.outcome(qp, sent);
                     self.responder.commit_read(burst.ticket, outcome);
                 }
@@ -91,7 +91,7 @@ impl ReceiveSide {
     fn read(
         &self,
         qp: &Qp,
-        course: &Course,
+        tx_path: &TxPath,
         burst: &ReadBurst,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
@@ -115,13 +115,13 @@ impl ReceiveSide {
             let Some((mut packet, offset, _)) = self.responder.read_packet(burst, index) else {
                 break;
             };
-            packet.migrated = course.migrated;
+            packet.migrated = tx_path.migrated;
             let fill = |out: &mut [u8]| match &access {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(&course.path, &packet, batch, qp.device().pages(), fill) {
-                Ok(skb) => batch.push(skb, &course.path),
+            match datagram::build(&tx_path.path, &packet, batch, qp.device().pages(), fill) {
+                Ok(skb) => batch.push(skb, &tx_path.path),
                 Err(BuildError::NoMemory) => {
                     qp.device().counters().add(Counter::SendDropped, 1);
                 }

@@ -26,10 +26,10 @@ use crate::{
     datagram::Batch,
     demux::Run,
     device,
-    element::SendElements,
     mr::Absent,
     path::Path,
     storage::filled, //
+    wqe::SendWqes,
 };
 use core::sync::atomic::Ordering;
 use kernel::{
@@ -72,10 +72,10 @@ const LONG_BYTES: u32 = 16 << 10;
 /// Batches that one caller sends before it leaves the rest to a thread.
 const BATCHES_PER_CALL: u32 = 16;
 
-/// Requests that are taken over, and requests that are completed, in one turn: others wait for the lock.
+/// Requests that are fetched, and requests that are completed, in one turn: others wait for the lock.
 const TURN_BUDGET: u32 = 256;
 
-/// Turns in which all of a queue can be taken over, and completed.
+/// Turns in which all of a queue can be fetched, and completed.
 const FLUSH_TURNS: u32 = 2 * (device::limits().max_qp_wr / TURN_BUDGET + 1);
 
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
@@ -85,7 +85,7 @@ const SENT_PAUSE_US: i64 = 50;
 /// Everything under a QP's send lock.
 pub(crate) struct SendSide {
     pub(crate) requester: Requester<KVVec<SendSlot>>,
-    elements: SendElements,
+    wqes: SendWqes,
     source: SendSource,
     /// The sequence number of the next request.
     next: u32,
@@ -141,9 +141,9 @@ impl LateResponses {
     }
 }
 
-/// What is left to be done once the send lock is released.
+/// Work that is deferred until the send lock is released.
 #[derive(Default)]
-struct Aftermath {
+struct Deferred {
     notify: bool,
     failed: bool,
     drained: bool,
@@ -161,7 +161,7 @@ impl SendSide {
         let storage = filled(slots as usize, || Ok(SendSlot::default()))?;
         Ok(Self {
             requester: Requester::new(storage),
-            elements: SendElements::new(slots, cap)?,
+            wqes: SendWqes::new(slots, cap)?,
             source,
             next: 0,
             qkey: 0,
@@ -199,7 +199,7 @@ impl SendSide {
         self.paging = Paging::default();
         qp.waiting_responses.clear();
         self.next = 0;
-        self.elements.clear();
+        self.wqes.clear();
         self.datagram_path = None;
         // The timer is stopped: what is armed next must not be taken for later than it.
         self.armed = None;
@@ -228,7 +228,7 @@ impl SendSide {
         }
     }
 
-    /// Drops what was posted and not taken over: a refused doorbell consumes its requests.
+    /// Drops what was posted and not fetched: a refused doorbell consumes its requests.
     pub(crate) fn discard(&mut self, qp: &Qp) {
         qp.release_held();
         match &mut self.source {
@@ -243,14 +243,14 @@ impl SendSide {
                 }
             }
             SendSource::Kernel => {
-                if let Some(staged) = &mut *qp.kernel_sends.lock() {
-                    staged.clear();
+                if let Some(posted) = &mut *qp.kernel_sends.lock() {
+                    posted.clear();
                 }
             }
         }
     }
 
-    /// Takes over what was posted since the last time, or as much of it as a turn may. Returns whether there may be more.
+    /// Fetches what was posted since the last time, or as much of it as a turn may. Returns whether there may be more.
     fn fetch(&mut self, qp: &Qp) -> bool {
         let mut budget = TURN_BUDGET;
         match &mut self.source {
@@ -273,7 +273,7 @@ impl SendSide {
                     }
                     let sequence = self.next;
                     let find_ah = |number| ah::find(&qp.pd, number);
-                    let Some(mut wr) = self.elements.take_user(sequence, qp.ty, scratch, find_ah)
+                    let Some(mut wr) = self.wqes.take_user(sequence, qp.ty, scratch, find_ah)
                     else {
                         break;
                     };
@@ -287,7 +287,7 @@ impl SendSide {
             }
             SendSource::Kernel => {
                 let mut guard = qp.kernel_sends.lock();
-                let Some(staged) = &mut *guard else {
+                let Some(posted) = &mut *guard else {
                     return false;
                 };
                 while self.requester.len() < self.requester.capacity() {
@@ -296,7 +296,7 @@ impl SendSide {
                     }
                     budget = budget.wrapping_sub(1);
                     let sequence = self.next;
-                    let Some(mut wr) = staged.pop(&mut self.elements, sequence) else {
+                    let Some(mut wr) = posted.pop(&mut self.wqes, sequence) else {
                         break;
                     };
                     complete_request(&mut wr, qp, self.qkey);
@@ -317,7 +317,7 @@ impl SendSide {
 
     /// Completes what has ended, and arms the timer. `is_sent`: no packets are on their way out of a batch. What is
     /// flushed is not completed before: they have its memory.
-    fn settle(&mut self, qp: &Arc<Qp>, is_sent: bool) -> Aftermath {
+    fn settle(&mut self, qp: &Arc<Qp>, is_sent: bool) -> Deferred {
         let failed = self.requester.take_error().is_some();
         if failed {
             // It leaves SQD for good, and has not drained.
@@ -328,7 +328,7 @@ impl SendSide {
         let drained = self.tell_drained && self.is_drained();
         self.tell_drained &= !drained;
         self.arm(qp);
-        Aftermath {
+        Deferred {
             notify,
             failed,
             drained,
@@ -342,7 +342,7 @@ impl SendSide {
             let Some(done) = self.requester.poll_completion() else {
                 return notify;
             };
-            let element = self.elements.release(done.sequence);
+            let wqe = self.wqes.release(done.sequence);
             if let SendSource::User {
                 ring,
                 consumer,
@@ -355,11 +355,11 @@ impl SendSide {
                     consumer.advance(ring);
                 }
             }
-            let Some(element) = element else {
+            let Some(wqe) = wqe else {
                 continue;
             };
             let status = super::status(done.status);
-            if status == wc::Status::Success && element.opcode == wc::Opcode::Send {
+            if status == wc::Status::Success && wqe.opcode == wc::Opcode::Send {
                 self.sends = self.sends.wrapping_add(1);
             }
             if !done.signaled {
@@ -370,7 +370,7 @@ impl SendSide {
                 wc::Status::RnrRetryExc => qp.count(Counter::RnrRetryExceeded),
                 _ => {}
             }
-            let mut completion = Completion::new(element.wr_id, status, element.opcode, qp.number);
+            let mut completion = Completion::new(wqe.wr_id, status, wqe.opcode, qp.number);
             if status == wc::Status::Success {
                 completion.byte_len = done.length;
             }
@@ -470,11 +470,11 @@ impl Qp {
         }
     }
 
-    /// Goes on after waiting for pages; `hopeless` could not be brought in.
+    /// Goes on after waiting for pages; `unfaultable` could not be faulted in.
     /// Context: process, no lock held.
-    pub(super) fn resume_send(self: &Arc<Self>, hopeless: Option<Absent>) {
+    pub(super) fn resume_send(self: &Arc<Self>, unfaultable: Option<Absent>) {
         self.drive_send(|send, _| {
-            send.paging.resume(hopeless);
+            send.paging.resume(unfaultable);
             send.requester.resume();
         });
         let mut more = true;
@@ -580,7 +580,7 @@ impl Qp {
         }
     }
 
-    fn after_send(self: &Arc<Self>, after: Aftermath) {
+    fn after_send(self: &Arc<Self>, after: Deferred) {
         if after.notify {
             Cq::notify(&self.send_cq);
         }
@@ -593,12 +593,12 @@ impl Qp {
         match self.ty {
             // If it has not left the error state since: a reset that came in between wins.
             Type::Rc => self.flush(None),
-            // What is posted and not taken over yet is flushed, too.
+            // What is posted and not fetched yet is flushed, too.
             Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => self.kick(),
         }
     }
 
-    /// Takes over and flushes all that has been posted, of a QP in SQE. Context: process, no lock held.
+    /// Fetches and flushes all that has been posted, of a QP in SQE. Context: process, no lock held.
     pub(super) fn flush_posted_sends(self: &Arc<Self>) {
         for _ in 0..FLUSH_TURNS {
             let (after, is_empty) = {

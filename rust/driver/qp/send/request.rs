@@ -4,7 +4,7 @@
 
 use super::{
     super::{
-        paths::Course,
+        paths::TxPath,
         Qp, //
     },
     SendSide, //
@@ -22,7 +22,6 @@ use crate::{
         Batch,
         BuildError, //
     },
-    element::Local,
     frame::{
         FrameError,
         Frames, //
@@ -34,6 +33,7 @@ use crate::{
     },
     mw,
     path::Path, //
+    wqe::Local,
 };
 use kernel::{
     prelude::*,
@@ -80,7 +80,7 @@ impl SendSide {
             return;
         }
         // Of a connected QP, the same for all that leaves together.
-        let mut course = None;
+        let mut tx_path = None;
         let mut place = Place::default();
         for _ in 0..ACTIONS_PER_BATCH {
             let room = batch.room();
@@ -93,7 +93,7 @@ impl SendSide {
             let (ticket, outcome) = match action {
                 SendAction::Transmit(burst) => {
                     let outcome = self
-                        .transmit(qp, &burst, &mut course, &mut place, batch)
+                        .transmit(qp, &burst, &mut tx_path, &mut place, batch)
                         .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
                     (burst.ticket, outcome)
                 }
@@ -122,37 +122,37 @@ impl SendSide {
         &mut self,
         qp: &Qp,
         burst: &Burst,
-        connected: &mut Option<Course>,
+        connected: &mut Option<TxPath>,
         place: &mut Place,
         batch: &mut Batch,
     ) -> Result<Outcome, Fault> {
-        let Some(head) = self.elements.head(burst.sequence) else {
+        let Some(head) = self.wqes.head(burst.sequence) else {
             return Ok(Outcome::Operational);
         };
         if head.refused {
             return Ok(Outcome::Operational);
         }
         let datagram;
-        let course = match &head.ah {
+        let tx_path = match &head.ah {
             Some(ah) => {
-                datagram = datagram_course(&mut self.datagram_path, qp, ah);
+                datagram = datagram_tx_path(&mut self.datagram_path, qp, ah);
                 datagram.as_ref()
             }
             None => {
                 if connected.is_none() {
-                    *connected = qp.course();
+                    *connected = qp.tx_path();
                 }
                 connected.as_ref()
             }
         };
-        let Some(Course { path, migrated }) = course else {
+        let Some(TxPath { path, migrated }) = tx_path else {
             // No route is a loss in the network, as far as the protocol is concerned.
             qp.device().counters().add(Counter::SendDropped, 1);
             return Ok(Outcome::Done);
         };
 
-        let inline = self.elements.inline(burst.sequence);
-        let buffers = self.elements.buffers(burst.sequence);
+        let inline = self.wqes.inline(burst.sequence);
+        let buffers = self.wqes.buffers(burst.sequence);
         place.rewind();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
         let built = batch.len();
@@ -185,7 +185,7 @@ impl SendSide {
 
     /// Carries out a request that stays on this side.
     fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
-        let Some(head) = self.elements.head(sequence) else {
+        let Some(head) = self.wqes.head(sequence) else {
             return Outcome::Operational;
         };
         let result = match &head.local {
@@ -205,11 +205,11 @@ impl SendSide {
 
     /// Puts the frame of a raw packet QP's request behind `frames`.
     fn build_frame(&mut self, qp: &Arc<Qp>, sequence: u32, frames: &mut Frames) -> Outcome {
-        if self.elements.head(sequence).is_none_or(|head| head.refused) {
+        if self.wqes.head(sequence).is_none_or(|head| head.refused) {
             return Outcome::Operational;
         }
-        let buffers = self.elements.buffers(sequence);
-        let inline = self.elements.inline(sequence);
+        let buffers = self.wqes.buffers(sequence);
+        let inline = self.wqes.inline(sequence);
         let len = match inline {
             Some(data) => data.len(),
             None => usize::try_from(total_len(buffers)).unwrap_or(usize::MAX),
@@ -230,11 +230,11 @@ impl SendSide {
 }
 
 /// The way of datagrams to `ah`.
-fn datagram_course(
+fn datagram_tx_path(
     cached: &mut Option<(Arc<Ah>, Arc<Path>)>,
     qp: &Qp,
     ah: &Arc<Ah>,
-) -> Option<Course> {
+) -> Option<TxPath> {
     let path = match cached {
         Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid(qp.device()) => path.clone(),
         _ => {
@@ -244,7 +244,7 @@ fn datagram_course(
         }
     };
     // What never migrates says that it has (IBTA 17.2.8).
-    Some(Course {
+    Some(TxPath {
         path,
         migrated: true,
     })

@@ -33,7 +33,7 @@ use roce::{
     time::Instant, //
 };
 
-/// A response cannot be placed before pages are brought in.
+/// A response cannot be placed before pages are faulted in.
 struct WaitsForPages;
 
 impl SendSide {
@@ -137,7 +137,7 @@ impl SendSide {
             *placing = sequence;
             place.rewind();
         }
-        let buffers = self.elements.buffers(sequence);
+        let buffers = self.wqes.buffers(sequence);
         Cursor::new(&qp.pd, buffers, Access::LOCAL_WRITE, place)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Pieces of input that several targets share.
+//! Segments of input that several targets share.
 
 use arbitrary::Arbitrary;
 use roce::{

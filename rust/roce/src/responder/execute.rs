@@ -320,7 +320,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let settled = self.negative.take().is_some();
         self.acknowledge |= packet.ack_request || settled;
         self.executed = Some((packet.psn, self.msn));
-        self.untold = true;
+        self.ack_pending = true;
         self.expected = self.expected.next();
         self.gap_answered = false;
         self.waits_no_more();

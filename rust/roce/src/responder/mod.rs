@@ -220,7 +220,7 @@ pub struct Responder<R> {
     /// `executed` is to be acknowledged.
     acknowledge: bool,
     /// The peer has not been told of `executed`.
-    untold: bool,
+    ack_pending: bool,
     negative: Option<Negative>,
 
     established: bool,
@@ -260,7 +260,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             parked: false,
             executed: None,
             acknowledge: false,
-            untold: false,
+            ack_pending: false,
             negative: None,
             established: false,
             established_told: false,
@@ -360,7 +360,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.read = None;
         self.parked = false;
         self.acknowledge = false;
-        self.untold = false;
+        self.ack_pending = false;
         self.negative = None;
     }
 
@@ -385,7 +385,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Lets everything that has been executed be acknowledged, also what the peer has not asked for yet:
     /// before the QP ends, when it would ask in vain.
     pub fn acknowledge_all(&mut self) {
-        if self.untold && matches!(self.phase, Phase::Receiving) {
+        if self.ack_pending && matches!(self.phase, Phase::Receiving) {
             self.acknowledge = true;
         }
     }

@@ -310,7 +310,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         if !core::mem::take(&mut self.acknowledge) {
             return None;
         }
-        self.untold = false;
+        self.ack_pending = false;
         let (psn, msn) = self.executed?;
         Some(self.answer(psn, ACK, msn))
     }

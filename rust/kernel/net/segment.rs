@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The payload of a received packet, as the pieces of memory that it lies in.
+//! The payload of a received packet, as the segments of memory that it lies in.
 
 use crate::skb::{
     self,
@@ -20,7 +20,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// A piece of a received packet: bytes that nobody changes but by mistake.
+/// One segment of a received packet: bytes that nobody changes but by mistake.
 ///
 /// It is no slice, as the bytes may belong to the pages of a sender on this very machine: they are read once,
 /// by one of the functions here, and what was read counts.
@@ -29,13 +29,13 @@ use rdma_bindings as bindings;
 ///
 /// `start` is valid for reads of `len` bytes, for `'a`.
 #[derive(Clone, Copy)]
-pub struct Piece<'a> {
+pub struct Segment<'a> {
     start: NonNull<u8>,
     len: usize,
     _packet: PhantomData<&'a u8>,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> Segment<'a> {
     /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -88,18 +88,18 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The pieces of a part of a received packet, in order.
+/// The segments of a part of a received packet, in order.
 ///
-/// If the part goes beyond the packet's end, the pieces end there: compare the lengths.
+/// If the part goes beyond the packet's end, the segments end there: compare the lengths.
 ///
 /// # Invariants
 ///
 /// `head` is a packet that stays as it is for `'a`. `current` is `head`, a member of its fragment list, or
 /// null; nested lists are not looked into.
-pub struct Pieces<'a> {
+pub struct Segments<'a> {
     head: *mut kernel_bindings::sk_buff,
     current: *mut kernel_bindings::sk_buff,
-    /// The next piece of `current`: 0 is the linear part, the fragments follow.
+    /// The next segment of `current`: 0 is the linear part, the fragments follow.
     index: u32,
     /// The bytes in front of the part that are still to be passed over.
     skip: usize,
@@ -108,7 +108,7 @@ pub struct Pieces<'a> {
     _packet: PhantomData<&'a u8>,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> Segments<'a> {
     /// Makes an iterator over the `len` bytes of a packet that `skip` bytes of its data stand in front of.
     ///
     /// # Safety
@@ -130,7 +130,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Returns the next piece of memory, of any length, and moves behind it.
+    /// Returns the next segment of memory, of any length, and moves behind it.
     fn advance(&mut self) -> Option<(NonNull<u8>, usize)> {
         loop {
             let raw = NonNull::new(self.current)?.as_ptr();
@@ -169,11 +169,11 @@ impl<'a> Pieces<'a> {
     }
 }
 
-impl<'a> Iterator for Pieces<'a> {
-    type Item = Piece<'a>;
+impl<'a> Iterator for Segments<'a> {
+    type Item = Segment<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Piece<'a>> {
+    fn next(&mut self) -> Option<Segment<'a>> {
         while self.left != 0 {
             let (start, len) = self.advance()?;
             let Some(len) = len.checked_sub(self.skip) else {
@@ -187,8 +187,8 @@ impl<'a> Iterator for Pieces<'a> {
             }
             self.left = self.left.wrapping_sub(len);
             // INVARIANT: The packet's memory stays for `'a`, by the type invariant.
-            return Some(Piece {
-                // SAFETY: `skip` is at most the length of the piece.
+            return Some(Segment {
+                // SAFETY: `skip` is at most the length of the segment.
                 start: unsafe { start.add(skip) },
                 len,
                 _packet: PhantomData,
@@ -198,4 +198,4 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-impl FusedIterator for Pieces<'_> {}
+impl FusedIterator for Segments<'_> {}

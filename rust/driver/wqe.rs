@@ -65,7 +65,7 @@ pub(crate) enum Local {
 }
 
 /// What the driver must remember of a send work request until it completes.
-pub(crate) struct SendElement {
+pub(crate) struct SendWqe {
     /// The consumer's cookie.
     pub(crate) wr_id: u64,
     /// What the completion calls the operation.
@@ -85,7 +85,7 @@ pub(crate) struct SendElement {
     pub(crate) refused: bool,
 }
 
-impl SendElement {
+impl SendWqe {
     fn new(wr_id: u64) -> Self {
         Self {
             wr_id,
@@ -101,15 +101,15 @@ impl SendElement {
 }
 
 /// The private copies of a send queue: one slot for each ring slot.
-pub(crate) struct SendElements {
-    heads: KVVec<Option<SendElement>>,
+pub(crate) struct SendWqes {
+    heads: KVVec<Option<SendWqe>>,
     buffers: KVVec<Buffer>,
     inline: KVVec<u8>,
     max_sge: usize,
     max_inline: usize,
 }
 
-impl SendElements {
+impl SendWqes {
     /// Allocates `slots` empty slots. Context: process, may sleep.
     pub(crate) fn new(slots: u32, cap: &Cap) -> Result<Self> {
         let slots = slots as usize;
@@ -132,8 +132,8 @@ impl SendElements {
             .unwrap_or(0)
     }
 
-    /// The element of work request `sequence`.
-    pub(crate) fn head(&self, sequence: u32) -> Option<&SendElement> {
+    /// The WQE of work request `sequence`.
+    pub(crate) fn head(&self, sequence: u32) -> Option<&SendWqe> {
         self.heads.get(self.index(sequence))?.as_ref()
     }
 
@@ -158,7 +158,7 @@ impl SendElements {
     }
 
     /// Empties the slot of work request `sequence`.
-    pub(crate) fn release(&mut self, sequence: u32) -> Option<SendElement> {
+    pub(crate) fn release(&mut self, sequence: u32) -> Option<SendWqe> {
         let index = self.index(sequence);
         self.heads.get_mut(index)?.take()
     }
@@ -170,7 +170,7 @@ impl SendElements {
         }
     }
 
-    /// Takes over an element that the stock provider wrote, from its private copy `bytes`.
+    /// Fetches a WQE that librxe wrote, from its private copy `bytes`.
     ///
     /// What a process wrote that makes no sense never is an error of the queue: the request is
     /// marked as refused and completes with an error in its turn.
@@ -182,15 +182,15 @@ impl SendElements {
         find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
     ) -> Option<SendWr> {
         let (header, data) = SendHeader::parse(bytes)?;
-        let mut element = SendElement::new(header.wr_id);
+        let mut wqe = SendWqe::new(header.wr_id);
         let mut wr = request(header.flags);
 
-        element.refused = self
-            .read_operation(&header, ty, &mut element, &mut wr, find_ah)
-            .and_then(|()| self.read_data(sequence, &header, data, &mut element, &mut wr))
+        wqe.refused = self
+            .read_operation(&header, ty, &mut wqe, &mut wr, find_ah)
+            .and_then(|()| self.read_data(sequence, &header, data, &mut wqe, &mut wr))
             .is_none();
         let index = self.index(sequence);
-        *self.heads.get_mut(index)? = Some(element);
+        *self.heads.get_mut(index)? = Some(wqe);
         Some(wr)
     }
 
@@ -198,7 +198,7 @@ impl SendElements {
         &self,
         header: &SendHeader,
         ty: Type,
-        element: &mut SendElement,
+        wqe: &mut SendWqe,
         wr: &mut SendWr,
         find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
     ) -> Option<()> {
@@ -216,7 +216,7 @@ impl SendElements {
             }
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM if connected => {
                 let rdma = header.rdma()?;
-                element.opcode = wc::Opcode::RdmaWrite;
+                wqe.opcode = wc::Opcode::RdmaWrite;
                 wr.operation = SendOperation::Write;
                 wr.remote_va = rdma.remote_addr;
                 wr.rkey = rdma.rkey;
@@ -226,7 +226,7 @@ impl SendElements {
             }
             opcode::RDMA_READ if ty == Type::Rc => {
                 let rdma = header.rdma()?;
-                element.opcode = wc::Opcode::RdmaRead;
+                wqe.opcode = wc::Opcode::RdmaRead;
                 wr.operation = SendOperation::Read;
                 wr.remote_va = rdma.remote_addr;
                 wr.rkey = rdma.rkey;
@@ -236,26 +236,26 @@ impl SendElements {
                 wr.remote_va = atomic.remote_addr;
                 wr.rkey = atomic.rkey;
                 if header.opcode == opcode::ATOMIC_CMP_AND_SWP {
-                    element.opcode = wc::Opcode::CompSwap;
+                    wqe.opcode = wc::Opcode::CompSwap;
                     wr.operation = SendOperation::CompareSwap;
                     wr.compare = atomic.compare_add;
                     wr.swap_add = atomic.swap;
                 } else {
-                    element.opcode = wc::Opcode::FetchAdd;
+                    wqe.opcode = wc::Opcode::FetchAdd;
                     wr.operation = SendOperation::FetchAdd;
                     wr.swap_add = atomic.compare_add;
                 }
             }
             opcode::ATOMIC_WRITE if ty == Type::Rc => {
                 let rdma = header.rdma()?;
-                element.opcode = wc::Opcode::AtomicWrite;
+                wqe.opcode = wc::Opcode::AtomicWrite;
                 wr.operation = SendOperation::AtomicWrite;
                 wr.remote_va = rdma.remote_addr;
                 wr.rkey = rdma.rkey;
             }
             opcode::FLUSH if ty == Type::Rc => {
                 let flush = header.flush()?;
-                element.opcode = wc::Opcode::Flush;
+                wqe.opcode = wc::Opcode::Flush;
                 wr.operation = SendOperation::Flush;
                 wr.remote_va = flush.remote_addr;
                 wr.rkey = flush.rkey;
@@ -265,15 +265,15 @@ impl SendElements {
                 };
             }
             opcode::LOCAL_INV if connected => {
-                element.opcode = wc::Opcode::LocalInv;
-                element.local = Some(Local::Invalidate(header.invalidate_rkey()));
+                wqe.opcode = wc::Opcode::LocalInv;
+                wqe.local = Some(Local::Invalidate(header.invalidate_rkey()));
                 wr.operation = SendOperation::Local;
                 wr.fence = true;
             }
             opcode::BIND_MW if connected => {
                 let bind = header.bind_mw()?;
-                element.opcode = wc::Opcode::BindMw;
-                element.local = Some(Local::Bind(mw::Bind {
+                wqe.opcode = wc::Opcode::BindMw;
+                wqe.local = Some(Local::Bind(mw::Bind {
                     window: bind.mw_rkey,
                     key: bind.rkey,
                     region: bind.mr_lkey,
@@ -290,7 +290,7 @@ impl SendElements {
             Type::Rc | Type::Uc => {}
             Type::Ud | Type::Gsi => {
                 let ud = header.ud()?;
-                element.ah = Some(find_ah(ud.ah_num)?);
+                wqe.ah = Some(find_ah(ud.ah_num)?);
                 wr.dest_qpn = ud.remote_qpn;
                 wr.qkey = ud.remote_qkey;
             }
@@ -299,7 +299,7 @@ impl SendElements {
                 if wr.immediate.is_some() || header.flags & flags::IP_CSUM != 0 {
                     return None;
                 }
-                element.local = Some(Local::Frame);
+                wqe.local = Some(Local::Frame);
                 wr.operation = SendOperation::Local;
             }
         }
@@ -311,10 +311,10 @@ impl SendElements {
         sequence: u32,
         header: &SendHeader,
         data: &[u8],
-        element: &mut SendElement,
+        wqe: &mut SendWqe,
         wr: &mut SendWr,
     ) -> Option<()> {
-        let is_frame = match element.local {
+        let is_frame = match wqe.local {
             None => false,
             Some(Local::Frame) => true,
             Some(_) => return Some(()),
@@ -322,7 +322,7 @@ impl SendElements {
         // Neither has a list, whatever the flags say.
         match wr.operation {
             SendOperation::AtomicWrite => {
-                element.word = Some(*data.first_chunk()?);
+                wqe.word = Some(*data.first_chunk()?);
                 wr.length = 8;
                 return Some(());
             }
@@ -345,7 +345,7 @@ impl SendElements {
             self.inline
                 .get_mut(start..start.wrapping_add(len))?
                 .copy_from_slice(data.get(..len)?);
-            element.inline = Some(len);
+            wqe.inline = Some(len);
             wr.length = header.dma.length;
             return Some(());
         }
@@ -356,12 +356,12 @@ impl SendElements {
         let start = index.wrapping_mul(self.max_sge);
         let slots = self.buffers.get_mut(start..start.wrapping_add(count))?;
         read_list(data, slots)?;
-        element.buffers = count;
+        wqe.buffers = count;
         wr.length = list_len(wr.operation, slots)?;
         Some(())
     }
 
-    /// Takes over a kernel consumer's work request.
+    /// Fetches a kernel consumer's work request.
     ///
     /// Errors: `EINVAL` if the request does not fit the QP. Context: any.
     pub(crate) fn take_kernel(
@@ -369,9 +369,9 @@ impl SendElements {
         sequence: u32,
         source: &rdma::wr::SendWr<'_, Ferroce>,
     ) -> Result<SendWr> {
-        let mut element = SendElement::new(source.wr_id);
+        let mut wqe = SendWqe::new(source.wr_id);
         let mut wr = request(source.flags);
-        read_kernel_operation(&source.op, &mut element, &mut wr)?;
+        read_kernel_operation(&source.op, &mut wqe, &mut wr)?;
 
         let index = self.index(sequence);
         let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
@@ -382,9 +382,9 @@ impl SendElements {
                 .get_mut(start..start.wrapping_add(self.max_inline))
                 .ok_or(EINVAL)?;
             let len = source.copy_inline(room)?;
-            element.inline = Some(len);
+            wqe.inline = Some(len);
             wr.length = u32::try_from(len).or(Err(EINVAL))?;
-        } else if element.local.is_none() {
+        } else if wqe.local.is_none() {
             let count = source.sges().size_hint().0;
             if count > self.max_sge {
                 return Err(EINVAL);
@@ -397,24 +397,24 @@ impl SendElements {
             for (slot, sge) in slots.iter_mut().zip(source.sges()) {
                 *slot = Buffer::from_kernel(&sge);
             }
-            element.buffers = count;
+            wqe.buffers = count;
             wr.length = list_len(wr.operation, slots).ok_or(EINVAL)?;
         }
-        *self.heads.get_mut(index).ok_or(EINVAL)? = Some(element);
+        *self.heads.get_mut(index).ok_or(EINVAL)? = Some(wqe);
         Ok(wr)
     }
 
-    /// Moves the element `there` of `from`, a store of the same shape, to `sequence`.
+    /// Moves the WQE `there` of `from`, a store of the same shape, to `sequence`.
     pub(crate) fn take_from(
         &mut self,
-        from: &mut SendElements,
+        from: &mut SendWqes,
         there: u32,
         sequence: u32,
     ) -> Option<()> {
         let index = self.index(sequence);
         let from_index = from.index(there);
-        let element = from.heads.get_mut(from_index)?.take()?;
-        if let Some(len) = element.inline {
+        let wqe = from.heads.get_mut(from_index)?.take()?;
+        if let Some(len) = wqe.inline {
             let source = from_index.wrapping_mul(from.max_inline);
             let target = index.wrapping_mul(self.max_inline);
             self.inline
@@ -424,12 +424,9 @@ impl SendElements {
         let source = from_index.wrapping_mul(from.max_sge);
         let target = index.wrapping_mul(self.max_sge);
         self.buffers
-            .get_mut(target..target.wrapping_add(element.buffers))?
-            .copy_from_slice(
-                from.buffers
-                    .get(source..source.wrapping_add(element.buffers))?,
-            );
-        *self.heads.get_mut(index)? = Some(element);
+            .get_mut(target..target.wrapping_add(wqe.buffers))?
+            .copy_from_slice(from.buffers.get(source..source.wrapping_add(wqe.buffers))?);
+        *self.heads.get_mut(index)? = Some(wqe);
         Some(())
     }
 }
@@ -444,13 +441,9 @@ fn request(bits: u32) -> SendWr {
     }
 }
 
-fn read_kernel_operation(
-    op: &SendOp<Ferroce>,
-    element: &mut SendElement,
-    wr: &mut SendWr,
-) -> Result {
+fn read_kernel_operation(op: &SendOp<Ferroce>, wqe: &mut SendWqe, wr: &mut SendWr) -> Result {
     let mut rdma = |operation, opcode, addr, rkey| {
-        element.opcode = opcode;
+        wqe.opcode = opcode;
         wr.operation = operation;
         wr.remote_va = addr;
         wr.rkey = rkey;
@@ -491,21 +484,21 @@ fn read_kernel_operation(
             imm,
             ..
         } => {
-            element.ah = Some(ah.clone());
+            wqe.ah = Some(ah.clone());
             wr.dest_qpn = *remote_qpn;
             wr.qkey = *qkey;
             wr.immediate = *imm;
         }
         SendOp::LocalInv(key) => {
-            element.opcode = wc::Opcode::LocalInv;
-            element.local = Some(Local::Invalidate(*key));
+            wqe.opcode = wc::Opcode::LocalInv;
+            wqe.local = Some(Local::Invalidate(*key));
             wr.operation = SendOperation::Local;
             // A retransmission of an earlier request must not find its key gone.
             wr.fence = true;
         }
         SendOp::RegMr { mr, key, access } => {
-            element.opcode = wc::Opcode::RegMr;
-            element.local = Some(Local::Register {
+            wqe.opcode = wc::Opcode::RegMr;
+            wqe.local = Some(Local::Register {
                 mr: mr.clone(),
                 key: *key,
                 access: Access::from_bits(*access),
@@ -526,7 +519,7 @@ fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
     }
 }
 
-/// Reads as many scatter/gather elements from `data` as `out` has room for.
+/// Reads as many SGE from `data` as `out` has room for.
 fn read_list(data: &[u8], out: &mut [Buffer]) -> Option<()> {
     let mut rest = data;
     for slot in out {
@@ -538,7 +531,7 @@ fn read_list(data: &[u8], out: &mut [Buffer]) -> Option<()> {
 }
 
 /// The private copy of one receive work request.
-pub(crate) struct RecvElement {
+pub(crate) struct RecvWqe {
     /// The consumer's cookie.
     pub(crate) wr_id: u64,
     /// Bytes that the list can take.
@@ -547,8 +540,8 @@ pub(crate) struct RecvElement {
     count: usize,
 }
 
-impl RecvElement {
-    /// An empty element with room for `max_sge` buffers. Context: process, may sleep.
+impl RecvWqe {
+    /// An empty WQE with room for `max_sge` buffers. Context: process, may sleep.
     pub(crate) fn new(max_sge: u32) -> Result<Self> {
         Ok(Self {
             wr_id: 0,
@@ -563,7 +556,7 @@ impl RecvElement {
         self.buffers.get(..self.count).unwrap_or(&[])
     }
 
-    /// Takes over an element that the stock provider wrote, from its private copy `bytes`.
+    /// Fetches a WQE that librxe wrote, from its private copy `bytes`.
     pub(crate) fn receive_user(&mut self, bytes: &[u8]) -> Receive {
         match self.take_user(bytes) {
             Some(()) => Receive::Taken {
@@ -573,7 +566,7 @@ impl RecvElement {
         }
     }
 
-    /// [`None`] if the element makes no sense. `wr_id` is set in any case.
+    /// [`None`] if the WQE makes no sense. `wr_id` is set in any case.
     fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
         let (header, data) = RecvHeader::parse(bytes)?;
         self.wr_id = header.wr_id;
@@ -587,7 +580,7 @@ impl RecvElement {
         Some(())
     }
 
-    /// Takes over a kernel consumer's work request.
+    /// Fetches a kernel consumer's work request.
     ///
     /// Errors: `EINVAL` if its list is too long. Context: any.
     pub(crate) fn take_kernel(&mut self, source: &rdma::wr::RecvWr<'_>) -> Result {

@@ -3,24 +3,24 @@
 //! Receive requests of a kernel consumer, until a message takes them.
 
 use crate::{
-    element::RecvElement,
     storage::filled, //
+    wqe::RecvWqe,
 };
 use kernel::prelude::*;
 use rdma::wr::RecvWrs;
 
 /// Receive requests of a kernel consumer. Belongs under an irqsave lock.
-pub(crate) struct StagedReceives {
-    slots: KVVec<RecvElement>,
+pub(crate) struct PostedReceives {
+    slots: KVVec<RecvWqe>,
     first: u32,
     len: u32,
 }
 
-impl StagedReceives {
+impl PostedReceives {
     /// Allocates room for `slots` requests. Context: process, may sleep.
     pub(crate) fn new(slots: u32, max_sge: u32) -> Result<Self> {
         Ok(Self {
-            slots: filled(slots as usize, || RecvElement::new(max_sge))?,
+            slots: filled(slots as usize, || RecvWqe::new(max_sge))?,
             first: 0,
             len: 0,
         })
@@ -31,7 +31,7 @@ impl StagedReceives {
         self.len
     }
 
-    fn slot(&mut self, ahead: u32) -> Option<&mut RecvElement> {
+    fn slot(&mut self, ahead: u32) -> Option<&mut RecvWqe> {
         let index = (self.first.wrapping_add(ahead) as usize).checked_rem(self.slots.len())?;
         self.slots.get_mut(index)
     }
@@ -57,7 +57,7 @@ impl StagedReceives {
     }
 
     /// Swaps the oldest request into `out`, which has room for as long a list.
-    pub(crate) fn pop(&mut self, out: &mut RecvElement) -> Option<()> {
+    pub(crate) fn pop(&mut self, out: &mut RecvWqe) -> Option<()> {
         if self.len == 0 {
             return None;
         }
