@@ -491,9 +491,9 @@ impl Mr {
             }
             Backing::Window(window) => {
                 let qp = qp.ok_or(Fault::Protection)?;
-                let (source, start, turn) = window.check(qp, key, va, len, need)?;
+                let (source, start, generation) = window.check(qp, key, va, len, need)?;
                 return Ok(MrAccess {
-                    window: Some((self.clone(), turn)),
+                    window: Some((self.clone(), generation)),
                     ..open(source, start)
                 });
             }
@@ -677,10 +677,10 @@ impl MrAccess {
         let at = self.locate(offset, len)?;
         // Who invalidates the window waits for the end of the copy.
         let window = self.window.as_ref();
-        let bound = window.map(|(window, turn)| (window.state.lock(), *turn));
-        if let Some((state, turn)) = &bound {
+        let bound = window.map(|(window, generation)| (window.state.lock(), *generation));
+        if let Some((state, generation)) = &bound {
             match &state.backing {
-                Backing::Window(window) if window.is_bound(*turn) => {}
+                Backing::Window(window) if window.is_bound(*generation) => {}
                 _ => return Err(Fault::Protection),
             }
         }

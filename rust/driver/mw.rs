@@ -109,7 +109,7 @@ pub(crate) struct Window {
     tag: u32,
     state: State,
     /// Counts binds, so that who was let in by one does not act on the next.
-    turn: u64,
+    generation: u64,
 }
 
 impl Window {
@@ -126,13 +126,13 @@ impl Window {
         }
     }
 
-    /// Whether it still is bound as it was in `turn`.
-    pub(crate) fn is_bound(&self, turn: u64) -> bool {
-        self.turn == turn && matches!(self.state, State::Bound(_))
+    /// Whether it still is bound as it was in `generation`.
+    pub(crate) fn is_bound(&self, generation: u64) -> bool {
+        self.generation == generation && matches!(self.state, State::Bound(_))
     }
 
     /// Whether the peer of the QP `qp` may access `va .. va + len` as `need` says. Returns the memory, where
-    /// in it the range starts, and the turn.
+    /// in it the range starts, and the generation.
     pub(crate) fn check(
         &self,
         qp: u32,
@@ -152,7 +152,7 @@ impl Window {
         Ok((
             binding.hold.source.clone(),
             start.ok_or(Fault::Protection)?,
-            self.turn,
+            self.generation,
         ))
     }
 
@@ -179,7 +179,7 @@ impl Window {
             return Err(Fault::Protection);
         }
         self.tag = tag;
-        self.turn = self.turn.wrapping_add(1);
+        self.generation = self.generation.wrapping_add(1);
         core::mem::swap(&mut self.state, state);
         Ok(())
     }
@@ -206,7 +206,7 @@ pub(crate) fn alloc(pd: &Arc<Pd>, ty: Type) -> Result<Arc<Mr>> {
             ty,
             tag: 0,
             state: State::Unbound,
-            turn: 0,
+            generation: 0,
         }),
     )
 }

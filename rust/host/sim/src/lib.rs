@@ -6,16 +6,16 @@
 //! requests of both sides, what is planted to go wrong, what the wire does to each packet. So a run
 //! can be had again, with its trace and a capture: `cargo run -p sim -- SEED`.
 
+pub mod attacker;
+pub mod checker;
 pub mod frame;
 pub mod host;
 pub mod memory;
 pub mod oracle;
 pub mod pcap;
-pub mod referee;
 pub mod rng;
 pub mod scenario;
 pub mod storm;
-pub mod stranger;
 pub mod trace;
 pub mod verify;
 pub mod world;

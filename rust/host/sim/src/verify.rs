@@ -17,13 +17,13 @@ use roce::{
 };
 
 use crate::{
+    checker,
     host::Host,
     memory::{
         apply,
         Flushed, //
     },
     oracle,
-    referee,
     scenario::{
         payload_len,
         takes_receive,
@@ -90,7 +90,7 @@ pub fn check_world(world: &World) -> Result<Tally, String> {
         let works: Vec<_> = work.iter().map(|work| work.wr).collect();
         match world.scenario.service {
             Type::Rc => {
-                referee::check(world, host)?;
+                checker::check(world, host)?;
                 check_receives(host, &works, delivered, this, peer)?;
                 check_memory(host, &works, delivered, this, peer, initial)?;
             }

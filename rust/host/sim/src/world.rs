@@ -19,6 +19,7 @@ use roce::{
 };
 
 use crate::{
+    attacker::Attacker,
     frame,
     host::{
         qpn,
@@ -29,7 +30,6 @@ use crate::{
     pcap,
     rng::Rng,
     scenario::Scenario,
-    stranger::Stranger,
     trace::{
         Record,
         What, //
@@ -43,7 +43,7 @@ const MAX_EVENTS: u64 = 5_000_000;
 #[derive(Debug)]
 enum Event {
     Deliver(Vec<u8>, Packet),
-    /// From a stranger.
+    /// From an attacker.
     Forged(Vec<u8>),
     Wake(Wake),
 }
@@ -103,7 +103,7 @@ pub struct World {
     /// What the wire does to the first packets. What is behind them is up to the scenario's wire.
     pub script: VecDeque<Fate>,
     /// Who sends forged packets into the conversation.
-    pub stranger: Option<Stranger>,
+    pub attacker: Option<Attacker>,
     rng: Rng,
     heap: BinaryHeap<Scheduled>,
     order: u64,
@@ -125,7 +125,7 @@ impl World {
             trace: Vec::new(),
             now: Instant::from_ns(0),
             script: VecDeque::new(),
-            stranger: None,
+            attacker: None,
             heap: BinaryHeap::new(),
             order: 0,
             busy: [Instant::from_ns(0); 2],
@@ -203,8 +203,8 @@ impl World {
             capture.write(self.now, &bytes).expect("a capture file");
         }
 
-        if let Some(stranger) = &mut self.stranger {
-            for (to, late, bytes) in stranger.overhear(host, &bytes) {
+        if let Some(attacker) = &mut self.attacker {
+            for (to, late, bytes) in attacker.overhear(host, &bytes) {
                 self.schedule(self.now.add(late), to, Event::Forged(bytes));
             }
         }

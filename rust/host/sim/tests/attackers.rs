@@ -11,26 +11,26 @@ use roce::{
     }, //
 };
 use sim::{
+    attacker::{
+        Attacker, //
+        Forgery,
+    },
     scenario::{
         Scenario,
         Wire, //
-    },
-    stranger::{
-        Forgery,
-        Stranger, //
     },
     verify::check_world,
     world::World, //
 };
 
-/// The conversation of a seed: nothing goes wrong in it but for the stranger.
+/// The conversation of a seed: nothing goes wrong in it but for the attacker.
 fn conversation(seed: u64, forgeries: &[Forgery], rate: u32) -> World {
     let mut scenario = (0..)
         .map(|more| Scenario::new(seed * 1_000 + more))
         .find(|scenario| scenario.benign && scenario.service == Type::Rc)
         .unwrap();
     scenario.wire = Wire {
-        // As good as none; but what the stranger does looks like trouble.
+        // As good as none; but what the attacker does looks like trouble.
         loss: 1,
         delay: Duration::from_us(5),
         ps_per_byte: 80,
@@ -42,7 +42,7 @@ fn conversation(seed: u64, forgeries: &[Forgery], rate: u32) -> World {
     }
     let first = scenario.sides.each_ref().map(|side| side.psn);
     let mut world = World::new(scenario, None);
-    world.stranger = Some(Stranger::new(seed, forgeries, rate, first));
+    world.attacker = Some(Attacker::new(seed, forgeries, rate, first));
     world
 }
 
@@ -63,7 +63,7 @@ fn harmless_forgeries_do_no_harm() {
                 tally.delivered, tally.messages,
                 "{forgeries:?}, seed {seed}: not all delivered"
             );
-            sent += world.stranger.unwrap().sent;
+            sent += world.attacker.unwrap().sent;
         }
         println!("{forgeries:?}: {sent} packets");
         assert!(sent > 1_000, "{forgeries:?}: {sent}");

@@ -83,9 +83,9 @@ impl Forgery {
     pub const IN_THE_WINDOW: [Self; 2] = [Self::Response, Self::Request];
 }
 
-/// The stranger.
+/// The attacker.
 #[derive(Debug)]
-pub struct Stranger {
+pub struct Attacker {
     rng: Rng,
     forgeries: Vec<Forgery>,
     /// How many forgeries there are for a packet of the conversation, per million.
@@ -98,7 +98,7 @@ pub struct Stranger {
     pub sent: u64,
 }
 
-impl Stranger {
+impl Attacker {
     /// One who forges packets of these kinds.
     pub fn new(seed: u64, forgeries: &[Forgery], rate: u32, first: [Psn; 2]) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Stranger {
         }
     }
 
-    /// `host` sends a packet. Returns what the stranger sends: to whom, how much later, and what.
+    /// `host` sends a packet. Returns what the attacker sends: to whom, how much later, and what.
     pub fn overhear(&mut self, host: usize, bytes: &[u8]) -> Vec<(usize, Duration, Vec<u8>)> {
         if !self.rng.chance(self.rate) {
             return Vec::new();
