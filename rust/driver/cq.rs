@@ -368,6 +368,12 @@ impl Cq {
                 .enqueue::<_, OVERFLOW>(self.clone());
             return Posted { notify: false };
         }
+        trace::completion(
+            completion.qp_num,
+            completion.wr_id,
+            completion.status as u32,
+            completion.opcode as u32,
+        );
         let is_solicited = solicited || !completion.is_success();
         let notify = match state.armed {
             None => false,

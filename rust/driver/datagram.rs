@@ -74,6 +74,32 @@ pub(crate) fn build<F>(
     pages: &PagePools,
     fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
 ) -> Result<TxSkb, BuildError<F>> {
+    let skb = build_untraced(path, packet, batch, pages, fill)?;
+    trace::packet_out(|| traced(packet));
+    Ok(skb)
+}
+
+/// What the tracepoints of packets tell. Context: any.
+#[cold]
+#[inline(never)]
+pub(crate) fn traced(packet: &Packet) -> trace::Packet {
+    trace::Packet {
+        dest_qpn: packet.dest_qpn,
+        opcode: packet.opcode as u8,
+        psn: packet.psn.get(),
+        len: packet.payload_len,
+        syndrome: packet.aeth.map(|aeth| aeth.syndrome.to_byte()),
+    }
+}
+
+#[inline(always)]
+fn build_untraced<F>(
+    path: &Path,
+    packet: &Packet,
+    batch: &mut Batch,
+    pages: &PagePools,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
+) -> Result<TxSkb, BuildError<F>> {
     let len = packet.datagram_len();
     // The payload gets memory of its own: together with headers and all it would need two pages.
     if len > MAX_LIGHT && path.takes_pages() {

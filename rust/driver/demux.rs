@@ -75,7 +75,7 @@ pub(crate) fn receive(netns: &net::Net, skb: RxSkb) {
         return;
     }
     let Some(qp) = find(&device, packet) else {
-        device.counters().add(Counter::UnknownQp, 1);
+        device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     };
     deliver(&qp, packet, skb);
@@ -119,7 +119,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
             continue;
         }
         let Some(qp) = find(device, packet) else {
-            device.counters().add(Counter::UnknownQp, 1);
+            device.count_drop(Counter::UnknownQp, packet.dest_qpn);
             continue;
         };
         let Some(_pass) = qp.enter() else {
@@ -181,7 +181,9 @@ impl Burst<'_> {
         parsed: &'p Result<Packet, ParseError>,
     ) -> Option<&'p Packet> {
         if self.came == Came::Own {
-            return parsed.as_ref().ok();
+            let packet = parsed.as_ref().ok()?;
+            trace::packet_in(|| datagram::traced(packet));
+            return Some(packet);
         }
         check(self.device, skb, parsed, &mut self.header_crc)
     }
@@ -260,17 +262,17 @@ fn check<'a>(
     parsed: &'a Result<Packet, ParseError>,
     header_crc: &mut HeaderCrc,
 ) -> Option<&'a Packet> {
-    let counters = device.counters();
     let Ok(packet) = parsed else {
-        counters.add(Counter::Malformed, 1);
+        device.count_drop(Counter::Malformed, 0);
         return None;
     };
     if !icrc_is_right(skb, header_crc) {
-        counters.add(Counter::BadIcrc, 1);
+        device.count_drop(Counter::BadIcrc, 0);
         return None;
     }
+    trace::packet_in(|| datagram::traced(packet));
     if packet.opcode.transport() == Transport::Cnp {
-        counters.add(Counter::CongestionNotifications, 1);
+        device.counters().add(Counter::CongestionNotifications, 1);
         return None;
     }
     Some(packet)
@@ -280,11 +282,11 @@ fn check<'a>(
 /// of them, as its Q_Key, does not concern the others (IBTA 10.5.2).
 fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb) {
     if packet.dest_qpn != multicast::QP_NUMBER || packet.opcode.transport() != Transport::Ud {
-        device.counters().add(Counter::UnknownQp, 1);
+        device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     }
     let Some(group) = registry::group_of(device, gid) else {
-        device.counters().add(Counter::UnknownGroup, 1);
+        device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };
     let mut members = group.members().into_iter().flatten().peekable();
@@ -295,7 +297,7 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
         }
         match skb.try_clone() {
             Some(copy) => deliver(&qp, packet, copy),
-            None => device.counters().add(Counter::NoReceive, 1),
+            None => device.count_drop(Counter::NoReceive, qp.number),
         }
     }
 }
@@ -322,12 +324,12 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
     }
     // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
     if packet.pkey & 0x7fff != crate::port::DEFAULT_PKEY & 0x7fff {
-        qp.device().counters().add(Counter::BadKey, 1);
+        qp.device().count_drop(Counter::BadKey, qp.number);
         return false;
     }
     // Last, as it may make the QP migrate.
     if !addresses_match(qp, packet, skb) {
-        qp.device().counters().add(Counter::UnknownQp, 1);
+        qp.device().count_drop(Counter::UnknownQp, qp.number);
         return false;
     }
     true

@@ -4,7 +4,10 @@
 
 use crate::{
     ah::Ah,
-    counters::Counters,
+    counters::{
+        Counter,
+        Counters, //
+    },
     gid::Addresses,
     live::{
         Kind,
@@ -515,6 +518,14 @@ impl Device {
     /// Process work runs here. Context: any.
     pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
         self.registry.process_queue()
+    }
+
+    /// A packet was dropped that was for the QP with the number `qpn`, or 0 if that is not known. Context: any.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn count_drop(&self, reason: Counter, qpn: u32) {
+        self.counters().add(reason, 1);
+        trace::drop(qpn, reason.name());
     }
 
     /// Pages are faulted in here. Context: any.

@@ -410,7 +410,8 @@ impl Qp {
     }
 
     fn set_state(&self, state: State) {
-        self.state.store(state as u32, Ordering::Release);
+        let before = self.state.swap(state as u32, Ordering::AcqRel);
+        trace::qp_state(self.number, before, state as u32);
     }
 
     /// Goes from one state to another, unless it has left the first. Returns whether it went.
@@ -421,11 +422,15 @@ impl Qp {
             Ordering::AcqRel,
             Ordering::Acquire,
         );
+        if changed.is_err() {
+            return false;
+        }
         // After the change: who does not see it yet is not the last to look.
-        if from == State::Reset && changed.is_ok() {
+        if from == State::Reset {
             self.queues().for_each(Users::started);
         }
-        changed.is_ok()
+        trace::qp_state(self.number, from as u32, to as u32);
+        true
     }
 
     /// The lists of users of the QP's CQs and SRQ, each once: the QP fails when one of these queues does.
@@ -504,7 +509,7 @@ impl Qp {
     }
 
     fn count_drop(&self, reason: DropReason) {
-        self.count(Counter::of_drop(reason));
+        self.device().count_drop(Counter::of_drop(reason), self.number);
     }
 
     /// Whether completions of the QP go to `cq`.
@@ -528,13 +533,17 @@ impl Qp {
     /// Moves the QP to the error state, if it is in any but RESET: then a reset that came in between wins.
     /// Returns the state before.
     fn mark_failed(&self) -> Option<State> {
-        let reset = State::Reset as u32;
-        self.state
+        let (reset, error) = (State::Reset as u32, State::Error as u32);
+        let before = self
+            .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
-                (now != reset).then_some(State::Error as u32)
+                (now != reset).then_some(error)
             })
-            .ok()
-            .map(State::from_bits)
+            .ok()?;
+        if before != error {
+            trace::qp_state(self.number, before, error);
+        }
+        Some(State::from_bits(before))
     }
 
     /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
@@ -783,6 +792,7 @@ pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
         qp.send.lock().discard(qp);
         return Err(EINVAL);
     }
+    trace::post_send(qp.number);
     qp.places.posted_here();
     if !qp.holds_back() {
         qp.run_send();
@@ -811,6 +821,7 @@ pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result 
         }
         result
     };
+    trace::post_send(qp.number);
     qp.places.posted_here();
     qp.kick();
     result

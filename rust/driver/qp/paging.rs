@@ -64,6 +64,7 @@ impl Paging {
         }
         self.wanted = Some(absent);
         self.waiting = true;
+        trace::page_wait(qp.number);
         qp.fault_in_pages();
         Outcome::Again
     }
@@ -131,7 +132,7 @@ impl Waiting {
     }
 
     fn count_drop(&self) {
-        self.device.counters().add(Counter::PagingDropped, 1);
+        self.device.count_drop(Counter::PagingDropped, 0);
     }
 
     /// Takes the first.
@@ -160,6 +161,7 @@ impl WorkItem<PAGING> for Qp {
         if let Some(wanted) = wanted {
             let unfaultable = wanted.fault_in().is_err().then_some(wanted);
             if let Some(_pass) = qp.gate.enter() {
+                trace::page_ready(qp.number);
                 qp.resume_send(unfaultable);
             }
         }
@@ -167,6 +169,7 @@ impl WorkItem<PAGING> for Qp {
         if let Some(wanted) = wanted {
             let unfaultable = wanted.fault_in().is_err().then_some(wanted);
             if let Some(_pass) = qp.gate.enter() {
+                trace::page_ready(qp.number);
                 qp.resume_receive(unfaultable);
             }
         }

@@ -41,6 +41,8 @@
 #include <rdma/restrack.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include <trace/events/ferroce.h>
+
 /* Values that bindgen cannot read off a macro. */
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_ACCOUNT = XA_FLAGS_ACCOUNT;
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_ALLOC = XA_FLAGS_ALLOC;

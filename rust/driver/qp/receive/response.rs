@@ -110,6 +110,7 @@ impl ReceiveSide {
         let built = batch.len();
         if burst.is_repeated {
             batch.scatter();
+            trace::retransmit(qp.number, burst.packets);
         }
         for index in 0..burst.packets {
             let Some((mut packet, offset, _)) = self.responder.read_packet(burst, index) else {
@@ -123,7 +124,7 @@ impl ReceiveSide {
             match datagram::build(&tx_path.path, &packet, batch, qp.device().pages(), fill) {
                 Ok(skb) => batch.push(skb, &tx_path.path),
                 Err(BuildError::NoMemory) => {
-                    qp.device().counters().add(Counter::SendDropped, 1);
+                    qp.device().count_drop(Counter::SendDropped, qp.number);
                 }
                 Err(BuildError::Payload(fault)) => {
                     batch.truncate(built);

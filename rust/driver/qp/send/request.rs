@@ -147,7 +147,7 @@ impl SendSide {
         };
         let Some(TxPath { path, migrated }) = tx_path else {
             // No route is a loss in the network, as far as the protocol is concerned.
-            qp.device().counters().add(Counter::SendDropped, 1);
+            qp.device().count_drop(Counter::SendDropped, qp.number);
             return Ok(Outcome::Done);
         };
 
@@ -159,6 +159,7 @@ impl SendSide {
         let mut current = None;
         if burst.is_repeated() {
             batch.scatter();
+            trace::retransmit(qp.number, burst.packets);
         }
         for index in 0..burst.packets {
             let made = self.requester.next_packet(burst, index, &mut current);
@@ -172,7 +173,7 @@ impl SendSide {
             match skb {
                 Ok(skb) => batch.push(skb, path),
                 Err(BuildError::NoMemory) => {
-                    qp.device().counters().add(Counter::SendDropped, 1);
+                    qp.device().count_drop(Counter::SendDropped, qp.number);
                 }
                 Err(BuildError::Payload(fault)) => {
                     batch.truncate(built);
