@@ -291,7 +291,8 @@ counters_by_number()
 	done
 	rdma statistic qp show link "$dev1/1"
 	first=$(counter_of "${qps[0]}") second=$(counter_of "${qps[1]}")
-	[ -n "$first" ] && [ -n "$second" ] || fail "a queue pair is not with its counter: '$first', '$second'"
+	[ -n "$first" ] || fail "${qps[0]} is with no counter of its own"
+	[ -n "$second" ] || fail "${qps[1]} is with no counter of its own"
 	[ "$first" != "$second" ] || fail "both counters have the number $first"
 	! rdma statistic qp unbind link "$dev1/1" cntn "$first" lqpn "${qps[1]}" || fail "it is unbound from another's counter"
 	rdma statistic qp unbind link "$dev1/1" cntn "$first" lqpn "${qps[0]}" || fail "rdma does not unbind the first"

@@ -28,7 +28,7 @@ listed()
 traced()
 {
 	local status
-	echo 8192 >"$tracefs/buffer_size_kb" && echo >"$tracefs/trace" && echo 1 >"$tracefs/events/ferroce/enable" ||
+	{ echo 8192 >"$tracefs/buffer_size_kb" && echo >"$tracefs/trace" && echo 1 >"$tracefs/events/ferroce/enable"; } ||
 		fail "ftrace refuses"
 	"$@"
 	status=$?
@@ -137,7 +137,8 @@ retransmits()
 	now=$(($(retransmitted "$dev1") + $(retransmitted "$dev2") - before))
 	told=$(sed -nE 's/.* ferroce_retransmit: qpn=[0-9]+ packets=([0-9]+)$/\1/p' "$ktap_dir/trace" | awk '{ n += $1 } END { print n + 0 }')
 	echo "traced $told, counted $now"
-	[ "$told" -gt 0 ] && [ "$told" -eq "$now" ] || fail "$told packets sent again were traced, and $now counted"
+	[ "$told" -gt 0 ] || fail "no packet was traced that is sent again"
+	[ "$told" -eq "$now" ] || fail "$told packets sent again were traced, and $now counted"
 }
 
 pages()

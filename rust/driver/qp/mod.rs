@@ -509,7 +509,8 @@ impl Qp {
     }
 
     fn count_drop(&self, reason: DropReason) {
-        self.device().count_drop(Counter::of_drop(reason), self.number);
+        self.device()
+            .count_drop(Counter::of_drop(reason), self.number);
     }
 
     /// Whether completions of the QP go to `cq`.
