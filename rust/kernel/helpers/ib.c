@@ -5,16 +5,6 @@
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 
-__rust_helper int rust_helper_ib_mtu_enum_to_int(enum ib_mtu mtu)
-{
-	return ib_mtu_enum_to_int(mtu);
-}
-
-__rust_helper size_t rust_helper_ib_umem_num_pages(struct ib_umem *umem)
-{
-	return ib_umem_num_pages(umem);
-}
-
 __rust_helper bool rust_helper_ib_device_try_get(struct ib_device *dev)
 {
 	return ib_device_try_get(dev);

@@ -33,8 +33,3 @@ __rust_helper bool rust_helper_in_nmi(void)
 {
 	return in_nmi();
 }
-
-__rust_helper bool rust_helper_in_serving_softirq(void)
-{
-	return in_serving_softirq();
-}

@@ -19,8 +19,3 @@ __rust_helper bool rust_helper_xa_empty(const struct xarray *xa)
 {
 	return xa_empty(xa);
 }
-
-__rust_helper bool rust_helper_xa_is_err(const void *entry)
-{
-	return xa_is_err(entry);
-}

@@ -305,11 +305,6 @@ impl<H: Receive> Listener<H> {
         self.sender.net() == net
     }
 
-    /// Returns whether there is a socket for IPv6. Any context.
-    pub fn has_ipv6(&self) -> bool {
-        self.sender.0.v6.is_some()
-    }
-
     /// Returns what is needed to send from the port. Any context.
     pub fn sender(&self) -> Sender {
         self.sender.clone()

@@ -269,19 +269,6 @@ impl NetDev {
         // SAFETY: The caller promises it.
         unsafe { NetDevice::from_raw(dev) }.to_owned()
     }
-
-    /// Returns the device with the number `ifindex` in `net`. Any context but hard interrupts.
-    pub fn by_index(net: &Net, ifindex: u32) -> Option<Self> {
-        let ifindex = c_int::try_from(ifindex).ok()?;
-        // SAFETY: `net` is a namespace that has not ended.
-        let dev = unsafe { bindings::dev_get_by_index(net.as_ptr(), ifindex) };
-        let dev = NonNull::new(dev)?;
-        // SAFETY: `dev_get_by_index` took a reference.
-        let own = unsafe { Self::from_raw(dev.as_ptr()) };
-        // SAFETY: That reference, which has no tracker, is no longer needed.
-        unsafe { bindings::dev_put(dev.as_ptr()) };
-        Some(own)
-    }
 }
 
 impl Deref for NetDev {

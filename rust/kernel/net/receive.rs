@@ -374,12 +374,6 @@ impl RxSkb {
         self.is_v4().then(|| unsafe { self.copy_header(0) })
     }
 
-    /// Returns the IPv6 header, if the packet came with IPv6.
-    pub fn ipv6_header(&self) -> Option<[u8; IPV6_LEN]> {
-        // SAFETY: An IPv6 header has 40 bytes.
-        (!self.is_v4()).then(|| unsafe { self.copy_header(0) })
-    }
-
     /// Returns the UDP header.
     pub fn udp_header(&self) -> [u8; UDP_LEN] {
         let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };

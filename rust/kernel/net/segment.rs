@@ -60,32 +60,6 @@ impl<'a> Segment<'a> {
         // SAFETY: By the type invariant the bytes may be read.
         unsafe { bindings::crc32_le(state, self.as_ptr().cast::<c_void>(), self.len) }
     }
-
-    /// Copies as many bytes as there are and as `out` has room for, and returns their number.
-    #[inline]
-    pub fn copy_to_slice(&self, out: &mut [u8]) -> usize {
-        let len = self.len.min(out.len());
-        // SAFETY: By the type invariant `len` bytes may be read, and `out` has room for them. It is ours
-        // alone, so the two do not overlap.
-        unsafe { ptr::copy_nonoverlapping(self.as_ptr(), out.as_mut_ptr(), len) };
-        len
-    }
-
-    /// Returns the first `at` bytes, or all if there are less, and the rest.
-    #[inline]
-    pub fn split_at(self, at: usize) -> (Self, Self) {
-        let at = at.min(self.len);
-        // INVARIANT: `at` is at most `len`, so both parts are parts of what may be read.
-        (
-            Self { len: at, ..self },
-            Self {
-                // SAFETY: `at` is at most `len`, so that is inside the same memory, or at its end.
-                start: unsafe { self.start.add(at) },
-                len: self.len.wrapping_sub(at),
-                ..self
-            },
-        )
-    }
 }
 
 /// The segments of a part of a received packet, in order.

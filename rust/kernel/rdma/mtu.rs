@@ -23,18 +23,6 @@ pub enum Mtu {
 }
 
 impl Mtu {
-    /// Makes an MTU from its number in `enum ib_mtu`.
-    pub const fn from_number(number: u32) -> Option<Self> {
-        Some(match number {
-            1 => Self::Mtu256,
-            2 => Self::Mtu512,
-            3 => Self::Mtu1024,
-            4 => Self::Mtu2048,
-            5 => Self::Mtu4096,
-            _ => return None,
-        })
-    }
-
     /// The largest MTU whose packets fit a netdev MTU of `bytes`; 256 if none does.
     pub const fn of_netdev(bytes: u32) -> Self {
         match bytes.saturating_sub(HEADROOM) {

@@ -73,14 +73,6 @@ pub enum Opcode {
     RecvRdmaWithImm = bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
 }
 
-impl Opcode {
-    /// Whether the completion is a receive's.
-    #[inline]
-    pub const fn is_receive(self) -> bool {
-        matches!(self, Self::Recv | Self::RecvRdmaWithImm)
-    }
-}
-
 /// What came with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {

@@ -56,30 +56,12 @@ pub fn irqs_disabled() -> bool {
     unsafe { bindings::irqs_disabled() }
 }
 
-/// Returns whether a softirq runs here, as against code that merely disabled bottom halves. Any context.
-#[inline]
-pub fn in_softirq() -> bool {
-    // SAFETY: No requirements.
-    unsafe { bindings::in_serving_softirq() }
-}
-
 /// Returns whether what belongs to this CPU's softirqs may be used: bottom halves are off, and this is no hard
 /// interrupt. Any context.
 #[inline]
 pub fn owns_softirq() -> bool {
     // SAFETY: No requirements.
     unsafe { bindings::in_softirq() && !bindings::in_hardirq() && !bindings::in_nmi() }
-}
-
-/// Returns whether the network stack may be entered from here: interrupts are on, and this is neither a
-/// hard interrupt nor an NMI. Any context.
-///
-/// It cannot know about locks: the caller holds none that the receive path takes too.
-#[inline]
-pub fn can_send_inline() -> bool {
-    // SAFETY: No requirements.
-    let interrupted = unsafe { bindings::in_hardirq() || bindings::in_nmi() };
-    !interrupted && !irqs_disabled()
 }
 
 /// Returns whether the current task is being killed: what it waits for is of no use to it any more. Context: process.

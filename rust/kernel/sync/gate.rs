@@ -2,7 +2,6 @@
 
 //! Users in flight, and waiting for their end.
 
-use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
@@ -12,7 +11,6 @@ use kernel::{
             Full,
             Relaxed, //
         },
-        Arc,
         Completion, //
     },
 };
@@ -49,22 +47,6 @@ impl Gate {
     #[inline]
     pub fn enter(&self) -> Option<Pass<'_>> {
         self.count_in().then(|| Pass(self))
-    }
-
-    /// As [`enter`](Self::enter), for a pass that carries its owner along. Any context.
-    #[inline]
-    pub fn enter_owned<T: HasGate>(owner: Arc<T>) -> Option<OwnedPass<T>> {
-        if owner.gate().count_in() {
-            Some(OwnedPass(owner))
-        } else {
-            None
-        }
-    }
-
-    /// Returns whether the gate was closed. Any context.
-    #[inline]
-    pub fn is_closed(&self) -> bool {
-        self.state.load(Acquire) & CLOSED != 0
     }
 
     /// Returns whether the gate is closed and nobody is inside, now and ever after. Any context.
@@ -130,40 +112,5 @@ impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.count_out();
-    }
-}
-
-/// An object with a gate, always the same one.
-pub trait HasGate {
-    /// Returns the gate.
-    fn gate(&self) -> &Gate;
-}
-
-/// Permission to be inside the gate of an object, together with a reference to the object. Drop: where the
-/// object may be dropped.
-#[must_use = "the pass ends when it is dropped"]
-pub struct OwnedPass<T: HasGate>(Arc<T>);
-
-impl<T: HasGate> OwnedPass<T> {
-    /// Returns the owner.
-    #[inline]
-    pub fn owner(&self) -> &Arc<T> {
-        &self.0
-    }
-}
-
-impl<T: HasGate> Deref for OwnedPass<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: HasGate> Drop for OwnedPass<T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.gate().count_out();
     }
 }

@@ -19,9 +19,7 @@ pub mod timer;
 pub mod workqueue;
 
 pub use context::{
-    can_send_inline,
     fatal_signal_pending,
-    in_softirq,
     irqs_disabled,
     owns_softirq,
     BhGuard, //
@@ -31,8 +29,6 @@ pub use cpu::Cpu;
 pub use crc::crc32_le;
 pub use gate::{
     Gate,
-    HasGate,
-    OwnedPass,
     Pass, //
 };
 pub use lock::{
@@ -41,10 +37,7 @@ pub use lock::{
     SpinLockIrq,
     SpinLockIrqGuard, //
 };
-pub use random::{
-    random_bytes,
-    random_u32, //
-};
+pub use random::random_u32;
 pub use rcu::{
     rcu_barrier,
     synchronize_rcu, //

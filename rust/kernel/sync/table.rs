@@ -13,7 +13,6 @@ use core::{
     ptr, //
 };
 use kernel::{
-    alloc::Flags,
     container_of,
     error::to_result,
     ffi::c_void,
@@ -37,14 +36,14 @@ struct Entry<T> {
 }
 
 impl<T: Send + Sync + 'static> Entry<T> {
-    /// Makes an entry that is in no table.
-    fn new(value: Arc<T>, flags: Flags) -> Result<KBox<Self>> {
+    /// Makes an entry that is in no table. Process.
+    fn new(value: Arc<T>) -> Result<KBox<Self>> {
         let entry = KBox::new(
             Self {
                 value,
                 release: Opaque::uninit(),
             },
-            flags,
+            GFP_KERNEL_ACCOUNT,
         )?;
         // SAFETY: The work is valid for writes, and does not move: it is behind the box.
         unsafe { bindings::init_rcu_work(entry.release.get(), Some(Self::release)) };
@@ -96,32 +95,6 @@ unsafe impl<T: Send + Sync + 'static> Send for RcuTable<T> {}
 // SAFETY: All changes are made under the lock of `xa`; reading is RCU's.
 unsafe impl<T: Send + Sync + 'static> Sync for RcuTable<T> {}
 
-/// How hard an allocation may try.
-#[derive(Clone, Copy)]
-enum Effort {
-    /// It may sleep.
-    Sleep,
-    /// Any context.
-    Atomic,
-}
-
-impl Effort {
-    fn flags(self) -> Flags {
-        match self {
-            Self::Sleep => GFP_KERNEL_ACCOUNT,
-            Self::Atomic => GFP_ATOMIC,
-        }
-    }
-
-    /// The same flags for C.
-    fn gfp(self) -> kernel::bindings::gfp_t {
-        match self {
-            Self::Sleep => kernel::bindings::GFP_KERNEL,
-            Self::Atomic => kernel::bindings::GFP_ATOMIC,
-        }
-    }
-}
-
 impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep. As long as an
     /// object of the table owns the queue, somebody else must, too.
@@ -158,49 +131,40 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
 
     /// Puts `value` at `key`; `EBUSY` if something is there. Process.
     pub fn insert(&self, key: u32, value: Arc<T>) -> Result {
-        self.insert_with(key, value, Effort::Sleep)
-    }
-
-    /// Puts `value` at `key`; `EBUSY` if something is there. Any context.
-    pub fn insert_atomic(&self, key: u32, value: Arc<T>) -> Result {
-        self.insert_with(key, value, Effort::Atomic)
-    }
-
-    fn insert_with(&self, key: u32, value: Arc<T>, effort: Effort) -> Result {
-        let entry = Entry::new(value, effort.flags())?;
+        let entry = Entry::new(value)?;
         self.own(entry, |xa, entry| {
             // SAFETY: The lock of `xa` is held, by the contract of `own`.
-            to_result(unsafe { kernel::bindings::__xa_insert(xa, index(key), entry, effort.gfp()) })
+            to_result(unsafe {
+                kernel::bindings::__xa_insert(xa, index(key), entry, kernel::bindings::GFP_KERNEL)
+            })
         })
     }
 
-    /// Puts `value` at the first free key of `range`, from behind the last one that was given out, round
-    /// and round; `EBUSY` if there is none. Process.
-    pub fn alloc_cyclic(&self, range: RangeInclusive<u32>, value: Arc<T>) -> Result<u32> {
-        self.alloc_with(range, value, Effort::Sleep)
-    }
-
-    /// As [`alloc_cyclic`](Self::alloc_cyclic). Any context.
-    pub fn alloc_cyclic_atomic(&self, range: RangeInclusive<u32>, value: Arc<T>) -> Result<u32> {
-        self.alloc_with(range, value, Effort::Atomic)
-    }
-
-    fn alloc_with(&self, range: RangeInclusive<u32>, value: Arc<T>, effort: Effort) -> Result<u32> {
-        let entry = Entry::new(value, effort.flags())?;
-        self.own(entry, |xa, entry| {
-            // SAFETY: The lock of `xa` is held, by the contract of `own`.
-            unsafe { self.alloc_raw(xa, range, entry, effort) }
-        })
-    }
-
-    /// Takes the next free key of `range`, as [`alloc_cyclic`](Self::alloc_cyclic), for an object that is
-    /// still to be made. Process.
+    /// Takes the first free key of `range`, from behind the last one that was given out, round and round, for an object
+    /// that is still to be made; `EBUSY` if there is none. Process.
     pub fn reserve_cyclic(&self, range: RangeInclusive<u32>) -> Result<Reservation<'_, T>> {
         let entry = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
-        let key = self.locked(|xa| {
-            // SAFETY: `locked` holds the lock.
-            unsafe { self.alloc_raw(xa, range, ptr::null_mut(), Effort::Sleep) }
-        })?;
+        let limit = kernel::bindings::xa_limit {
+            min: *range.start(),
+            max: *range.end(),
+        };
+        let mut key = 0;
+        // SAFETY: `locked` holds the lock of `xa`, which is initialised and tracks free entries. `key` is valid for writes,
+        // and so is `next`, which nobody else uses while the lock is held; it may be released while memory is allocated.
+        let err = self.locked(|xa| unsafe {
+            kernel::bindings::__xa_alloc_cyclic(
+                xa,
+                &mut key,
+                ptr::null_mut(),
+                limit,
+                self.next.get(),
+                kernel::bindings::GFP_KERNEL,
+            )
+        });
+        // 1 says that the search went round: no error.
+        if err < 0 {
+            return Err(Error::from_errno(err));
+        }
         // INVARIANT: `key` was free, and is reserved now.
         Ok(Reservation {
             table: self,
@@ -215,7 +179,12 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         self.locked(|xa| {
             // SAFETY: `locked` holds the lock.
             to_result(unsafe {
-                kernel::bindings::__xa_insert(xa, index(key), ptr::null_mut(), Effort::Sleep.gfp())
+                kernel::bindings::__xa_insert(
+                    xa,
+                    index(key),
+                    ptr::null_mut(),
+                    kernel::bindings::GFP_KERNEL,
+                )
             })
         })?;
         // INVARIANT: `key` was free, and is reserved now.
@@ -224,14 +193,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             key,
             entry: Some(entry),
         })
-    }
-
-    /// Lets the next cyclic search start at `key`. Any context.
-    pub fn set_cursor(&self, key: u32) {
-        self.locked(|_| {
-            // SAFETY: The lock is held, as the type invariant asks for.
-            unsafe { *self.next.get() = key };
-        });
     }
 
     /// Takes away what is at `key` and returns it; leaves a reservation alone. Any context.
@@ -334,42 +295,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             })
     }
 
-    /// Puts `entry`, or a reservation if that is null, at the next free key.
-    ///
-    /// # Safety
-    ///
-    /// The lock of `xa` is held. If `effort` is [`Effort::Sleep`], the lock may be released meanwhile.
-    unsafe fn alloc_raw(
-        &self,
-        xa: *mut kernel::bindings::xarray,
-        range: RangeInclusive<u32>,
-        entry: *mut c_void,
-        effort: Effort,
-    ) -> Result<u32> {
-        let limit = kernel::bindings::xa_limit {
-            min: *range.start(),
-            max: *range.end(),
-        };
-        let mut key = 0;
-        // SAFETY: `xa` is initialised and tracks free entries, its lock is held, `key` is valid for
-        // writes, and so is `next`, which nobody else uses while the lock is held.
-        let err = unsafe {
-            kernel::bindings::__xa_alloc_cyclic(
-                xa,
-                &mut key,
-                entry,
-                limit,
-                self.next.get(),
-                effort.gfp(),
-            )
-        };
-        // 1 says that the search went round: no error.
-        if err < 0 {
-            return Err(Error::from_errno(err));
-        }
-        Ok(key)
-    }
-
     /// Gives back the table's reference of `entry` after a grace period, and returns another one.
     ///
     /// # Safety
@@ -438,7 +363,12 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
                 // SAFETY: `xa` is initialised, and its lock is held by the contract of `own`. The slot
                 // exists, so no memory is needed.
                 let old = unsafe {
-                    kernel::bindings::__xa_store(xa, index(key), entry, Effort::Atomic.gfp())
+                    kernel::bindings::__xa_store(
+                        xa,
+                        index(key),
+                        entry,
+                        kernel::bindings::GFP_ATOMIC,
+                    )
                 };
                 // SAFETY: `old` is what `__xa_store` returned.
                 to_result(unsafe { kernel::bindings::xa_err(old) })

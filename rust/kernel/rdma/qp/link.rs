@@ -158,11 +158,6 @@ impl Handle {
         }
     }
 
-    /// Whether the QP is not yet destroyed.
-    pub fn is_live(&self) -> bool {
-        self.0.qp.load(Acquire) != 0
-    }
-
     /// Whether both name the same QP.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
