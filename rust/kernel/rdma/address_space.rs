@@ -11,12 +11,13 @@ use crate::{
     memory::{
         Fault,
         Intent,
-        Memory, //
+        Memory,
+        MissingPages, //
     },
     page_list::{
+        end_of,
         Effort,
         Forgotten,
-        MissingPages,
         PageList,
         MAX_BATCH, //
     },
@@ -131,12 +132,6 @@ pub(crate) struct AddressSpace {
     max_lists: usize,
     #[pin]
     chunks: SpinLockBh<Chunks>,
-}
-
-/// The first address behind those that the owner of `mm` may have.
-pub(crate) fn end_of(mm: &MmWithUser) -> usize {
-    // SAFETY: The address space exists; the field does not change.
-    unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size }
 }
 
 impl AddressSpace {

@@ -6,7 +6,6 @@
 //! to a CPU or to another device while packets arrive for it. So no reference to it is ever made;
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
-use crate::on_demand::MissingPages;
 use kernel::{
     alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
@@ -40,6 +39,15 @@ pub enum Intent {
     Read,
     /// To write.
     Write,
+}
+
+/// Pages that an access needs and does not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingPages {
+    /// The first, as an index into the memory's pages.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) intent: Intent,
 }
 
 /// Memory that is copied from and into.

@@ -2,9 +2,9 @@
 
 //! Memory of a process that is paged on demand: a range of it, or all.
 
-pub use crate::page_list::{
-    Effort, //
-    MissingPages,
+pub use crate::{
+    memory::MissingPages,
+    page_list::Effort, //
 };
 
 use crate::{

@@ -11,7 +11,8 @@
 use crate::memory::{
     Fault,
     Intent,
-    Memory, //
+    Memory,
+    MissingPages, //
 };
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -53,15 +54,6 @@ const CLEARED_AT_ONCE: usize = 4096;
 /// Pages that are faulted in at once, at the most.
 pub(crate) const MAX_BATCH: usize = 512;
 
-/// Pages that an access needs and does not find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MissingPages {
-    /// The first, as an index into the memory's pages.
-    pub(crate) first: usize,
-    pub(crate) count: usize,
-    pub(crate) intent: Intent,
-}
-
 /// Which pages are faulted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
@@ -69,6 +61,12 @@ pub enum Effort {
     Fault,
     /// Those that the process has mapped already.
     Present,
+}
+
+/// The first address behind those that the owner of `mm` may have.
+pub(crate) fn end_of(mm: &MmWithUser) -> usize {
+    // SAFETY: The address space exists; the field does not change.
+    unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size }
 }
 
 /// A process's pages, as far as they are known.
@@ -190,7 +188,7 @@ impl PageList {
         // An address with a tag (of x86's LAM, say) is one of these: it would be paged in without its tag, but
         // the notifier would wait for changes at the address with it.
         let end = page.checked_add(span).ok_or(EINVAL)?;
-        if size == 0 || end > crate::address_space::end_of(mm) {
+        if size == 0 || end > end_of(mm) {
             return Err(EINVAL);
         }
         // A process chooses the size: it pays for it, and too much of it is no news.
