@@ -97,6 +97,8 @@ pub(crate) struct Limits {
     pub(crate) max_pd: u32,
     pub(crate) max_ah: u32,
     pub(crate) max_rd_atomic: u32,
+    /// Reads and atomics that a requester takes as `max_rd_atomic`.
+    pub(crate) max_taken_rd_atomic: u32,
     pub(crate) max_multicast_groups: u32,
     pub(crate) max_multicast_qps: u32,
     pub(crate) max_multicast_attachments: u32,
@@ -124,6 +126,8 @@ pub(crate) const fn limits() -> Limits {
         // As many as RDMA network cards take. A consumer may ask its peer, who has another device, for as many as its own
         // has.
         max_rd_atomic: 16,
+        // perftest asks its own device for as many as its peer's says; rdma_rxe says 128.
+        max_taken_rd_atomic: 128,
         // These three are enforced. Groups cost memory of the network stack, too; a packet is handed to
         // all QPs of its group in one go.
         max_multicast_groups: 1 << 10,

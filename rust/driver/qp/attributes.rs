@@ -207,7 +207,7 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
         || (mask.contains(AttrMask::PATH_MTU) && (attr.path_mtu == 0 || attr.path_mtu > mtu))
         || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
-            && u32::from(attr.max_rd_atomic) > limits.max_rd_atomic)
+            && u32::from(attr.max_rd_atomic) > limits.max_taken_rd_atomic)
         || (mask.contains(AttrMask::MAX_DEST_RD_ATOMIC)
             && u32::from(attr.max_dest_rd_atomic) > limits.max_rd_atomic)
         || (mask.contains(AttrMask::TIMEOUT) && attr.timeout > 31)
