@@ -148,7 +148,7 @@ pages()
 	times "$(count ' ferroce_page_wait:')" ' ferroce_page_ready: qpn=[0-9]+$'
 }
 
-# What is off says nothing.
+# A tracepoint that is off records nothing.
 silent()
 {
 	echo >"$tracefs/trace"

@@ -79,7 +79,7 @@ pub(crate) fn build<F>(
     Ok(skb)
 }
 
-/// What the tracepoints of packets tell. Context: any.
+/// The fields of the events of `packet`. Context: any.
 #[cold]
 #[inline(never)]
 pub(crate) fn traced(packet: &Packet) -> trace::Packet {

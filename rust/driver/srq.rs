@@ -84,7 +84,7 @@ struct CreateResponse {
     reserved: u32,
 }
 
-/// What librxe asks with `modify_srq`.
+/// The request of librxe for `modify_srq`.
 #[derive(Clone, Copy, FromBytes, IntoBytes)]
 #[repr(C)]
 struct ModifyRequest {

@@ -28,7 +28,7 @@ macro_rules! is_on {
     }};
 }
 
-/// What packets have to tell.
+/// The fields of a packet event.
 #[derive(Clone, Copy)]
 pub struct Packet {
     /// Number of the QP that it is for.
