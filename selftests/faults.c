@@ -3,7 +3,7 @@
  * Each verb, and the life of a device, with every allocation and every copy from or to
  * user space that the module asks for failing once: the first in the first attempt, the
  * second in the second, until there is none left to fail. Then messages, while one
- * allocation in twenty fails.
+ * allocation in ten fails.
  *
  * faults [-e] [-s SEED] DEVICE DEVICE NETDEV
  *	-e	really every one, also of the thousands that make a device's files in sysfs
