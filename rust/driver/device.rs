@@ -28,8 +28,7 @@ use crate::{
         self,
         Registry, //
     },
-    steering::Steering,
-    verbs::Ferroce, //
+    steering::Steering, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -205,7 +204,7 @@ pub(crate) struct Device {
     groups: Mutex<Groups>,
     /// The way to unregister it; taken by the one who does.
     #[pin]
-    handle: Mutex<Option<Arc<Handle<Ferroce>>>>,
+    handle: Mutex<Option<Arc<Handle>>>,
     #[pin]
     unregister: Work<Device, UNREGISTER>,
     #[pin]
@@ -538,12 +537,12 @@ impl Device {
     }
 
     /// The way to unregister it, if it is registered. Context: process.
-    pub(crate) fn handle(&self) -> Option<Arc<Handle<Ferroce>>> {
+    pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
         self.handle.lock().clone()
     }
 
     /// Notes the way to unregister it. Context: process.
-    pub(crate) fn set_handle(&self, handle: Arc<Handle<Ferroce>>) {
+    pub(crate) fn set_handle(&self, handle: Arc<Handle>) {
         *self.handle.lock() = Some(handle);
     }
 

@@ -25,8 +25,7 @@ use crate::{
     storage::{
         append,
         take, //
-    },
-    verbs::Ferroce, //
+    }, //
 };
 use core::ops::RangeInclusive;
 use kernel::{
@@ -462,7 +461,7 @@ pub(crate) fn device_gone(device: &Arc<Device>) {
 
 /// Unregisters a device, or waits for the one who is doing so, and prepares for the end of the
 /// `ib_device`. Context: process, may sleep.
-pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
+pub(crate) fn unregister(registry: &Registry, handle: &Handle) {
     handle.unregister();
     settle(registry, handle);
 }
@@ -473,7 +472,7 @@ pub(crate) fn unregister(registry: &Registry, handle: &Handle<Ferroce>) {
 /// Cores may live a little longer than their C objects, and with them references to the GID table,
 /// which is freed with the last handle of the device. So those must go first: with packets in flight, and when the
 /// tables have given back what was removed from them.
-pub(crate) fn settle(registry: &Registry, handle: &Handle<Ferroce>) {
+pub(crate) fn settle(registry: &Registry, handle: &Handle) {
     registry.flush_releases();
     handle.flush_gids();
 }

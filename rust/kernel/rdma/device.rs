@@ -11,10 +11,7 @@ use crate::{
     port,
     wr, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     error::to_result,
     prelude::*,
@@ -182,8 +179,8 @@ fn embedded(device: *mut bindings::ib_device) -> *mut kernel::bindings::device {
         .cast()
 }
 
-/// What [`register`] is told.
-pub struct Registration<'a, D: Driver> {
+/// What [`register`] is told of a device, whose core is a `T`.
+pub struct Registration<'a, T> {
     /// The name, which must not contain `%`.
     pub name: &'a CStr,
     /// The module that the driver is in.
@@ -195,7 +192,7 @@ pub struct Registration<'a, D: Driver> {
     /// Shown to people.
     pub description: &'a CStr,
     /// The driver's part.
-    pub core: Arc<D::Device>,
+    pub core: Arc<T>,
 }
 
 /// A registered device, or one that was.
@@ -208,28 +205,25 @@ pub struct Registration<'a, D: Driver> {
 ///
 /// The pointer is a device that [`register`] made; a reference to it (`get_device()`) belongs to
 /// this value.
-pub struct Handle<D: Driver> {
-    device: NonNull<bindings::ib_device>,
-    _driver: PhantomData<D>,
-}
+pub struct Handle(NonNull<bindings::ib_device>);
 
 // SAFETY: Everything that is done through a handle may be done by any task.
-unsafe impl<D: Driver> Send for Handle<D> {}
+unsafe impl Send for Handle {}
 // SAFETY: As above.
-unsafe impl<D: Driver> Sync for Handle<D> {}
+unsafe impl Sync for Handle {}
 
-impl<D: Driver> Handle<D> {
+impl Handle {
     /// Unregisters the device, unless it is already. When this returns, the device is gone: all
     /// its objects are destroyed, and [`Driver::device_gone`] has been called. Process context.
     pub fn unregister(&self) {
         // SAFETY: The memory of the device is valid by the type invariant, and `dealloc_driver` is
         // set, with which `ib_unregister_device` may be called any number of times.
-        unsafe { bindings::ib_unregister_device(self.device.as_ptr()) };
+        unsafe { bindings::ib_unregister_device(self.0.as_ptr()) };
     }
 
     /// Tells the consumers if the state of the port has changed. Process context.
     pub fn dispatch_port_state(&self, netdev: &net::NetDev) {
-        let device = self.device.as_ptr();
+        let device = self.0.as_ptr();
         // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
         // it is held so, its operations may be called.
         unsafe {
@@ -250,23 +244,23 @@ impl<D: Driver> Handle<D> {
     }
 }
 
-impl<D: Driver> Drop for Handle<D> {
+impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: The reference belongs to `self`.
-        unsafe { kernel::bindings::put_device(embedded(self.device.as_ptr())) };
+        unsafe { kernel::bindings::put_device(embedded(self.0.as_ptr())) };
     }
 }
 
 /// Why there is no device.
-pub struct Failure<D: Driver> {
+pub struct Failure {
     /// What `ib_core` said.
     pub error: Error,
     /// What is left of a device that `ib_core` had already shown around: memory, the GID table above all. As for
     /// any other, to be kept until the last use of an entry, and [`Handle::flush_gids`].
-    pub handle: Option<Handle<D>>,
+    pub handle: Option<Handle>,
 }
 
-impl<D: Driver> From<Error> for Failure<D> {
+impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {
             error,
@@ -276,9 +270,9 @@ impl<D: Driver> From<Error> for Failure<D> {
 }
 
 /// A device that is not registered yet.
-struct Unregistered<D: Driver>(NonNull<bindings::ib_device>, PhantomData<D>);
+struct Unregistered(NonNull<bindings::ib_device>);
 
-impl<D: Driver> Drop for Unregistered<D> {
+impl Drop for Unregistered {
     fn drop(&mut self) {
         // SAFETY: The device was allocated and its registration failed, or was not tried.
         unsafe { bindings::ib_dealloc_device(self.0.as_ptr()) };
@@ -289,7 +283,7 @@ impl<D: Driver> Drop for Unregistered<D> {
 ///
 /// The consumers of the kernel, and processes, may use the device before this returns. If it fails,
 /// [`Driver::device_gone`] is called.
-pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D>, Failure<D>> {
+pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<Handle, Failure> {
     // The first free number would be taken.
     if registration.name.to_bytes().contains(&b'%') {
         D::device_gone(&registration.core);
@@ -329,14 +323,11 @@ pub fn register<D: Driver>(registration: Registration<'_, D>) -> Result<Handle<D
         bindings::ib_set_device_ops(ptr, &Ops::<D>::TABLE);
         (*ptr).ops.owner = registration.module.as_ptr();
     }
-    let guard = Unregistered::<D>(device, PhantomData);
+    let guard = Unregistered(device);
     // SAFETY: The device is initialised; this is the reference of the handle.
     unsafe { kernel::bindings::get_device(embedded(ptr)) };
     // INVARIANT: The reference was just taken.
-    let handle = Handle {
-        device,
-        _driver: PhantomData,
-    };
+    let handle = Handle(device);
     // SAFETY: The device is complete. Without a DMA device, it is one of virtual DMA.
     let registered = to_result(unsafe {
         bindings::ib_register_device(ptr, registration.name.as_char_ptr(), core::ptr::null_mut())
