@@ -23,8 +23,7 @@ use crate::{
         Relocation,
         SharedRing, //
     },
-    users::Users,
-    verbs::Ferroce, //
+    users::Users, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -249,7 +248,7 @@ pub(crate) struct Posted {
 /// Creates a completion queue. Context: process, may sleep.
 pub(crate) fn create(
     device: &Arc<Device>,
-    init: Init<'_, Ferroce>,
+    init: Init<'_, Context>,
     udata: Option<&mut Udata<'_>>,
 ) -> Result<Arc<Cq>> {
     if init.entries == 0 || init.entries > device::limits().max_cqe {

@@ -28,8 +28,7 @@ use crate::{
     storage::filled,
     user_wqe,
     users::Users,
-    verbs::Ferroce, //
-    wqe::RecvWqe,
+    wqe::RecvWqe, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -165,7 +164,7 @@ fn next_number() -> u32 {
 /// Errors: `EINVAL` if a size is out of range. Context: process, may sleep.
 pub(crate) fn create(
     pd: &Arc<Pd>,
-    init: Init<Ferroce>,
+    init: Init<Context>,
     udata: Option<&mut Udata<'_>>,
 ) -> Result<Arc<Srq>> {
     let limits = device::limits();

@@ -219,7 +219,7 @@ impl Driver for Ferroce {
 
     fn create_cq(
         device: &Arc<Device>,
-        init: rdma::cq::Init<'_, Self>,
+        init: rdma::cq::Init<'_, Context>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Cq>> {
         cq::create(device, init, udata)
@@ -326,7 +326,7 @@ impl Driver for Ferroce {
         qp::doorbell(qp)
     }
 
-    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Self>) -> Result {
+    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {
         qp::post_send(qp, wrs)
     }
 
@@ -336,7 +336,7 @@ impl Driver for Ferroce {
 
     fn create_srq(
         pd: &Arc<Pd>,
-        init: rdma::srq::Init<Self>,
+        init: rdma::srq::Init<Context>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Srq>> {
         srq::create(pd, init, udata)

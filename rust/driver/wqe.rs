@@ -20,8 +20,7 @@ use crate::{
         RecvHeader,
         SendHeader,
         Sge, //
-    },
-    verbs::Ferroce, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -367,7 +366,7 @@ impl SendWqes {
     pub(crate) fn take_kernel(
         &mut self,
         sequence: u32,
-        source: &rdma::wr::SendWr<'_, Ferroce>,
+        source: &rdma::wr::SendWr<'_, Ah, Mr>,
     ) -> Result<SendWr> {
         let mut wqe = SendWqe::new(source.wr_id);
         let mut wr = request(source.flags);
@@ -441,7 +440,7 @@ fn request(bits: u32) -> SendWr {
     }
 }
 
-fn read_kernel_operation(op: &SendOp<Ferroce>, wqe: &mut SendWqe, wr: &mut SendWr) -> Result {
+fn read_kernel_operation(op: &SendOp<Ah, Mr>, wqe: &mut SendWqe, wr: &mut SendWr) -> Result {
     let mut rdma = |operation, opcode, addr, rkey| {
         wqe.opcode = opcode;
         wr.operation = operation;

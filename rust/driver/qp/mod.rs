@@ -50,6 +50,7 @@ use self::{
     },
 };
 use crate::{
+    ah::Ah,
     context::{
         MmapInfo,
         Published, //
@@ -64,6 +65,7 @@ use crate::{
         Kind,
         Live, //
     },
+    mr::Mr,
     multicast::{
         self,
         Attached, //
@@ -803,7 +805,7 @@ pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
 }
 
 /// Posts a kernel consumer's send requests. Context: any, interrupts may be off.
-pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ferroce>) -> Result {
+pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {
     if !qp.takes_sends() {
         let _ = wrs.next();
         return Err(EINVAL);

@@ -3,6 +3,8 @@
 //! Where a QP's send requests wait until the send side takes them over.
 
 use crate::{
+    ah::Ah,
+    mr::Mr,
     queue::{
         Consumer,
         KernelRing,
@@ -49,7 +51,7 @@ impl PostedSends {
 
     /// Copies a consumer's request. Errors: `ENOMEM` if the queue is full, `EINVAL` if the request
     /// does not fit the QP. Context: any.
-    pub(crate) fn push(&mut self, wr: &rdma::wr::SendWr<'_, crate::verbs::Ferroce>) -> Result {
+    pub(crate) fn push(&mut self, wr: &rdma::wr::SendWr<'_, Ah, Mr>) -> Result {
         if self.queue.is_full() {
             return Err(ENOMEM);
         }

@@ -92,7 +92,7 @@ impl Address {
     }
 }
 
-pub(crate) type Obj<D> = Object<bindings::ib_ah, Arc<<D as Driver>::Ah>>;
+pub(crate) type Obj<T> = Object<bindings::ib_ah, Arc<T>>;
 
 /// `create_ah`, `create_user_ah`.
 ///
@@ -110,14 +110,14 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // calls valid driver data.
         let (pd, address, mut udata) = unsafe {
             (
-                pd::Obj::<D>::get((*ah).pd),
+                pd::Obj::<D::Pd>::get((*ah).pd),
                 Address::from_raw(&*(*init).ah_attr)?,
                 Udata::from_raw(udata),
             )
         };
         let core = D::create_ah(pd, address, udata.as_mut())?;
         // SAFETY: The object is new and `ib_core` allocated it with the size in the vtable.
-        unsafe { Obj::<D>::init(ah, core) };
+        unsafe { Obj::<D::Ah>::init(ah, core) };
         Ok(0)
     })
 }
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn destroy<D: Driver>(ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it.
-    let core = unsafe { Obj::<D>::take(ah) };
+    let core = unsafe { Obj::<D::Ah>::take(ah) };
     D::destroy_ah(&core);
     0
 }
@@ -144,7 +144,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     attr: *mut bindings::rdma_ah_attr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created and an attribute to fill in.
-    let (core, attr) = unsafe { (Obj::<D>::get(ah), &mut *attr) };
+    let (core, attr) = unsafe { (Obj::<D::Ah>::get(ah), &mut *attr) };
     match D::query_ah(core) {
         Some(address) => address.to_raw(attr),
         None => return EINVAL.to_errno(),

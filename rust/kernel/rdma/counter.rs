@@ -24,7 +24,7 @@ use kernel::{
 use rdma_bindings as bindings;
 
 /// There is nothing until the first queue pair is bound: `ib_core` frees the counter if that fails, and does not say so.
-pub(crate) type Obj<D> = Object<bindings::rdma_counter, SetOnce<Arc<<D as Driver>::Counter>>>;
+pub(crate) type Obj<T> = Object<bindings::rdma_counter, SetOnce<Arc<T>>>;
 
 /// The number of the next counter. By these `ib_core` tells the counters of a device apart; it leaves them to the driver.
 static NEXT_ID: Atomic<u32> = Atomic::new(1);
@@ -46,7 +46,7 @@ fn new_id() -> u32 {
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn init<D: Driver>(counter: *mut bindings::rdma_counter) {
     // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
-    unsafe { Obj::<D>::init(counter, SetOnce::new()) };
+    unsafe { Obj::<D::Counter>::init(counter, SetOnce::new()) };
 }
 
 /// `counter_alloc_stats`: what QPs do not count is not shown. Process context.
@@ -82,7 +82,12 @@ pub(crate) unsafe extern "C" fn bind<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a counter that was initialised, and a queue pair.
-        let (once, core) = unsafe { (Obj::<D>::get(counter), &qp::Obj::<D>::get(qp).core) };
+        let (once, core) = unsafe {
+            (
+                Obj::<D::Counter>::get(counter),
+                &qp::Obj::<D::Qp>::get(qp).core,
+            )
+        };
         match once.as_ref() {
             Some(bound) => D::bind_counter(core, bound)?,
             None => {
@@ -113,7 +118,7 @@ pub(crate) unsafe extern "C" fn unbind<D: Driver>(qp: *mut bindings::ib_qp, _por
         if (*qp).counter.is_null() {
             return EINVAL.to_errno();
         }
-        D::unbind_counter(&qp::Obj::<D>::get(qp).core);
+        D::unbind_counter(&qp::Obj::<D::Qp>::get(qp).core);
         (*qp).counter = core::ptr::null_mut();
     }
     0
@@ -126,7 +131,7 @@ pub(crate) unsafe extern "C" fn unbind<D: Driver>(qp: *mut bindings::ib_qp, _por
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn dealloc<D: Driver>(counter: *mut bindings::rdma_counter) -> c_int {
     // SAFETY: `ib_core` passes a counter that nothing is bound to any more, and then frees it.
-    drop(unsafe { Obj::<D>::take(counter) });
+    drop(unsafe { Obj::<D::Counter>::take(counter) });
     0
 }
 
@@ -137,7 +142,12 @@ pub(crate) unsafe extern "C" fn dealloc<D: Driver>(counter: *mut bindings::rdma_
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn update<D: Driver>(counter: *mut bindings::rdma_counter) -> c_int {
     // SAFETY: `ib_core` passes a counter of a device of this driver, with what `alloc` made for it.
-    let (once, values) = unsafe { (Obj::<D>::get(counter), stats::values::<D>((*counter).stats)) };
+    let (once, values) = unsafe {
+        (
+            Obj::<D::Counter>::get(counter),
+            stats::values::<D>((*counter).stats),
+        )
+    };
     if let Some(core) = once.as_ref() {
         D::read_counter(core, values);
     }

@@ -29,14 +29,14 @@ pub enum Arm {
     Next,
 }
 
-/// What a consumer asks of a new completion queue.
-pub struct Init<'a, D: Driver> {
+/// What a consumer asks of a new completion queue; `C` is a context.
+pub struct Init<'a, C> {
     /// Entries, at least 1.
     pub entries: u32,
     /// Completion vector: from 0 to one less than there may be CPUs.
     pub vector: u32,
     /// The process's context; [`None`] for a kernel consumer.
-    pub context: Option<&'a Arc<D::Context>>,
+    pub context: Option<&'a Arc<C>>,
     /// Calls the consumer.
     pub events: Events,
 }
@@ -131,12 +131,12 @@ impl WcSlots<'_> {
     }
 }
 
-pub(crate) struct Private<D: Driver> {
-    pub(crate) core: Arc<D::Cq>,
+pub(crate) struct Private<T> {
+    pub(crate) core: Arc<T>,
     link: Arc<Link>,
 }
 
-pub(crate) type Obj<D> = Object<bindings::ib_cq, Private<D>>;
+pub(crate) type Obj<T> = Object<bindings::ib_cq, Private<T>>;
 
 /// `create_cq`.
 ///
@@ -151,7 +151,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
     from_result(|| {
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and valid
         // attributes.
-        let (device, attr) = unsafe { (crate::device::core::<D>((*cq).device), &*attr) };
+        let (device, attr) = unsafe { (crate::device::core::<D::Device>((*cq).device), &*attr) };
         if attr.flags != 0 {
             return Err(not_supported());
         }
@@ -163,7 +163,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             } else {
                 let header = &raw const (*attrs).__bindgen_anon_1.__bindgen_anon_1;
                 (
-                    Some(ucontext::Obj::<D>::get((*header).context)),
+                    Some(ucontext::Obj::<D::Context>::get((*header).context)),
                     Udata::from_raw(&raw const (*header).driver_udata),
                 )
             }
@@ -191,7 +191,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
             (*cq).cqe = i32::try_from(entries).unwrap_or(i32::MAX);
-            Obj::<D>::init(cq, Private { core, link });
+            Obj::<D::Cq>::init(cq, Private { core, link });
         }
         Ok(0)
     })
@@ -221,7 +221,7 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn silence<D: Driver>(cq: *mut bindings::ib_cq) -> c_int {
     // SAFETY: `ib_core` passes an object that it created and has not destroyed.
-    let private = unsafe { Obj::<D>::get(cq) };
+    let private = unsafe { Obj::<D::Cq>::get(cq) };
     private.link.gate.close_and_wait();
     0
 }
@@ -234,7 +234,7 @@ pub(crate) unsafe extern "C" fn silence<D: Driver>(cq: *mut bindings::ib_cq) -> 
 pub(crate) unsafe extern "C" fn end<D: Driver>(cq: *mut bindings::ib_cq) {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let private = unsafe { Obj::<D>::take(cq) };
+    let private = unsafe { Obj::<D::Cq>::take(cq) };
     D::destroy_cq(&private.core);
     // Harmless if `pre_destroy_cq` has done it.
     private.link.gate.close_and_wait();
@@ -255,8 +255,8 @@ pub(crate) unsafe extern "C" fn resize<D: Driver>(
         // valid driver data of its call.
         let (private, context, udata) = unsafe {
             (
-                Obj::<D>::get(cq),
-                ucontext::of_udata::<D>(udata),
+                Obj::<D::Cq>::get(cq),
+                ucontext::of_udata::<D::Context>(udata),
                 Udata::from_raw(udata),
             )
         };
@@ -280,7 +280,7 @@ pub(crate) unsafe extern "C" fn poll<D: Driver>(
     wc: *mut bindings::ib_wc,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D>::get(cq) };
+    let private = unsafe { Obj::<D::Cq>::get(cq) };
     let mut slots = WcSlots {
         base: wc,
         len: usize::try_from(count).unwrap_or(0),
@@ -301,7 +301,7 @@ pub(crate) unsafe extern "C" fn request_notify<D: Driver>(
     flags: bindings::ib_cq_notify_flags,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D>::get(cq) };
+    let private = unsafe { Obj::<D::Cq>::get(cq) };
     let arm = match flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
         bindings::ib_cq_notify_flags_IB_CQ_SOLICITED => Arm::Solicited,
         _ => Arm::Next,

@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn of_qp<D: Driver>(
     // SAFETY: `ib_core` passes a message, and an object that it has created, and destroys only after this.
     unsafe {
         fill(message, |details| {
-            D::describe_qp(&qp::Obj::<D>::get(qp).core, details)
+            D::describe_qp(&qp::Obj::<D::Qp>::get(qp).core, details)
         })
     }
 }
@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn of_cq<D: Driver>(
     // SAFETY: As for `of_qp`.
     unsafe {
         fill(message, |details| {
-            D::describe_cq(&cq::Obj::<D>::get(cq).core, details)
+            D::describe_cq(&cq::Obj::<D::Cq>::get(cq).core, details)
         })
     }
 }
@@ -132,7 +132,7 @@ pub(crate) unsafe extern "C" fn of_mr<D: Driver>(
     // SAFETY: As for `of_qp`.
     unsafe {
         fill(message, |details| {
-            D::describe_mr(&mr::Obj::<D>::get(mr).core, details)
+            D::describe_mr(&mr::Obj::<D::Mr>::get(mr).core, details)
         })
     }
 }
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn of_srq<D: Driver>(
     // SAFETY: As for `of_qp`.
     unsafe {
         fill(message, |details| {
-            D::describe_srq(&srq::Obj::<D>::get(srq).core, details)
+            D::describe_srq(&srq::Obj::<D::Srq>::get(srq).core, details)
         })
     }
 }

@@ -139,18 +139,18 @@ pub struct Attr {
 /// `IB_FW_VERSION_NAME_MAX`.
 const FIRMWARE_TEXT_LEN: usize = 32;
 
-/// A device of the driver `D`, as `ib_core` has it.
-pub(crate) type Obj<D> = Object<bindings::ib_device, Arc<<D as Driver>::Device>>;
+/// A device with the core `T`, as `ib_core` has it.
+pub(crate) type Obj<T> = Object<bindings::ib_device, Arc<T>>;
 
 /// The core of a device.
 ///
 /// # Safety
 ///
-/// `device` must be a device that [`register`] made, and `dealloc_driver` must not be called for
-/// `'a`.
-pub(crate) unsafe fn core<'a, D: Driver>(device: *const bindings::ib_device) -> &'a Arc<D::Device> {
+/// `device` must be a device that [`register`] made for a driver whose devices are `T`s, and
+/// `dealloc_driver` must not be called for `'a`.
+pub(crate) unsafe fn core<'a, T>(device: *const bindings::ib_device) -> &'a Arc<T> {
     // SAFETY: `register` initialises the private part, and `dealloc_driver` takes it.
-    unsafe { Obj::<D>::get(device) }
+    unsafe { Obj::<T>::get(device) }
 }
 
 /// Whether a device is one of the driver `D`.
@@ -289,11 +289,11 @@ pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<
         D::device_gone(&registration.core);
         return Err(EINVAL.into());
     }
-    // SAFETY: The size is that of an `Obj<D>`; the netdev is referenced, and its namespace stays
+    // SAFETY: The size is that of an `Obj<D::Device>`; the netdev is referenced, and its namespace stays
     // while the netdev is in it.
     let device = unsafe {
         bindings::_ib_alloc_device(
-            size_of::<Obj<D>>(),
+            size_of::<Obj<D::Device>>(),
             bindings::dev_net(registration.netdev.as_ptr()),
         )
     };
@@ -302,9 +302,9 @@ pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<
         return Err(ENOMEM.into());
     };
     let ptr = device.as_ptr();
-    // SAFETY: The device is new and belongs to us; it has the size of an `Obj<D>`.
+    // SAFETY: The device is new and belongs to us; it has the size of an `Obj<D::Device>`.
     unsafe {
-        Obj::<D>::init(ptr, registration.core);
+        Obj::<D::Device>::init(ptr, registration.core);
         (*ptr).node_type = bindings::RDMA_NODE_IB_CA as u8;
         (*ptr).phys_port_cnt = port::NUMBER;
         (*ptr).num_comp_vectors = i32::try_from(kernel::cpu::nr_cpu_ids()).unwrap_or(1);
@@ -360,7 +360,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
         if !udata.is_null() && ((*udata).inlen != 0 || (*udata).outlen != 0) {
             return EINVAL.to_errno();
         }
-        (core::<D>(device), &mut *raw)
+        (core::<D::Device>(device), &mut *raw)
     };
     let attr = D::query_device(core);
     let limit = bindings::device_limit;
@@ -466,7 +466,7 @@ pub(crate) unsafe extern "C" fn firmware(device: *mut bindings::ib_device, text:
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn dealloc<D: Driver>(device: *mut bindings::ib_device) {
     // SAFETY: `ib_core` calls this once, when no other operation is in progress, nor will be.
-    let core = unsafe { Obj::<D>::take(device) };
+    let core = unsafe { Obj::<D::Device>::take(device) };
     D::device_gone(&core);
 }
 

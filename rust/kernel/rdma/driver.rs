@@ -168,7 +168,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Makes a completion queue.
     fn create_cq(
         device: &Arc<Self::Device>,
-        init: cq::Init<'_, Self>,
+        init: cq::Init<'_, Self::Context>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self::Cq>>;
 
@@ -265,7 +265,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn doorbell(qp: &Arc<Self::Qp>) -> Result;
 
     /// A kernel consumer posts send requests. Any context.
-    fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_, Self>) -> Result;
+    fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_, Self::Ah, Self::Mr>) -> Result;
 
     /// A kernel consumer posts receive requests. Any context.
     fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
@@ -273,7 +273,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Makes a shared receive queue.
     fn create_srq(
         pd: &Arc<Self::Pd>,
-        init: srq::Init<Self>,
+        init: srq::Init<Self::Context>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self::Srq>>;
 

@@ -120,7 +120,7 @@ unsafe extern "C" fn dellink<T: Operations>(device: *mut bindings::ib_device) ->
     // SAFETY: `ib_core` passes a device with this link type, which it holds registered.
     if unsafe { device::is_of::<T>(device) } {
         // SAFETY: As above, and it is a device of the driver `T`.
-        T::delete(unsafe { device::core::<T>(device) });
+        T::delete(unsafe { device::core::<T::Device>(device) });
     }
     0
 }

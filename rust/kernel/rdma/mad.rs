@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn process<D: Driver>(
         return SUCCESS;
     }
     // SAFETY: `ib_core` passes a device of this driver.
-    let counters = || D::port_counters(unsafe { crate::device::core::<D>(device) });
+    let counters = || D::port_counters(unsafe { crate::device::core::<D::Device>(device) });
     // SAFETY: The answer is a zeroed `struct ib_mad`, of which the data from `ATTRIBUTE` on has room for each of these
     // attributes, wherever it is aligned.
     unsafe {

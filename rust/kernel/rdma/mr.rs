@@ -225,14 +225,14 @@ pub struct UserRegion {
     pub memory: UserMemory,
 }
 
-pub(crate) struct Private<D: Driver> {
-    pub(crate) core: Arc<D::Mr>,
+pub(crate) struct Private<T> {
+    pub(crate) core: Arc<T>,
     fast: Option<Arc<FastPages>>,
 }
 
-pub(crate) type Obj<D> = Object<bindings::ib_mr, Private<D>>;
+pub(crate) type Obj<T> = Object<bindings::ib_mr, Private<T>>;
 
-impl<D: Driver> Private<D> {
+impl<T> Private<T> {
     /// Notes where a fast-registration region starts, at the moment its registration is posted.
     pub(crate) fn note_iova(&self, iova: u64) {
         if let Some(fast) = &self.fast {
@@ -247,16 +247,16 @@ fn publish<D: Driver>(
     fast: Option<Arc<FastPages>>,
     make: impl FnOnce() -> Result<Arc<D::Mr>>,
 ) -> Result<*mut bindings::ib_mr> {
-    let memory = KBox::<Obj<D>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
+    let memory = KBox::<Obj<D::Mr>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
     let core = make()?;
     let key = D::mr_key(&core);
     let mr = KBox::into_raw(memory).cast::<bindings::ib_mr>();
-    // SAFETY: The memory is zeroed, which is valid for a `struct ib_mr`, has room for an `Obj<D>`,
+    // SAFETY: The memory is zeroed, which is valid for a `struct ib_mr`, has room for an `Obj<D::Mr>`,
     // and nobody else knows it.
     unsafe {
         (*mr).lkey = key;
         (*mr).rkey = key;
-        Obj::<D>::init(mr, Private { core, fast });
+        Obj::<D::Mr>::init(mr, Private { core, fast });
     }
     Ok(mr)
 }
@@ -291,7 +291,7 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
         let (memory, pd) = unsafe {
             (
                 user_memory((*pd).device, start, length, iova, access)?,
-                pd::Obj::<D>::get(pd),
+                pd::Obj::<D::Pd>::get(pd),
             )
         };
         let region = UserRegion {
@@ -371,8 +371,13 @@ pub(crate) unsafe extern "C" fn reregister_user<D: Driver>(
     let result = (|| {
         // SAFETY: `ib_core` passes a region of a process, and the protection domain that it is to be in: its own, or
         // another one of the device, as the process says.
-        let (core, device, pd) =
-            unsafe { (&Obj::<D>::get(mr).core, (*mr).device, pd::Obj::<D>::get(pd)) };
+        let (core, device, pd) = unsafe {
+            (
+                &Obj::<D::Mr>::get(mr).core,
+                (*mr).device,
+                pd::Obj::<D::Pd>::get(pd),
+            )
+        };
         let mut region = D::user_region(core)?;
         if flags & ACCESS != 0 {
             region.access = user_access(access)?;
@@ -467,7 +472,7 @@ pub(crate) unsafe extern "C" fn advise<D: Driver>(
         // which is not empty and stays as it is during the call.
         let (pd, list) = unsafe {
             let list = core::slice::from_raw_parts(list.cast_const(), count as usize);
-            (pd::Obj::<D>::get(pd), list)
+            (pd::Obj::<D::Pd>::get(pd), list)
         };
         let ranges = AdvisedRanges(list.iter());
         D::advise_mr(pd, advice, flags & flush != 0, ranges)?;
@@ -486,7 +491,7 @@ pub(crate) unsafe extern "C" fn get_dma<D: Driver>(
 ) -> *mut bindings::ib_mr {
     // SAFETY: `ib_core` passes a protection domain. Only kernel consumers get such regions,
     // and vouch for the addresses that they use with them.
-    let (core, memory) = unsafe { (pd::Obj::<D>::get(pd), Unchecked::new()) };
+    let (core, memory) = unsafe { (pd::Obj::<D::Pd>::get(pd), Unchecked::new()) };
     let access = Access::from_bits(access as u32);
     into_ptr(publish::<D>(None, || D::get_dma_mr(core, access, memory)))
 }
@@ -511,7 +516,7 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
             return Err(EINVAL);
         }
         // SAFETY: `ib_core` passes a protection domain.
-        let core = unsafe { pd::Obj::<D>::get(pd) };
+        let core = unsafe { pd::Obj::<D::Pd>::get(pd) };
         let fast = FastPages::new(max_pages, with_gaps)?;
         publish::<D>(Some(fast.clone()), || D::alloc_mr(core, fast))
     })())
@@ -524,7 +529,7 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
 /// Only `ib_sg_to_pages` may call this, from within [`map`].
 unsafe extern "C" fn set_page<D: Driver>(mr: *mut bindings::ib_mr, address: u64) -> c_int {
     // SAFETY: `map` passed the object.
-    let private = unsafe { Obj::<D>::get(mr) };
+    let private = unsafe { Obj::<D::Mr>::get(mr) };
     let Some(fast) = &private.fast else {
         return EINVAL.to_errno();
     };
@@ -592,7 +597,7 @@ pub(crate) unsafe extern "C" fn map<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created.
-        let private = unsafe { Obj::<D>::get(mr) };
+        let private = unsafe { Obj::<D::Mr>::get(mr) };
         let fast = private.fast.as_ref().ok_or(EINVAL)?;
         {
             let mut mapped = fast.mapped.lock();
@@ -671,7 +676,7 @@ pub(crate) unsafe extern "C" fn deregister<D: Driver>(
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that `publish` made; no other operation on it is in progress.
     // It comes again if this fails, and only then.
-    let core = unsafe { &Obj::<D>::get(mr).core };
+    let core = unsafe { &Obj::<D::Mr>::get(mr).core };
     if let Err(error) = D::dereg_mr(core) {
         // SAFETY: As above; that fails for a process's region only.
         if !unsafe { is_unanswered(mr) } {
@@ -680,10 +685,10 @@ pub(crate) unsafe extern "C" fn deregister<D: Driver>(
         D::abandon_mr(core);
     }
     // SAFETY: As above; nobody uses the private part any more, and nobody will.
-    let private = unsafe { Obj::<D>::take(mr) };
+    let private = unsafe { Obj::<D::Mr>::take(mr) };
     drop(private);
     // SAFETY: The memory came from a `KBox` of this type, whose private part was just moved out;
     // an `Object` drops neither part by itself.
-    drop(unsafe { KBox::from_raw(mr.cast::<Obj<D>>()) });
+    drop(unsafe { KBox::from_raw(mr.cast::<Obj<D::Mr>>()) });
     0
 }

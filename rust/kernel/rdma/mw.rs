@@ -23,7 +23,7 @@ pub enum Type {
     Two,
 }
 
-pub(crate) type Obj<D> = Object<bindings::ib_mw, Arc<<D as Driver>::Mw>>;
+pub(crate) type Obj<T> = Object<bindings::ib_mw, Arc<T>>;
 
 /// `alloc_mw`. Process context.
 ///
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
     from_result(|| {
         // SAFETY: `ib_core` passes a new object, with its type and a protection domain of a device of
         // this driver.
-        let (pd, ty) = unsafe { (pd::Obj::<D>::get((*mw).pd), (*mw).type_) };
+        let (pd, ty) = unsafe { (pd::Obj::<D::Pd>::get((*mw).pd), (*mw).type_) };
         let ty = match ty {
             bindings::ib_mw_type_IB_MW_TYPE_1 => Type::One,
             bindings::ib_mw_type_IB_MW_TYPE_2 => Type::Two,
@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
             (*mw).rkey = D::mw_key(&core);
-            Obj::<D>::init(mw, core);
+            Obj::<D::Mw>::init(mw, core);
         }
         Ok(0)
     })
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 pub(crate) unsafe extern "C" fn destroy<D: Driver>(mw: *mut bindings::ib_mw) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let core = unsafe { Obj::<D>::take(mw) };
+    let core = unsafe { Obj::<D::Mw>::take(mw) };
     D::dealloc_mw(&core);
     0
 }

@@ -107,14 +107,14 @@ impl<D: Driver> Ops<D> {
         destroy_srq: Some(srq::destroy::<D>),
         post_srq_recv: Some(srq::post_recv::<D>),
 
-        size_rdma_counter: size_of::<counter::Obj<D>>(),
-        size_ib_ucontext: size_of::<ucontext::Obj<D>>(),
-        size_ib_pd: size_of::<pd::Obj<D>>(),
-        size_ib_ah: size_of::<ah::Obj<D>>(),
-        size_ib_mw: size_of::<mw::Obj<D>>(),
-        size_ib_cq: size_of::<cq::Obj<D>>(),
-        size_ib_qp: size_of::<qp::Obj<D>>(),
-        size_ib_srq: size_of::<srq::Obj<D>>(),
+        size_rdma_counter: size_of::<counter::Obj<D::Counter>>(),
+        size_ib_ucontext: size_of::<ucontext::Obj<D::Context>>(),
+        size_ib_pd: size_of::<pd::Obj<D::Pd>>(),
+        size_ib_ah: size_of::<ah::Obj<D::Ah>>(),
+        size_ib_mw: size_of::<mw::Obj<D::Mw>>(),
+        size_ib_cq: size_of::<cq::Obj<D::Cq>>(),
+        size_ib_qp: size_of::<qp::Obj<D::Qp>>(),
+        size_ib_srq: size_of::<srq::Obj<D::Srq>>(),
 
         ..pin_init::zeroed()
     };

@@ -14,7 +14,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-pub(crate) type Obj<D> = Object<bindings::ib_pd, Arc<<D as Driver>::Pd>>;
+pub(crate) type Obj<T> = Object<bindings::ib_pd, Arc<T>>;
 
 /// `alloc_pd`. Process context.
 ///
@@ -30,13 +30,13 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // process to one of its contexts.
         let (device, context) = unsafe {
             (
-                crate::device::core::<D>((*pd).device),
-                ucontext::of_uobject::<D>((*pd).uobject),
+                crate::device::core::<D::Device>((*pd).device),
+                ucontext::of_uobject::<D::Context>((*pd).uobject),
             )
         };
         let core = D::alloc_pd(device, context.filter(|_| !udata.is_null()))?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
-        unsafe { Obj::<D>::init(pd, core) };
+        unsafe { Obj::<D::Pd>::init(pd, core) };
         Ok(0)
     })
 }
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let core = unsafe { Obj::<D>::take(pd) };
+    let core = unsafe { Obj::<D::Pd>::take(pd) };
     D::dealloc_pd(&core);
     0
 }

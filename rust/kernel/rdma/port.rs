@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw: *mut bindings::ib_port_attr,
 ) -> c_int {
     // SAFETY: `ib_core` passes a device of this driver, and zeroed attributes to fill in.
-    let (core, raw) = unsafe { (crate::device::core::<D>(device), &mut *raw) };
+    let (core, raw) = unsafe { (crate::device::core::<D::Device>(device), &mut *raw) };
     let attr = D::query_port(core);
     raw.state = if attr.active {
         bindings::ib_port_state_IB_PORT_ACTIVE
@@ -113,7 +113,7 @@ pub(crate) unsafe extern "C" fn immutable<D: Driver>(
     raw: *mut bindings::ib_port_immutable,
 ) -> c_int {
     // SAFETY: `ib_core` passes a zeroed struct to fill in, and a device of this driver.
-    let (raw, core) = unsafe { (&mut *raw, crate::device::core::<D>(device)) };
+    let (raw, core) = unsafe { (&mut *raw, crate::device::core::<D::Device>(device)) };
     raw.pkey_tbl_len = c_int::from(PKEY_TABLE_LEN);
     raw.gid_tbl_len = GID_TABLE_LEN as c_int;
     raw.core_cap_flags = bindings::RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn netdev<D: Driver>(
     _port: u32,
 ) -> *mut kernel::bindings::net_device {
     // SAFETY: `ib_core` passes a device of this driver.
-    let core = unsafe { crate::device::core::<D>(device) };
+    let core = unsafe { crate::device::core::<D::Device>(device) };
     match D::netdev(core) {
         Some(netdev) => {
             let ptr = netdev.as_ptr();
@@ -170,7 +170,7 @@ pub(crate) unsafe extern "C" fn query_pkey<D: Driver>(
     pkey: *mut u16,
 ) -> c_int {
     // SAFETY: `ib_core` passes a device of this driver.
-    let core = unsafe { crate::device::core::<D>(device) };
+    let core = unsafe { crate::device::core::<D::Device>(device) };
     match D::query_pkey(core, index) {
         Some(value) => {
             // SAFETY: `ib_core` passes a place to fill in.
@@ -192,7 +192,7 @@ pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
-        let core = unsafe { crate::device::core::<D>((&raw const (*attr).device).read()) };
+        let core = unsafe { crate::device::core::<D::Device>((&raw const (*attr).device).read()) };
         // SAFETY: As above, for the time of this call.
         let entry = unsafe { gid::Entry::new(attr) }.ok_or(EINVAL)?;
         let address = D::add_gid(core, &entry)?;
@@ -212,7 +212,7 @@ pub(crate) unsafe extern "C" fn del_gid<D: Driver>(
     context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
-    let core = unsafe { crate::device::core::<D>((&raw const (*attr).device).read()) };
+    let core = unsafe { crate::device::core::<D::Device>((&raw const (*attr).device).read()) };
     // SAFETY: `ib_core` passes the pointer that `add_gid` wrote when it succeeded, once: the reference is ours.
     let address = unsafe { Arc::from_raw((*context).cast::<D::Address>()) };
     D::del_gid(core, address);

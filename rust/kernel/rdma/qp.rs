@@ -171,15 +171,15 @@ pub struct Init<D: Driver> {
     pub handle: Handle,
 }
 
-pub(crate) struct Private<D: Driver> {
-    pub(crate) core: Arc<D::Qp>,
+pub(crate) struct Private<T> {
+    pub(crate) core: Arc<T>,
     link: Arc<Link>,
     signal_all: bool,
     is_user: bool,
     ty: Type,
 }
 
-pub(crate) type Obj<D> = Object<bindings::ib_qp, Private<D>>;
+pub(crate) type Obj<T> = Object<bindings::ib_qp, Private<T>>;
 
 /// `create_qp`. Process context.
 ///
@@ -207,12 +207,12 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // this driver, and queues of the same device.
         let (device, pd, send_cq, recv_cq, srq, context) = unsafe {
             (
-                crate::device::core::<D>((*qp).device),
-                pd::Obj::<D>::get((*qp).pd),
-                cq::Obj::<D>::get(attr.send_cq).core.clone(),
-                cq::Obj::<D>::get(attr.recv_cq).core.clone(),
-                (!attr.srq.is_null()).then(|| srq::Obj::<D>::get(attr.srq).core.clone()),
-                ucontext::of_uobject::<D>((*(*qp).pd).uobject),
+                crate::device::core::<D::Device>((*qp).device),
+                pd::Obj::<D::Pd>::get((*qp).pd),
+                cq::Obj::<D::Cq>::get(attr.send_cq).core.clone(),
+                cq::Obj::<D::Cq>::get(attr.recv_cq).core.clone(),
+                (!attr.srq.is_null()).then(|| srq::Obj::<D::Srq>::get(attr.srq).core.clone()),
+                ucontext::of_uobject::<D::Context>((*(*qp).pd).uobject),
             )
         };
         if is_user && context.is_none() {
@@ -241,7 +241,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
             (*qp).qp_num = D::qp_number(&core);
-            Obj::<D>::init(
+            Obj::<D::Qp>::init(
                 qp,
                 Private {
                     core,
@@ -274,7 +274,7 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
         }
         // SAFETY: `ib_core` passes an object that it created, and attributes of which those in the
         // mask are initialised; for an address it has looked up the source GID.
-        let (private, attr) = unsafe { (Obj::<D>::get(qp), Attr::from_raw(attr, mask)?) };
+        let (private, attr) = unsafe { (Obj::<D::Qp>::get(qp), Attr::from_raw(attr, mask)?) };
         D::modify_qp(&private.core, &attr, mask)?;
         Ok(0)
     })
@@ -293,7 +293,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created.
-        let private = unsafe { Obj::<D>::get(qp) };
+        let private = unsafe { Obj::<D::Qp>::get(qp) };
         let mut values = Attr::default();
         let cap = D::query_qp(&private.core, &mut values)?;
         values.cap = cap;
@@ -336,7 +336,7 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let private = unsafe { Obj::<D>::take(qp) };
+    let private = unsafe { Obj::<D::Qp>::take(qp) };
     D::destroy_qp(&private.core);
     private.link.cut();
     0
@@ -353,7 +353,7 @@ pub(crate) unsafe extern "C" fn post_send<D: Driver>(
     bad: *mut *const bindings::ib_send_wr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D>::get(qp) };
+    let private = unsafe { Obj::<D::Qp>::get(qp) };
     let (result, at) = if private.is_user {
         // A process's requests are in its ring. A list here was made by hand, with addresses and
         // keys that only a kernel consumer may use: refuse it.
@@ -365,7 +365,7 @@ pub(crate) unsafe extern "C" fn post_send<D: Driver>(
         (result, list)
     } else {
         // SAFETY: A kernel consumer passes a valid list of requests that fit the QP.
-        let mut wrs = unsafe { SendWrs::<D>::new(list, private.ty) };
+        let mut wrs = unsafe { SendWrs::new(list, private.ty) };
         let result = D::post_send(&private.core, &mut wrs);
         (result, wrs.current())
     };
@@ -392,7 +392,7 @@ pub(crate) unsafe extern "C" fn post_recv<D: Driver>(
     bad: *mut *const bindings::ib_recv_wr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D>::get(qp) };
+    let private = unsafe { Obj::<D::Qp>::get(qp) };
     let (result, at) = if private.is_user {
         (Err(EINVAL), list)
     } else {

@@ -52,14 +52,14 @@ pub struct Change {
     pub limit: Option<u32>,
 }
 
-/// What a consumer asks of a new shared receive queue.
-pub struct Init<D: Driver> {
+/// What a consumer asks of a new shared receive queue; `C` is a context.
+pub struct Init<C> {
     /// Receive requests outstanding.
     pub max_wr: u32,
     /// Segments per receive request.
     pub max_sge: u32,
     /// The process's context; [`None`] for a kernel consumer.
-    pub context: Option<Arc<D::Context>>,
+    pub context: Option<Arc<C>>,
     /// Raises the queue's events.
     pub events: Events,
 }
@@ -152,13 +152,13 @@ impl Events {
     }
 }
 
-pub(crate) struct Private<D: Driver> {
-    pub(crate) core: Arc<D::Srq>,
+pub(crate) struct Private<T> {
+    pub(crate) core: Arc<T>,
     link: Arc<Link>,
     is_user: bool,
 }
 
-pub(crate) type Obj<D> = Object<bindings::ib_srq, Private<D>>;
+pub(crate) type Obj<T> = Object<bindings::ib_srq, Private<T>>;
 
 /// `create_srq`. Process context.
 ///
@@ -182,9 +182,9 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // this driver.
         let (device, pd, context) = unsafe {
             (
-                crate::device::core::<D>((*srq).device),
-                pd::Obj::<D>::get((*srq).pd),
-                ucontext::of_uobject::<D>((*(*srq).pd).uobject),
+                crate::device::core::<D::Device>((*srq).device),
+                pd::Obj::<D::Pd>::get((*srq).pd),
+                ucontext::of_uobject::<D::Context>((*(*srq).pd).uobject),
             )
         };
         if is_user && context.is_none() {
@@ -201,7 +201,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let init = Init::<D> {
+        let init = Init {
             max_wr: attr.attr.max_wr,
             max_sge: attr.attr.max_sge,
             context: if is_user { context.cloned() } else { None },
@@ -212,7 +212,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         D::query_srq(&core).to_raw(&mut attr.attr);
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
-            Obj::<D>::init(
+            Obj::<D::Srq>::init(
                 srq,
                 Private {
                     core,
@@ -254,9 +254,9 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
         // driver data of a process's call; the call is to the object's device.
         let (private, attr, context, mut udata) = unsafe {
             (
-                Obj::<D>::get(srq),
+                Obj::<D::Srq>::get(srq),
                 &*attr,
-                ucontext::of_udata::<D>(udata),
+                ucontext::of_udata::<D::Context>(udata),
                 Udata::from_raw(udata),
             )
         };
@@ -282,7 +282,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     // uninitialised, so it is zeroed before there is a reference to it.
     let (private, attr) = unsafe {
         attr.write_bytes(0, 1);
-        (Obj::<D>::get(srq), &mut *attr)
+        (Obj::<D::Srq>::get(srq), &mut *attr)
     };
     D::query_srq(&private.core).to_raw(attr);
     0
@@ -299,7 +299,7 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let private = unsafe { Obj::<D>::take(srq) };
+    let private = unsafe { Obj::<D::Srq>::take(srq) };
     D::destroy_srq(&private.core);
     private.link.cut();
     0
@@ -316,7 +316,7 @@ pub(crate) unsafe extern "C" fn post_recv<D: Driver>(
     bad: *mut *const bindings::ib_recv_wr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D>::get(srq) };
+    let private = unsafe { Obj::<D::Srq>::get(srq) };
     let (result, at) = if private.is_user {
         // A process's requests are in its ring. A list here was made by hand.
         (Err(EINVAL), list)

@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn get<D: Driver>(
         return EINVAL.to_errno();
     }
     // SAFETY: `ib_core` passes a device of this driver, and a struct that `alloc` made, which is locked.
-    let (core, values) = unsafe { (crate::device::core::<D>(device), values::<D>(stats)) };
+    let (core, values) = unsafe { (crate::device::core::<D::Device>(device), values::<D>(stats)) };
     for (index, value) in (0..D::COUNTERS.len()).zip(values) {
         value.store(D::counter(core, index), Relaxed);
     }

@@ -15,24 +15,22 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-pub(crate) type Obj<D> = Object<bindings::ib_ucontext, Arc<<D as Driver>::Context>>;
+pub(crate) type Obj<T> = Object<bindings::ib_ucontext, Arc<T>>;
 
 /// The context that a process's object belongs to; [`None`] for a kernel consumer's object.
 ///
 /// # Safety
 ///
-/// `uobject` must be null, or that of an object of a device of the driver `D`, and the object must
-/// stay valid for `'a`.
-pub(crate) unsafe fn of_uobject<'a, D: Driver>(
-    uobject: *const bindings::ib_uobject,
-) -> Option<&'a Arc<D::Context>> {
+/// `uobject` must be null, or that of an object of a device whose driver has contexts of the type `T`,
+/// and the object must stay valid for `'a`.
+pub(crate) unsafe fn of_uobject<'a, T>(uobject: *const bindings::ib_uobject) -> Option<&'a Arc<T>> {
     if uobject.is_null() {
         return None;
     }
     // SAFETY: The object is valid, and its context outlives it.
     unsafe {
         let context = (*uobject).context;
-        (!context.is_null()).then(|| Obj::<D>::get(context))
+        (!context.is_null()).then(|| Obj::<T>::get(context))
     }
 }
 
@@ -40,11 +38,9 @@ pub(crate) unsafe fn of_uobject<'a, D: Driver>(
 ///
 /// # Safety
 ///
-/// `udata` must be null, or the driver data of a call to a device of the driver `D`, and the call
-/// must last for `'a`.
-pub(crate) unsafe fn of_udata<'a, D: Driver>(
-    udata: *const bindings::ib_udata,
-) -> Option<&'a Arc<D::Context>> {
+/// `udata` must be null, or the driver data of a call to a device whose driver has contexts of the type
+/// `T`, and the call must last for `'a`.
+pub(crate) unsafe fn of_udata<'a, T>(udata: *const bindings::ib_udata) -> Option<&'a Arc<T>> {
     if udata.is_null() {
         return None;
     }
@@ -59,7 +55,7 @@ pub(crate) unsafe fn of_udata<'a, D: Driver>(
             ))
             .cast::<bindings::uverbs_attr_bundle__bindgen_ty_1__bindgen_ty_1>();
         let context = (*bundle).context;
-        (!context.is_null()).then(|| Obj::<D>::get(context))
+        (!context.is_null()).then(|| Obj::<T>::get(context))
     }
 }
 
@@ -74,10 +70,10 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver.
-        let device = unsafe { crate::device::core::<D>((*context).device) };
+        let device = unsafe { crate::device::core::<D::Device>((*context).device) };
         let core = D::alloc_context(device)?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
-        unsafe { Obj::<D>::init(context, core) };
+        unsafe { Obj::<D::Context>::init(context, core) };
         Ok(0)
     })
 }
@@ -90,7 +86,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 pub(crate) unsafe extern "C" fn destroy<D: Driver>(context: *mut bindings::ib_ucontext) {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let core = unsafe { Obj::<D>::take(context) };
+    let core = unsafe { Obj::<D::Context>::take(context) };
     D::dealloc_context(&core);
 }
 
@@ -107,7 +103,7 @@ pub(crate) unsafe extern "C" fn mmap<D: Driver>(
         // SAFETY: `ib_core` passes an object that it created, and an area that is being set up.
         let (core, vma, page_offset) = unsafe {
             (
-                Obj::<D>::get(context),
+                Obj::<D::Context>::get(context),
                 VmaNew::from_raw(vma),
                 (*vma).vm_pgoff,
             )

@@ -4,7 +4,6 @@
 
 use crate::{
     ah,
-    driver::Driver,
     memory::{
         KernelBuffer,
         Memory, //
@@ -106,8 +105,8 @@ impl Iterator for Sges<'_> {
 
 impl ExactSizeIterator for Sges<'_> {}
 
-/// What a send request asks for.
-pub enum SendOp<D: Driver> {
+/// What a send request asks for; `A` is an address handle, `M` a memory region.
+pub enum SendOp<A, M> {
     /// Send.
     Send,
     /// Send with immediate data, in native byte order.
@@ -160,7 +159,7 @@ pub enum SendOp<D: Driver> {
     /// Send on a datagram QP.
     Datagram {
         /// To whom.
-        ah: Arc<D::Ah>,
+        ah: Arc<A>,
         /// To which QP.
         remote_qpn: u32,
         /// Its Q_Key.
@@ -175,7 +174,7 @@ pub enum SendOp<D: Driver> {
     /// Register the pages that were mapped to a fast-registration region.
     RegMr {
         /// The region.
-        mr: Arc<D::Mr>,
+        mr: Arc<M>,
         /// The key it gets.
         key: u32,
         /// The access rights it gets.
@@ -185,18 +184,18 @@ pub enum SendOp<D: Driver> {
     Unsupported(u32),
 }
 
-/// A send request.
-pub struct SendWr<'a, D: Driver> {
+/// A send request, see [`SendOp`].
+pub struct SendWr<'a, A, M> {
     /// The consumer's own.
     pub wr_id: u64,
     /// See [`flags`].
     pub flags: u32,
     /// What to do.
-    pub op: SendOp<D>,
+    pub op: SendOp<A, M>,
     sges: Sges<'a>,
 }
 
-impl<'a, D: Driver> SendWr<'a, D> {
+impl<'a, A, M> SendWr<'a, A, M> {
     /// The pieces of the buffer.
     pub fn sges(&self) -> Sges<'a> {
         self.sges.clone()
@@ -220,19 +219,19 @@ impl<'a, D: Driver> SendWr<'a, D> {
     }
 }
 
-/// A list of send requests, as a kernel consumer posts it.
-pub struct SendWrs<'a, D: Driver> {
+/// A list of send requests, as a kernel consumer posts it; see [`SendOp`].
+pub struct SendWrs<'a, A, M> {
     next: *const bindings::ib_send_wr,
     current: *const bindings::ib_send_wr,
     datagram: bool,
-    _list: PhantomData<(&'a bindings::ib_send_wr, D)>,
+    _list: PhantomData<(&'a bindings::ib_send_wr, A, M)>,
 }
 
-impl<'a, D: Driver> SendWrs<'a, D> {
+impl<'a, A, M> SendWrs<'a, A, M> {
     /// # Safety
     ///
     /// `list` must be a list of requests that are valid for `'a`, each of the C type that its
-    /// opcode and `ty` call for.
+    /// opcode and `ty` call for, to a QP whose driver's address handles are `A`s and regions `M`s.
     pub(crate) unsafe fn new(list: *const bindings::ib_send_wr, ty: qp::Type) -> Self {
         Self {
             next: list,
@@ -247,7 +246,7 @@ impl<'a, D: Driver> SendWrs<'a, D> {
         self.current
     }
 
-    fn op(&self, wr: &bindings::ib_send_wr) -> SendOp<D> {
+    fn op(&self, wr: &bindings::ib_send_wr) -> SendOp<A, M> {
         let ptr = core::ptr::from_ref(wr);
         let imm = u32::from_be(wr.ex.bindgen_union_field);
         if self.datagram {
@@ -263,7 +262,7 @@ impl<'a, D: Driver> SendWrs<'a, D> {
             }
             // SAFETY: The consumer passes an address handle that lives at least until the request
             // is posted.
-            let ah = unsafe { ah::Obj::<D>::get(ud.ah) }.clone();
+            let ah = unsafe { ah::Obj::<A>::get(ud.ah) }.clone();
             return SendOp::Datagram {
                 ah,
                 remote_qpn: ud.remote_qpn & 0xff_ffff,
@@ -318,7 +317,7 @@ impl<'a, D: Driver> SendWrs<'a, D> {
                 }
                 // SAFETY: The consumer passes a region of this device that lives at least until the
                 // request is posted.
-                let (region, iova) = unsafe { (mr::Obj::<D>::get(reg.mr), (*reg.mr).iova) };
+                let (region, iova) = unsafe { (mr::Obj::<M>::get(reg.mr), (*reg.mr).iova) };
                 region.note_iova(iova);
                 SendOp::RegMr {
                     mr: region.core.clone(),
@@ -331,12 +330,12 @@ impl<'a, D: Driver> SendWrs<'a, D> {
     }
 }
 
-impl<'a, D: Driver> Iterator for SendWrs<'a, D> {
-    type Item = SendWr<'a, D>;
+impl<'a, A, M> Iterator for SendWrs<'a, A, M> {
+    type Item = SendWr<'a, A, M>;
 
     /// Takes the next request off the list. If posting ends with an error, the consumer is told
     /// that the request taken last is the first one not posted.
-    fn next(&mut self) -> Option<SendWr<'a, D>> {
+    fn next(&mut self) -> Option<SendWr<'a, A, M>> {
         if self.next.is_null() {
             return None;
         }

@@ -25,7 +25,7 @@ pub(crate) unsafe extern "C" fn attach<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created, and a GID.
-        let (private, group) = unsafe { (Obj::<D>::get(qp), gid::from_raw(&*group)) };
+        let (private, group) = unsafe { (Obj::<D::Qp>::get(qp), gid::from_raw(&*group)) };
         D::attach_multicast(&private.core, &group)?;
         Ok(0)
     })
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn detach<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created, and a GID.
-        let (private, group) = unsafe { (Obj::<D>::get(qp), gid::from_raw(&*group)) };
+        let (private, group) = unsafe { (Obj::<D::Qp>::get(qp), gid::from_raw(&*group)) };
         D::detach_multicast(&private.core, &group)?;
         Ok(0)
     })
