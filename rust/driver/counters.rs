@@ -12,7 +12,6 @@ use kernel::{
         Arc, //
     },
 };
-use rdma::mad::PortCounters;
 use roce::dropped::DropReason;
 use sync::ShardedCounters;
 
@@ -140,19 +139,6 @@ impl Counters {
     /// The value of counter number `index`. Context: any.
     pub(crate) fn value(&self, index: usize) -> u64 {
         self.0.sum(index)
-    }
-
-    /// The counters of the port, for `ports/1/counters`. Context: any.
-    pub(crate) fn of_port(&self) -> PortCounters {
-        let value = |counter| self.value(counter as usize);
-        PortCounters {
-            sent_bytes: value(Counter::SentBytes),
-            received_bytes: value(Counter::ReceivedBytes),
-            sent_packets: value(Counter::SentPackets),
-            received_packets: value(Counter::ReceivedPackets),
-            receive_errors: value(Counter::BadIcrc).wrapping_add(value(Counter::Malformed)),
-            send_discards: value(Counter::SendDropped),
-        }
     }
 }
 

@@ -561,9 +561,14 @@ impl Device {
             .queue()
             .enqueue::<_, PORT_STATE>(self.clone());
     }
+}
 
-    /// The device's attributes: what works, no more.
-    pub(crate) fn attributes(&self) -> Attr {
+impl rdma::device::Device for Device {
+    fn process_queue(&self) -> Arc<WorkQueue> {
+        self.registry.process_queue().clone()
+    }
+
+    fn query(&self) -> Attr {
         let limits = limits();
         Attr {
             firmware_version: 0,
@@ -614,5 +619,13 @@ impl Device {
                 | paging::ATOMIC_WRITE,
             paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
         }
+    }
+
+    fn gone(self: &Arc<Self>) {
+        self.registry.detach(self);
+        // In this order: whoever does not find the device on the list must find the work, which waits
+        // for the end of the unregistering that we are in. So the module cannot go before.
+        self.unregister_later();
+        self.registry.forget(self);
     }
 }

@@ -24,7 +24,8 @@ use net::{
 };
 use rdma::gid::{
     Entry,
-    Gid, //
+    Gid,
+    TableAddress, //
 };
 use sync::{
     RcuTable,
@@ -117,42 +118,6 @@ impl Addresses {
     }
 }
 
-/// An address enters the device's GID table. Context: process, may sleep; RTNL may be held.
-///
-/// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
-/// packets in the namespace of that netdev. If nobody there can use the device (the exclusive mode), it is nobody's.
-///
-/// Errors: `ENOSPC` if there are too many addresses like it; `EADDRINUSE` if somebody else has the UDP port in that other
-/// namespace, `ENODEV` if that is about to end.
-pub(crate) fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Known>> {
-    let registry = device.registry();
-    let known = |netns, sender| Known {
-        gid: entry.gid(),
-        device: device.clone(),
-        netns,
-        sender,
-    };
-    let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
-        let netns = device.net_id().ok_or(ENODEV)?;
-        return insert(device, known(netns, None));
-    };
-    if device.is_dead() || !entry.is_accessible() {
-        return Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
-    }
-    let sender = registry.enter(above).inspect_err(|error| {
-        if net::may_log() {
-            pr_err!(
-                "an address of {} is of no use: {} (error {})\n",
-                above.name(),
-                why_not_attached(*error),
-                error.to_errno()
-            );
-        }
-    })?;
-    let netns = sender.net().id();
-    insert(device, known(netns, Some(sender))).inspect_err(|_| registry.leave(netns))
-}
-
 fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {
     let addresses = device.known_addresses();
     let known = Arc::new(known, GFP_KERNEL)?;
@@ -161,13 +126,50 @@ fn insert(device: &Device, known: Known) -> Result<Arc<Known>> {
     inserted.map(|()| known)
 }
 
-/// An address leaves the device's GID table. Context: process, may sleep; RTNL may be held.
-pub(crate) fn remove(device: &Arc<Device>, known: &Arc<Known>) {
-    let addresses = device.known_addresses();
-    hash::remove(&addresses.table, keys(known.netns, &known.gid), known);
-    addresses.changed();
-    if known.sender.is_some() {
-        device.registry().lose_paths(device);
-        device.registry().leave(known.netns);
+impl TableAddress for Known {
+    type Device = Device;
+
+    /// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
+    /// packets in the namespace of that netdev. If nobody there can use the device (the exclusive mode), it is nobody's.
+    ///
+    /// Errors: `ENOSPC` if there are too many addresses like it; `EADDRINUSE` if somebody else has the UDP port in that other
+    /// namespace, `ENODEV` if that is about to end.
+    fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Self>> {
+        let registry = device.registry();
+        let known = |netns, sender| Self {
+            gid: entry.gid(),
+            device: device.clone(),
+            netns,
+            sender,
+        };
+        let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
+            let netns = device.net_id().ok_or(ENODEV)?;
+            return insert(device, known(netns, None));
+        };
+        if device.is_dead() || !entry.is_accessible() {
+            return Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
+        }
+        let sender = registry.enter(above).inspect_err(|error| {
+            if net::may_log() {
+                pr_err!(
+                    "an address of {} is of no use: {} (error {})\n",
+                    above.name(),
+                    why_not_attached(*error),
+                    error.to_errno()
+                );
+            }
+        })?;
+        let netns = sender.net().id();
+        insert(device, known(netns, Some(sender))).inspect_err(|_| registry.leave(netns))
+    }
+
+    fn remove(self: Arc<Self>, device: &Arc<Device>) {
+        let addresses = device.known_addresses();
+        hash::remove(&addresses.table, keys(self.netns, &self.gid), &self);
+        addresses.changed();
+        if self.sender.is_some() {
+            device.registry().lose_paths(device);
+            device.registry().leave(self.netns);
+        }
     }
 }

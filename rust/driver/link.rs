@@ -147,7 +147,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     let handle = match registered {
         Ok(handle) => handle,
         Err(Failure { error, handle }) => {
-            // `device_gone` was called.
+            // `Device::gone` was called.
             if let Some(handle) = handle {
                 registry::settle(&registry, &handle);
             }

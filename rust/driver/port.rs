@@ -2,10 +2,17 @@
 
 //! The port: what the netdev says, in the words of the verbs.
 
-use crate::device::Device;
+use crate::{
+    counters::Counter,
+    device::Device, //
+};
 use rdma::{
+    mad::PortCounters,
     mtu::Mtu,
-    port::Attr, //
+    port::{
+        Attr,
+        Port, //
+    }, //
 };
 
 /// The one P_Key: full membership of the default partition (IBTA 10.9.1.2).
@@ -17,19 +24,45 @@ const MAX_MESSAGE: u32 = 1 << 31;
 /// The MTU that a netdev without MTU would have: nothing fits.
 const NO_MTU: u32 = 0;
 
-/// Looks at the netdev. Context: process, may sleep, RTNL not held.
-pub(crate) fn query(device: &Device) -> Attr {
-    let netdev = device.netdev();
-    let netdev_mtu = netdev.as_ref().map_or(NO_MTU, |netdev| netdev.mtu());
-    Attr {
-        active: netdev
-            .as_ref()
-            .is_some_and(|netdev| netdev.is_operational()),
-        link: netdev.as_ref().is_some_and(|netdev| netdev.is_up()),
-        max_mtu: Mtu::Mtu4096,
-        active_mtu: Mtu::of_netdev(netdev_mtu),
-        netdev_mtu,
-        speed: netdev.as_ref().and_then(|netdev| netdev.link_speed()),
-        max_message: MAX_MESSAGE,
+impl Port for Device {
+    fn query_port(&self) -> Attr {
+        let netdev = self.netdev();
+        let netdev_mtu = netdev.as_ref().map_or(NO_MTU, |netdev| netdev.mtu());
+        Attr {
+            active: netdev
+                .as_ref()
+                .is_some_and(|netdev| netdev.is_operational()),
+            link: netdev.as_ref().is_some_and(|netdev| netdev.is_up()),
+            max_mtu: Mtu::Mtu4096,
+            active_mtu: Mtu::of_netdev(netdev_mtu),
+            netdev_mtu,
+            speed: netdev.as_ref().and_then(|netdev| netdev.link_speed()),
+            max_message: MAX_MESSAGE,
+        }
+    }
+
+    fn query_pkey(&self, index: u16) -> Option<u16> {
+        (index == 0).then_some(DEFAULT_PKEY)
+    }
+
+    fn netdev(&self) -> Option<net::NetDev> {
+        // The method of the type itself, which comes before this one.
+        Device::netdev(self)
+    }
+
+    fn counter(&self, index: usize) -> u64 {
+        self.counters().value(index)
+    }
+
+    fn port_counters(&self) -> PortCounters {
+        let value = |counter| self.counters().value(counter as usize);
+        PortCounters {
+            sent_bytes: value(Counter::SentBytes),
+            received_bytes: value(Counter::ReceivedBytes),
+            sent_packets: value(Counter::SentPackets),
+            received_packets: value(Counter::ReceivedPackets),
+            receive_errors: value(Counter::BadIcrc).wrapping_add(value(Counter::Malformed)),
+            send_discards: value(Counter::SendDropped),
+        }
     }
 }

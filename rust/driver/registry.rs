@@ -357,7 +357,7 @@ impl Registry {
     }
 
     /// Takes `device` off the list. Context: process.
-    fn forget(&self, device: &Arc<Device>) {
+    pub(crate) fn forget(&self, device: &Arc<Device>) {
         let removed = {
             let mut list = self.devices.lock();
             let index = list
@@ -378,7 +378,7 @@ impl Registry {
             };
             self.detach(&device);
             match device.handle() {
-                // Calls `device_gone`, or waits for the one who is doing so.
+                // Calls `Device::gone`, or waits for the one who is doing so.
                 Some(handle) => handle.unregister(),
                 None => self.forget(&device),
             }
@@ -447,16 +447,6 @@ impl Devices {
             }
         }
     }
-}
-
-/// The device is gone: all of its objects are destroyed. Context: process.
-pub(crate) fn device_gone(device: &Arc<Device>) {
-    let registry = device.registry();
-    registry.detach(device);
-    // In this order: whoever does not find the device on the list must find the work, which waits
-    // for the end of the unregistering that we are in. So the module cannot go before.
-    device.unregister_later();
-    registry.forget(device);
 }
 
 /// Unregisters a device, or waits for the one who is doing so, and prepares for the end of the

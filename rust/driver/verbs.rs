@@ -29,13 +29,11 @@ use crate::{
     multicast,
     mw,
     pd::Pd,
-    port,
     prefetch,
     qp::{
         self,
         Qp, //
     },
-    registry,
     srq::{
         self,
         Srq, //
@@ -57,7 +55,6 @@ use rdma::{
     },
     details::Details,
     gid::Gid,
-    mad::PortCounters,
     memory::Unchecked,
     mr::{
         Advice,
@@ -111,38 +108,6 @@ impl Driver for Ferroce {
     const COUNTERS: &'static [Descriptor] = &COUNTERS;
     const MAX_FAST_PAGES: u32 = device::MAX_FAST_PAGES;
 
-    fn process_queue(device: &Device) -> Arc<sync::WorkQueue> {
-        device.process_queue().clone()
-    }
-
-    fn query_device(device: &Device) -> rdma::device::Attr {
-        device.attributes()
-    }
-
-    fn query_port(device: &Device) -> rdma::port::Attr {
-        port::query(device)
-    }
-
-    fn query_pkey(_device: &Device, index: u16) -> Option<u16> {
-        (index == 0).then_some(port::DEFAULT_PKEY)
-    }
-
-    fn netdev(device: &Device) -> Option<net::NetDev> {
-        device.netdev()
-    }
-
-    fn add_gid(device: &Arc<Device>, entry: &rdma::gid::Entry<'_>) -> Result<Arc<gid::Known>> {
-        gid::add(device, entry)
-    }
-
-    fn del_gid(device: &Arc<Device>, address: Arc<gid::Known>) {
-        gid::remove(device, &address);
-    }
-
-    fn counter(device: &Device, index: usize) -> u64 {
-        device.counters().value(index)
-    }
-
     fn is_counter_of_qp(index: usize) -> bool {
         qp::is_counted(index)
     }
@@ -163,10 +128,6 @@ impl Driver for Ferroce {
         counter.read(values);
     }
 
-    fn port_counters(device: &Device) -> PortCounters {
-        device.counters().of_port()
-    }
-
     fn describe_qp(qp: &Qp, details: &mut Details<'_>) -> Result {
         qp.describe(details)
     }
@@ -181,10 +142,6 @@ impl Driver for Ferroce {
 
     fn describe_srq(srq: &Srq, details: &mut Details<'_>) -> Result {
         srq.describe(details)
-    }
-
-    fn device_gone(device: &Arc<Device>) {
-        registry::device_gone(device);
     }
 
     fn alloc_context(device: &Arc<Device>) -> Result<Arc<Context>> {

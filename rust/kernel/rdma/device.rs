@@ -136,6 +136,20 @@ pub struct Attr {
     pub paging_ud: u32,
 }
 
+/// The core of a device.
+pub trait Device: Sized + Send + Sync + 'static {
+    /// Process work of the device's objects, in particular the handlers of their events, runs here.
+    /// Must not be destroyed while there are devices.
+    fn process_queue(&self) -> Arc<sync::WorkQueue>;
+
+    /// The device's attributes: what works, no more. Context: process, may sleep.
+    fn query(&self) -> Attr;
+
+    /// The device is gone: all its objects are destroyed, and no other operation will be called.
+    /// Context: process, may sleep.
+    fn gone(self: &Arc<Self>);
+}
+
 /// `IB_FW_VERSION_NAME_MAX`.
 const FIRMWARE_TEXT_LEN: usize = 32;
 
@@ -214,7 +228,7 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     /// Unregisters the device, unless it is already. When this returns, the device is gone: all
-    /// its objects are destroyed, and [`Driver::device_gone`] has been called. Process context.
+    /// its objects are destroyed, and [`Device::gone`] has been called. Process context.
     pub fn unregister(&self) {
         // SAFETY: The memory of the device is valid by the type invariant, and `dealloc_driver` is
         // set, with which `ib_unregister_device` may be called any number of times.
@@ -282,11 +296,11 @@ impl Drop for Unregistered {
 /// Makes a device and registers it. Process context.
 ///
 /// The consumers of the kernel, and processes, may use the device before this returns. If it fails,
-/// [`Driver::device_gone`] is called.
+/// [`Device::gone`] is called.
 pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<Handle, Failure> {
     // The first free number would be taken.
     if registration.name.to_bytes().contains(&b'%') {
-        D::device_gone(&registration.core);
+        registration.core.gone();
         return Err(EINVAL.into());
     }
     // SAFETY: The size is that of an `Obj<D::Device>`; the netdev is referenced, and its namespace stays
@@ -298,7 +312,7 @@ pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<
         )
     };
     let Some(device) = NonNull::new(device) else {
-        D::device_gone(&registration.core);
+        registration.core.gone();
         return Err(ENOMEM.into());
     };
     let ptr = device.as_ptr();
@@ -362,7 +376,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
         }
         (core::<D::Device>(device), &mut *raw)
     };
-    let attr = D::query_device(core);
+    let attr = core.query();
     let limit = bindings::device_limit;
     raw.fw_ver = attr.firmware_version;
     raw.sys_image_guid = u64::from_ne_bytes(attr.sys_image_guid);
@@ -464,10 +478,10 @@ pub(crate) unsafe extern "C" fn firmware(device: *mut bindings::ib_device, text:
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn dealloc<D: Driver>(device: *mut bindings::ib_device) {
+pub(crate) unsafe extern "C" fn dealloc<T: Device>(device: *mut bindings::ib_device) {
     // SAFETY: `ib_core` calls this once, when no other operation is in progress, nor will be.
-    let core = unsafe { Obj::<D::Device>::take(device) };
-    D::device_gone(&core);
+    let core = unsafe { Obj::<T>::take(device) };
+    core.gone();
 }
 
 /// The sysfs attribute `parent`, by which tools find the netdev of a software device.

@@ -7,9 +7,7 @@ use crate::{
     ah::Address,
     cq,
     details::Details,
-    device, gid,
-    mad::PortCounters,
-    memory,
+    device, gid, memory,
     mr::{
         Advice,
         AdvisedRanges,
@@ -42,11 +40,11 @@ use kernel::{
 /// entries of the GID table); the core itself may live on.
 pub trait Driver: Sized + Send + Sync + 'static {
     /// A device.
-    type Device: Send + Sync;
+    type Device: device::Device + port::Port;
     /// A process's context.
     type Context: Send + Sync;
     /// What the driver keeps of an address in the GID table.
-    type Address: Send + Sync;
+    type Address: gid::TableAddress<Device = Self::Device>;
     /// A protection domain.
     type Pd: Send + Sync;
     /// An address handle.
@@ -73,33 +71,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Pages of the largest fast-registration region.
     const MAX_FAST_PAGES: u32;
 
-    /// Process work of the device's objects, in particular the handlers of their events, runs here.
-    /// Must not be destroyed while there are devices.
-    fn process_queue(device: &Self::Device) -> Arc<sync::WorkQueue>;
-
-    /// The device's attributes.
-    fn query_device(device: &Self::Device) -> device::Attr;
-
-    /// The attributes of the one port.
-    fn query_port(device: &Self::Device) -> port::Attr;
-
-    /// The P_Key at `index` of the port's table; [`None`] beyond its end.
-    fn query_pkey(device: &Self::Device, index: u16) -> Option<u16>;
-
-    /// The netdev of the port; [`None`] once it is being unregistered. May be called with RTNL
-    /// held.
-    fn netdev(device: &Self::Device) -> Option<net::NetDev>;
-
-    /// An address enters the GID table. RTNL may be held.
-    fn add_gid(device: &Arc<Self::Device>, entry: &gid::Entry<'_>) -> Result<Arc<Self::Address>>;
-
-    /// An address leaves the GID table. RTNL may be held.
-    fn del_gid(device: &Arc<Self::Device>, address: Arc<Self::Address>);
-
-    /// The value of the counter with that index in [`Self::COUNTERS`], without what QPs have counted while they were bound
-    /// to counters of their own, which `ib_core` adds.
-    fn counter(device: &Self::Device, index: usize) -> u64;
-
     /// Whether the counter with that index in [`Self::COUNTERS`] can be read for single QPs.
     fn is_counter_of_qp(index: usize) -> bool;
 
@@ -115,9 +86,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Fills in the value of each of [`Self::COUNTERS`].
     fn read_counter(counter: &Self::Counter, values: &[Atomic<u64>]);
 
-    /// What sysfs shows in `ports/1/counters`.
-    fn port_counters(device: &Self::Device) -> PortCounters;
-
     /// What `rdma -dd resource show` shows of a QP, a CQ, a region, a shared receive queue, beyond what `ib_core` knows.
     /// Context of these four: process.
     fn describe_qp(qp: &Self::Qp, details: &mut Details<'_>) -> Result;
@@ -130,9 +98,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// See [`Self::describe_qp`].
     fn describe_srq(srq: &Self::Srq, details: &mut Details<'_>) -> Result;
-
-    /// The device is gone: all its objects are destroyed, and no other operation will be called.
-    fn device_gone(device: &Arc<Self::Device>);
 
     /// A process opens the device.
     fn alloc_context(device: &Arc<Self::Device>) -> Result<Arc<Self::Context>>;

@@ -6,7 +6,13 @@ use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
-use kernel::sync::rcu;
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
 use rdma_bindings as bindings;
 
 /// Bytes of a GID.
@@ -147,6 +153,19 @@ unsafe fn gid_of(entry: NonNull<bindings::ib_gid_attr>) -> Gid {
 unsafe fn index_of(entry: NonNull<bindings::ib_gid_attr>) -> u16 {
     // SAFETY: As in `gid_of`; this field is constant, too.
     unsafe { (&raw const (*entry.as_ptr()).index).read() }
+}
+
+/// What a driver keeps of an address in the GID table.
+pub trait TableAddress: Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: 'static;
+
+    /// An address enters the GID table of `device`. Context: process, may sleep; RTNL
+    /// may be held.
+    fn add(device: &Arc<Self::Device>, entry: &Entry<'_>) -> Result<Arc<Self>>;
+
+    /// The address leaves it. Context: process, may sleep; RTNL may be held.
+    fn remove(self: Arc<Self>, device: &Arc<Self::Device>);
 }
 
 /// An address that enters or leaves the GID table.

@@ -3,7 +3,7 @@
 //! Management datagrams that the device answers itself: those by which `ib_core` asks for what sysfs shows in
 //! `ports/1/counters`.
 
-use crate::driver::Driver;
+use crate::port::Port;
 use kernel::prelude::*;
 use rdma_bindings as bindings;
 
@@ -68,7 +68,7 @@ impl PortCounters {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn process<D: Driver>(
+pub(crate) unsafe extern "C" fn process<T: Port>(
     device: *mut bindings::ib_device,
     _flags: c_int,
     _port: u32,
@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn process<D: Driver>(
         return SUCCESS;
     }
     // SAFETY: `ib_core` passes a device of this driver.
-    let counters = || D::port_counters(unsafe { crate::device::core::<D::Device>(device) });
+    let counters = || unsafe { crate::device::core::<T>(device) }.port_counters();
     // SAFETY: The answer is a zeroed `struct ib_mad`, of which the data from `ATTRIBUTE` on has room for each of these
     // attributes, wherever it is aligned.
     unsafe {

@@ -3,8 +3,11 @@
 //! The port of a device.
 
 use crate::{
-    driver::Driver,
-    gid,
+    gid::{
+        self,
+        TableAddress, //
+    },
+    mad::PortCounters,
     mtu::Mtu, //
 };
 use kernel::{
@@ -46,6 +49,25 @@ pub struct Attr {
     pub max_message: u32,
 }
 
+/// The one port of a device, whose core this is.
+pub trait Port: Sized + Send + Sync + 'static {
+    /// Its attributes. Context: process, may sleep, RTNL not held.
+    fn query_port(&self) -> Attr;
+
+    /// The P_Key at `index` of its table; [`None`] beyond its end. Context: process.
+    fn query_pkey(&self, index: u16) -> Option<u16>;
+
+    /// Its netdev; [`None`] once that is being unregistered. Context: process, RTNL may be held.
+    fn netdev(&self) -> Option<net::NetDev>;
+
+    /// The value of the counter with that index in [`Driver::COUNTERS`](crate::Driver::COUNTERS), without what QPs have
+    /// counted while they were bound to counters of their own, which `ib_core` adds. Context: process.
+    fn counter(&self, index: usize) -> u64;
+
+    /// What sysfs shows in `ports/1/counters`. Context: process.
+    fn port_counters(&self) -> PortCounters;
+}
+
 /// `IB_SPEED_*` and `IB_WIDTH_*` of `include/rdma/ib_verbs.h` that come closest.
 fn width_and_speed(mbps: u32) -> (u8, u16) {
     const WIDTH_1X: u8 = bindings::ib_port_width_IB_WIDTH_1X as u8;
@@ -69,14 +91,14 @@ fn width_and_speed(mbps: u32) -> (u8, u16) {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn query<D: Driver>(
+pub(crate) unsafe extern "C" fn query<T: Port>(
     device: *mut bindings::ib_device,
     _port: u32,
     raw: *mut bindings::ib_port_attr,
 ) -> c_int {
     // SAFETY: `ib_core` passes a device of this driver, and zeroed attributes to fill in.
-    let (core, raw) = unsafe { (crate::device::core::<D::Device>(device), &mut *raw) };
-    let attr = D::query_port(core);
+    let (core, raw) = unsafe { (crate::device::core::<T>(device), &mut *raw) };
+    let attr = core.query_port();
     raw.state = if attr.active {
         bindings::ib_port_state_IB_PORT_ACTIVE
     } else {
@@ -107,17 +129,20 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn immutable<D: Driver>(
+pub(crate) unsafe extern "C" fn immutable<T: Port>(
     device: *mut bindings::ib_device,
     _port: u32,
     raw: *mut bindings::ib_port_immutable,
 ) -> c_int {
     // SAFETY: `ib_core` passes a zeroed struct to fill in, and a device of this driver.
-    let (raw, core) = unsafe { (&mut *raw, crate::device::core::<D::Device>(device)) };
+    let (raw, core) = unsafe { (&mut *raw, crate::device::core::<T>(device)) };
     raw.pkey_tbl_len = c_int::from(PKEY_TABLE_LEN);
     raw.gid_tbl_len = GID_TABLE_LEN as c_int;
     raw.core_cap_flags = bindings::RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
-    if D::netdev(core).is_some_and(|netdev| netdev.has_ethernet_frames()) {
+    if core
+        .netdev()
+        .is_some_and(|netdev| netdev.has_ethernet_frames())
+    {
         raw.core_cap_flags |= bindings::RDMA_CORE_PORT_RAW_PACKET;
     }
     raw.max_mad_size = MAX_MAD_SIZE;
@@ -141,13 +166,13 @@ pub(crate) unsafe extern "C" fn link_layer(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn netdev<D: Driver>(
+pub(crate) unsafe extern "C" fn netdev<T: Port>(
     device: *mut bindings::ib_device,
     _port: u32,
 ) -> *mut kernel::bindings::net_device {
     // SAFETY: `ib_core` passes a device of this driver.
-    let core = unsafe { crate::device::core::<D::Device>(device) };
-    match D::netdev(core) {
+    let core = unsafe { crate::device::core::<T>(device) };
+    match core.netdev() {
         Some(netdev) => {
             let ptr = netdev.as_ptr();
             // SAFETY: `netdev` holds a reference, so another one can be taken.
@@ -163,15 +188,15 @@ pub(crate) unsafe extern "C" fn netdev<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn query_pkey<D: Driver>(
+pub(crate) unsafe extern "C" fn query_pkey<T: Port>(
     device: *mut bindings::ib_device,
     _port: u32,
     index: u16,
     pkey: *mut u16,
 ) -> c_int {
     // SAFETY: `ib_core` passes a device of this driver.
-    let core = unsafe { crate::device::core::<D::Device>(device) };
-    match D::query_pkey(core, index) {
+    let core = unsafe { crate::device::core::<T>(device) };
+    match core.query_pkey(index) {
         Some(value) => {
             // SAFETY: `ib_core` passes a place to fill in.
             unsafe { *pkey = value };
@@ -186,16 +211,17 @@ pub(crate) unsafe extern "C" fn query_pkey<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
+pub(crate) unsafe extern "C" fn add_gid<A: TableAddress>(
     attr: *const bindings::ib_gid_attr,
     context: *mut *mut c_void,
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
-        let core = unsafe { crate::device::core::<D::Device>((&raw const (*attr).device).read()) };
+        let device =
+            unsafe { crate::device::core::<A::Device>((&raw const (*attr).device).read()) };
         // SAFETY: As above, for the time of this call.
         let entry = unsafe { gid::Entry::new(attr) }.ok_or(EINVAL)?;
-        let address = D::add_gid(core, &entry)?;
+        let address = A::add(device, &entry)?;
         // SAFETY: `ib_core` passes a pointer that is the driver's until `del_gid`, valid for writes.
         unsafe { *context = Arc::into_raw(address).cast_mut().cast::<c_void>() };
         Ok(0)
@@ -207,14 +233,14 @@ pub(crate) unsafe extern "C" fn add_gid<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn del_gid<D: Driver>(
+pub(crate) unsafe extern "C" fn del_gid<A: TableAddress>(
     attr: *const bindings::ib_gid_attr,
     context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: `ib_core` passes a valid entry of a device of this driver; its device is constant.
-    let core = unsafe { crate::device::core::<D::Device>((&raw const (*attr).device).read()) };
+    let device = unsafe { crate::device::core::<A::Device>((&raw const (*attr).device).read()) };
     // SAFETY: `ib_core` passes the pointer that `add_gid` wrote when it succeeded, once: the reference is ours.
-    let address = unsafe { Arc::from_raw((*context).cast::<D::Address>()) };
-    D::del_gid(core, address);
+    let address = unsafe { Arc::from_raw((*context).cast::<A>()) };
+    address.remove(device);
     0
 }

@@ -21,6 +21,7 @@ pub use self::{
 use self::link::Link;
 use crate::{
     cq,
+    device::Device,
     driver::Driver,
     error::not_supported,
     object::Object,
@@ -220,7 +221,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         }
         // SAFETY: The object lives until it is destroyed, which cuts the link, or until its creation
         // fails, which does so too.
-        let link = unsafe { Link::new(qp, D::process_queue(device))? };
+        let link = unsafe { Link::new(qp, device.process_queue())? };
         let signal_all = attr.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR;
         let mut init = Init::<D> {
             ty,

@@ -3,6 +3,7 @@
 //! Shared receive queues.
 
 use crate::{
+    device::Device,
     driver::Driver,
     error::not_supported,
     object::Object,
@@ -197,7 +198,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
                 failed: Atomic::new(0),
                 gate <- Gate::new(),
                 work <- new_work!("rdma::srq::Link"),
-                queue: D::process_queue(device),
+                queue: device.process_queue(),
             }),
             GFP_KERNEL_ACCOUNT,
         )?;

@@ -2,7 +2,10 @@
 
 //! Counters of a port, as `rdma statistic` and sysfs show them.
 
-use crate::driver::Driver;
+use crate::{
+    driver::Driver,
+    port::Port, //
+};
 use kernel::{
     prelude::*,
     str::{
@@ -95,7 +98,7 @@ pub(crate) unsafe extern "C" fn get<D: Driver>(
     // SAFETY: `ib_core` passes a device of this driver, and a struct that `alloc` made, which is locked.
     let (core, values) = unsafe { (crate::device::core::<D::Device>(device), values::<D>(stats)) };
     for (index, value) in (0..D::COUNTERS.len()).zip(values) {
-        value.store(D::counter(core, index), Relaxed);
+        value.store(core.counter(index), Relaxed);
     }
     D::COUNTERS.len() as c_int
 }
