@@ -15,7 +15,10 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::{
-    ah::Address,
+    ah::{
+        Address,
+        AddressHandle, //
+    },
     udata::Udata, //
 };
 use zerocopy_derive::{
@@ -53,39 +56,41 @@ struct CreateAhResponse {
     reserved: u32,
 }
 
-/// Creates an address handle. One of a process gets a number, by which the process names it in its
-/// send requests. Context: any for a kernel consumer, interrupts may be off.
-pub(crate) fn create(
-    pd: &Arc<Pd>,
-    address: Address,
-    udata: Option<&mut Udata<'_>>,
-) -> Result<Arc<Ah>> {
-    let new = |number, flags| {
-        let ah = Ah {
-            pd: pd.clone(),
-            number,
-            address,
-            _live: Live::new(Kind::Ah),
-        };
-        Arc::new(ah, flags)
-    };
-    let Some(udata) = udata else {
-        return Ok(new(None, GFP_ATOMIC)?);
-    };
-    let slot = pd.device().address_handles().reserve_cyclic(NUMBERS)?;
-    udata.copy_out(&CreateAhResponse {
-        number: slot.key(),
-        reserved: 0,
-    })?;
-    let ah = new(Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
-    slot.fill(ah.clone())?;
-    Ok(ah)
-}
+impl AddressHandle for Ah {
+    type Pd = Pd;
 
-/// Destroys an address handle: no further request can name it. Context: any.
-pub(crate) fn destroy(ah: &Arc<Ah>) {
-    if let Some(number) = ah.number {
-        ah.pd.device().address_handles().remove_if(number, ah);
+    /// One of a process gets a number, by which the process names it in its send requests.
+    fn create(pd: &Arc<Pd>, address: Address, udata: Option<&mut Udata<'_>>) -> Result<Arc<Self>> {
+        let new = |number, flags| {
+            let ah = Self {
+                pd: pd.clone(),
+                number,
+                address,
+                _live: Live::new(Kind::Ah),
+            };
+            Arc::new(ah, flags)
+        };
+        let Some(udata) = udata else {
+            return Ok(new(None, GFP_ATOMIC)?);
+        };
+        let slot = pd.device().address_handles().reserve_cyclic(NUMBERS)?;
+        udata.copy_out(&CreateAhResponse {
+            number: slot.key(),
+            reserved: 0,
+        })?;
+        let ah = new(Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
+        slot.fill(ah.clone())?;
+        Ok(ah)
+    }
+
+    fn query(&self) -> Option<Address> {
+        Some(self.address.clone())
+    }
+
+    fn destroy(self: &Arc<Self>) {
+        if let Some(number) = self.number {
+            self.pd.device().address_handles().remove_if(number, self);
+        }
     }
 }
 

@@ -20,7 +20,10 @@ use kernel::{
     },
     sync::Arc,
 };
-use rdma::ring::RingMemory;
+use rdma::{
+    ring::RingMemory,
+    ucontext::UserContext, //
+};
 use sync::{
     new_spin_lock_irq,
     SpinLockIrq, //
@@ -65,23 +68,6 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Opens `device`. Context: process, may sleep.
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
-        let turns = Turns::new()?;
-        Arc::pin_init(
-            pin_init!(Self {
-                _device: device.clone(),
-                rings <- new_spin_lock_irq!(Rings {
-                    by_offset: RBTree::new(),
-                    next: 0,
-                }),
-                turns,
-                _live: Live::new(Kind::Context),
-            }),
-            GFP_KERNEL_ACCOUNT,
-        )
-    }
-
     /// The turns of its page faults. Context: any.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.turns
@@ -110,12 +96,30 @@ impl Context {
             },
         })
     }
+}
 
-    /// Maps the ring that was published at byte `offset`.
-    ///
-    /// Errors: `EINVAL` if there is none, or if it is smaller than `vma`. Context: process, under
-    /// the mmap lock.
-    pub(crate) fn map(&self, offset: u64, vma: &VmaNew) -> Result {
+impl UserContext for Context {
+    type Device = Device;
+
+    fn alloc(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let turns = Turns::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                _device: device.clone(),
+                rings <- new_spin_lock_irq!(Rings {
+                    by_offset: RBTree::new(),
+                    next: 0,
+                }),
+                turns,
+                _live: Live::new(Kind::Context),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    fn dealloc(self: &Arc<Self>) {}
+
+    fn mmap(self: &Arc<Self>, offset: u64, vma: &VmaNew) -> Result {
         let ring = {
             let rings = self.rings.lock();
             rings.by_offset.get(&offset).ok_or(EINVAL)?.clone()

@@ -30,6 +30,7 @@ use kernel::{
     },
     workqueue::Work, //
 };
+use rdma::pd::ProtectionDomain;
 use sync::{
     new_spin_lock_bh,
     SpinLockBh, //
@@ -56,8 +57,27 @@ impl_has_work! {
 }
 
 impl Pd {
-    /// Allocates a protection domain, of a process's context or of the kernel. Context: process, may sleep.
-    pub(crate) fn new(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Self>> {
+    /// The turns of its context. Context: any.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Where its own work stands. Context: any.
+    pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
+        &self.turn
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl ProtectionDomain for Pd {
+    type Device = Device;
+    type Context = Context;
+
+    fn alloc(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Self>> {
         let turns = match context {
             Some(context) => context.turns().clone(),
             None => Turns::new()?,
@@ -75,23 +95,7 @@ impl Pd {
         )
     }
 
-    /// The turns of its context. Context: any.
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
-    }
-
-    /// Where its own work stands. Context: any.
-    pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
-        &self.turn
-    }
-
-    /// Its end: no process can name it any more. Context: process.
-    pub(crate) fn dealloc(self: &Arc<Self>) {
+    fn dealloc(self: &Arc<Self>) {
         Pager::Pd(self.clone()).withdraw();
-    }
-
-    /// The device.
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.device
     }
 }

@@ -20,6 +20,7 @@ use kernel::{
 use rdma::{
     mr::{
         Advice,
+        Advise,
         AdvisedRanges, //
     },
     on_demand::{
@@ -61,52 +62,48 @@ pub(crate) struct Pending {
     wanted: KVec<Wanted>,
 }
 
-/// Faults in, or if not `flush` has work fault in, the ranges that `advice` says will be accessed. Nothing is done if one
-/// of the ranges is refused.
-///
-/// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`mr::paged`] has them; with `flush` also `EFAULT` if the
-/// process could not access a page itself, `ENODEV` if the device goes away, and `EINTR` if the process is being
-/// killed. Context: process; with `flush` it may sleep for as long as whoever serves the process's page faults likes.
-pub(crate) fn advise(
-    pd: &Arc<Pd>,
-    advice: Advice,
-    flush: bool,
-    ranges: AdvisedRanges<'_>,
-) -> Result {
-    let effort = match advice {
-        Advice::Read | Advice::Write => Effort::Fault,
-        Advice::IfPresent => Effort::Present,
-    };
-    let mut all = KVec::new();
-    for range in ranges {
-        let (memory, pages) = mr::paged(pd, advice, &range)?;
-        let wanted = Wanted {
-            memory,
-            pages,
-            effort,
+impl Advise for Pd {
+    /// Faults in, or if not `flush` has work fault in, the ranges.
+    ///
+    /// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`mr::paged`] has them; with `flush` also `EFAULT` if the
+    /// process could not access a page itself, `ENODEV` if the device goes away, and `EINTR` if the process is being
+    /// killed.
+    fn advise(self: &Arc<Self>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result {
+        let effort = match advice {
+            Advice::Read | Advice::Write => Effort::Fault,
+            Advice::IfPresent => Effort::Present,
         };
-        append(&mut all, wanted)?;
-    }
-    if flush {
-        let go_on = || {
-            if pd.device().is_dead() {
-                return Err(ENODEV);
-            }
-            // Others wait until the pages are there: a system call that begins anew each time, with a timer that
-            // expires more often than it gets to its end, would never end.
-            if sync::fatal_signal_pending() {
-                return Err(EINTR);
-            }
-            Ok(())
-        };
-        for wanted in all {
-            wanted.fault_in(go_on)?;
+        let mut all = KVec::new();
+        for range in ranges {
+            let (memory, pages) = mr::paged(self, advice, &range)?;
+            let wanted = Wanted {
+                memory,
+                pages,
+                effort,
+            };
+            append(&mut all, wanted)?;
         }
-        return Ok(());
+        if flush {
+            let go_on = || {
+                if self.device().is_dead() {
+                    return Err(ENODEV);
+                }
+                // Others wait until the pages are there: a system call that begins anew each time, with a timer that
+                // expires more often than it gets to its end, would never end.
+                if sync::fatal_signal_pending() {
+                    return Err(EINTR);
+                }
+                Ok(())
+            };
+            for wanted in all {
+                wanted.fault_in(go_on)?;
+            }
+            return Ok(());
+        }
+        let queued = self.queue(all);
+        Pager::Pd(self.clone()).want();
+        queued
     }
-    let queued = pd.queue(all);
-    Pager::Pd(pd.clone()).want();
-    queued
 }
 
 impl Pd {

@@ -3,10 +3,7 @@
 //! The driver as `ib_core` sees it: which function is behind which verb.
 
 use crate::{
-    ah::{
-        self,
-        Ah, //
-    },
+    ah::Ah,
     context::Context,
     counters::{
         self,
@@ -29,7 +26,6 @@ use crate::{
     multicast,
     mw,
     pd::Pd,
-    prefetch,
     qp::{
         self,
         Qp, //
@@ -40,7 +36,6 @@ use crate::{
     }, //
 };
 use kernel::{
-    mm::virt::VmaNew,
     prelude::*,
     sync::{
         atomic::Atomic,
@@ -48,7 +43,6 @@ use kernel::{
     },
 };
 use rdma::{
-    ah::Address,
     cq::{
         Arm,
         WcSlots, //
@@ -57,8 +51,6 @@ use rdma::{
     gid::Gid,
     memory::Unchecked,
     mr::{
-        Advice,
-        AdvisedRanges,
         FastPages,
         UserRegion, //
     },
@@ -144,36 +136,6 @@ impl Driver for Ferroce {
         srq.describe(details)
     }
 
-    fn alloc_context(device: &Arc<Device>) -> Result<Arc<Context>> {
-        Context::new(device)
-    }
-
-    fn dealloc_context(_context: &Arc<Context>) {}
-
-    fn mmap(context: &Arc<Context>, offset: u64, vma: &VmaNew) -> Result {
-        context.map(offset, vma)
-    }
-
-    fn alloc_pd(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Pd>> {
-        Pd::new(device, context)
-    }
-
-    fn dealloc_pd(pd: &Arc<Pd>) {
-        pd.dealloc();
-    }
-
-    fn create_ah(pd: &Arc<Pd>, address: Address, udata: Option<&mut Udata<'_>>) -> Result<Arc<Ah>> {
-        ah::create(pd, address, udata)
-    }
-
-    fn query_ah(ah: &Ah) -> Option<Address> {
-        Some(ah.address().clone())
-    }
-
-    fn destroy_ah(ah: &Arc<Ah>) {
-        ah::destroy(ah);
-    }
-
     fn create_cq(
         device: &Arc<Device>,
         init: rdma::cq::Init<'_, Context>,
@@ -237,10 +199,6 @@ impl Driver for Ferroce {
 
     fn abandon_mr(mr: &Arc<Mr>) {
         mr::abandon(mr);
-    }
-
-    fn advise_mr(pd: &Arc<Pd>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result {
-        prefetch::advise(pd, advice, flush, ranges)
     }
 
     fn alloc_mw(pd: &Arc<Pd>, ty: rdma::mw::Type) -> Result<Arc<Mr>> {

@@ -3,7 +3,6 @@
 //! Addresses and address handles.
 
 use crate::{
-    driver::Driver,
     gid,
     object::Object,
     pd,
@@ -92,6 +91,26 @@ impl Address {
     }
 }
 
+/// The core of an address handle: where datagrams go.
+pub trait AddressHandle: Sized + Send + Sync + 'static {
+    /// The core of a protection domain.
+    type Pd: 'static;
+
+    /// Makes an address handle. Context: process, may sleep; for a kernel consumer, without `udata`, any, interrupts
+    /// may be off.
+    fn create(
+        pd: &Arc<Self::Pd>,
+        address: Address,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>>;
+
+    /// The address; [`None`] if the handle is destroyed. Context: process.
+    fn query(&self) -> Option<Address>;
+
+    /// Destroys it: no further request can name it. Context: any, interrupts may be off.
+    fn destroy(self: &Arc<Self>);
+}
+
 pub(crate) type Obj<T> = Object<bindings::ib_ah, Arc<T>>;
 
 /// `create_ah`, `create_user_ah`.
@@ -99,7 +118,7 @@ pub(crate) type Obj<T> = Object<bindings::ib_ah, Arc<T>>;
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn create<D: Driver>(
+pub(crate) unsafe extern "C" fn create<A: AddressHandle>(
     ah: *mut bindings::ib_ah,
     init: *mut bindings::rdma_ah_init_attr,
     udata: *mut bindings::ib_udata,
@@ -110,14 +129,14 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // calls valid driver data.
         let (pd, address, mut udata) = unsafe {
             (
-                pd::Obj::<D::Pd>::get((*ah).pd),
+                pd::Obj::<A::Pd>::get((*ah).pd),
                 Address::from_raw(&*(*init).ah_attr)?,
                 Udata::from_raw(udata),
             )
         };
-        let core = D::create_ah(pd, address, udata.as_mut())?;
+        let core = A::create(pd, address, udata.as_mut())?;
         // SAFETY: The object is new and `ib_core` allocated it with the size in the vtable.
-        unsafe { Obj::<D::Ah>::init(ah, core) };
+        unsafe { Obj::<A>::init(ah, core) };
         Ok(0)
     })
 }
@@ -127,10 +146,13 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn destroy<D: Driver>(ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
+pub(crate) unsafe extern "C" fn destroy<A: AddressHandle>(
+    ah: *mut bindings::ib_ah,
+    _flags: u32,
+) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it.
-    let core = unsafe { Obj::<D::Ah>::take(ah) };
-    D::destroy_ah(&core);
+    let core = unsafe { Obj::<A>::take(ah) };
+    core.destroy();
     0
 }
 
@@ -139,13 +161,13 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(ah: *mut bindings::ib_ah, _fl
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn query<D: Driver>(
+pub(crate) unsafe extern "C" fn query<A: AddressHandle>(
     ah: *mut bindings::ib_ah,
     attr: *mut bindings::rdma_ah_attr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created and an attribute to fill in.
-    let (core, attr) = unsafe { (Obj::<D::Ah>::get(ah), &mut *attr) };
-    match D::query_ah(core) {
+    let (core, attr) = unsafe { (Obj::<A>::get(ah), &mut *attr) };
+    match core.query() {
         Some(address) => address.to_raw(attr),
         None => return EINVAL.to_errno(),
     }

@@ -4,17 +4,15 @@
 
 use crate::{
     access::Access,
-    ah::Address,
-    cq,
+    ah, cq,
     details::Details,
     device, gid, memory,
     mr::{
-        Advice,
-        AdvisedRanges,
+        self,
         FastPages,
         UserRegion, //
     },
-    mw, port, qp, srq, stats,
+    mw, pd, port, qp, srq, stats, ucontext,
     udata::Udata,
     wr::{
         RecvWrs,
@@ -22,7 +20,6 @@ use crate::{
     },
 };
 use kernel::{
-    mm::virt::VmaNew,
     prelude::*,
     sync::{
         atomic::Atomic,
@@ -42,13 +39,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// A device.
     type Device: device::Device + port::Port;
     /// A process's context.
-    type Context: Send + Sync;
+    type Context: ucontext::UserContext<Device = Self::Device>;
     /// What the driver keeps of an address in the GID table.
     type Address: gid::TableAddress<Device = Self::Device>;
     /// A protection domain.
-    type Pd: Send + Sync;
+    type Pd: pd::ProtectionDomain<Device = Self::Device, Context = Self::Context> + mr::Advise;
     /// An address handle.
-    type Ah: Send + Sync;
+    type Ah: ah::AddressHandle<Pd = Self::Pd>;
     /// A completion queue.
     type Cq: Send + Sync;
     /// A queue pair.
@@ -98,37 +95,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// See [`Self::describe_qp`].
     fn describe_srq(srq: &Self::Srq, details: &mut Details<'_>) -> Result;
-
-    /// A process opens the device.
-    fn alloc_context(device: &Arc<Self::Device>) -> Result<Arc<Self::Context>>;
-
-    /// It has closed the device.
-    fn dealloc_context(context: &Arc<Self::Context>);
-
-    /// It maps memory that the driver told it the offset of.
-    fn mmap(context: &Arc<Self::Context>, offset: u64, vma: &VmaNew) -> Result;
-
-    /// Makes a protection domain.
-    fn alloc_pd(
-        device: &Arc<Self::Device>,
-        context: Option<&Arc<Self::Context>>,
-    ) -> Result<Arc<Self::Pd>>;
-
-    /// Destroys it.
-    fn dealloc_pd(pd: &Arc<Self::Pd>);
-
-    /// Makes an address handle. Any context for a kernel consumer.
-    fn create_ah(
-        pd: &Arc<Self::Pd>,
-        address: Address,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Self::Ah>>;
-
-    /// The address; [`None`] if the handle is destroyed.
-    fn query_ah(ah: &Self::Ah) -> Option<Address>;
-
-    /// Destroys it. Any context.
-    fn destroy_ah(ah: &Arc<Self::Ah>);
 
     /// Makes a completion queue.
     fn create_cq(
@@ -188,15 +154,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Destroys a region of which its process was never told. Memory windows that are bound to it all the same lose
     /// their memory.
     fn abandon_mr(mr: &Arc<Self::Mr>);
-
-    /// Prepares for what will be done with regions that are paged on demand, before it returns if `flush`.
-    /// Errors: as [`ibv_advise_mr(3)`](https://man7.org/linux/man-pages/man3/ibv_advise_mr.3.html) has them.
-    fn advise_mr(
-        pd: &Arc<Self::Pd>,
-        advice: Advice,
-        flush: bool,
-        ranges: AdvisedRanges<'_>,
-    ) -> Result;
 
     /// Makes a memory window, for a process; not bound.
     fn alloc_mw(pd: &Arc<Self::Pd>, ty: mw::Type) -> Result<Arc<Self::Mw>>;

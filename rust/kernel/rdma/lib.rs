@@ -39,7 +39,7 @@ mod object;
 pub mod on_demand;
 mod ops;
 mod page_list;
-mod pd;
+pub mod pd;
 pub mod port;
 pub mod qp;
 pub mod ring;

@@ -435,12 +435,22 @@ impl Iterator for AdvisedRanges<'_> {
     }
 }
 
+/// A protection domain in which processes say what they will do with their memory.
+pub trait Advise: Sized + Send + Sync + 'static {
+    /// Prepares for what will be done with regions that are paged on demand, before it returns if `flush`. Nothing is done
+    /// if one of the ranges is refused.
+    ///
+    /// Errors: as [`ibv_advise_mr(3)`](https://man7.org/linux/man-pages/man3/ibv_advise_mr.3.html) has them.
+    /// Context: process; with `flush` it may sleep for as long as whoever serves the process's page faults likes.
+    fn advise(self: &Arc<Self>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result;
+}
+
 /// `advise_mr`. Process context.
 ///
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn advise<D: Driver>(
+pub(crate) unsafe extern "C" fn advise<P: Advise>(
     pd: *mut bindings::ib_pd,
     advice: bindings::ib_uverbs_advise_mr_advice,
     flags: u32,
@@ -472,10 +482,10 @@ pub(crate) unsafe extern "C" fn advise<D: Driver>(
         // which is not empty and stays as it is during the call.
         let (pd, list) = unsafe {
             let list = core::slice::from_raw_parts(list.cast_const(), count as usize);
-            (pd::Obj::<D::Pd>::get(pd), list)
+            (pd::Obj::<P>::get(pd), list)
         };
         let ranges = AdvisedRanges(list.iter());
-        D::advise_mr(pd, advice, flags & flush != 0, ranges)?;
+        pd.advise(advice, flags & flush != 0, ranges)?;
         Ok(0)
     })
 }

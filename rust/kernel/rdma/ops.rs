@@ -60,18 +60,18 @@ impl<D: Driver> Ops<D> {
         fill_res_mr_entry: Some(details::of_mr::<D>),
         fill_res_srq_entry: Some(details::of_srq::<D>),
 
-        alloc_ucontext: Some(ucontext::create::<D>),
-        dealloc_ucontext: Some(ucontext::destroy::<D>),
+        alloc_ucontext: Some(ucontext::create::<D::Context>),
+        dealloc_ucontext: Some(ucontext::destroy::<D::Context>),
         disassociate_ucontext: Some(ucontext::disassociate),
-        mmap: Some(ucontext::mmap::<D>),
+        mmap: Some(ucontext::mmap::<D::Context>),
 
-        alloc_pd: Some(pd::create::<D>),
-        dealloc_pd: Some(pd::destroy::<D>),
+        alloc_pd: Some(pd::create::<D::Pd>),
+        dealloc_pd: Some(pd::destroy::<D::Pd>),
 
-        create_ah: Some(ah::create::<D>),
-        create_user_ah: Some(ah::create::<D>),
-        query_ah: Some(ah::query::<D>),
-        destroy_ah: Some(ah::destroy::<D>),
+        create_ah: Some(ah::create::<D::Ah>),
+        create_user_ah: Some(ah::create::<D::Ah>),
+        query_ah: Some(ah::query::<D::Ah>),
+        destroy_ah: Some(ah::destroy::<D::Ah>),
 
         create_cq: Some(cq::create::<D>),
         destroy_cq: Some(cq::destroy::<D>),
@@ -87,7 +87,7 @@ impl<D: Driver> Ops<D> {
         alloc_mr: Some(mr::alloc::<D>),
         map_mr_sg: Some(mr::map::<D>),
         dereg_mr: Some(mr::deregister::<D>),
-        advise_mr: Some(mr::advise::<D>),
+        advise_mr: Some(mr::advise::<D::Pd>),
 
         alloc_mw: Some(mw::create::<D>),
         dealloc_mw: Some(mw::destroy::<D>),

@@ -3,7 +3,6 @@
 //! Protection domains.
 
 use crate::{
-    driver::Driver,
     object::Object,
     ucontext, //
 };
@@ -14,6 +13,21 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
+/// The core of a protection domain.
+pub trait ProtectionDomain: Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: 'static;
+    /// The core of a process's context.
+    type Context: 'static;
+
+    /// Makes a protection domain, of a process's context or of the kernel. Context: process, may sleep.
+    fn alloc(device: &Arc<Self::Device>, context: Option<&Arc<Self::Context>>)
+        -> Result<Arc<Self>>;
+
+    /// Destroys it: no process can name it any more. Context: process, may sleep.
+    fn dealloc(self: &Arc<Self>);
+}
+
 pub(crate) type Obj<T> = Object<bindings::ib_pd, Arc<T>>;
 
 /// `alloc_pd`. Process context.
@@ -21,7 +35,7 @@ pub(crate) type Obj<T> = Object<bindings::ib_pd, Arc<T>>;
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn create<D: Driver>(
+pub(crate) unsafe extern "C" fn create<P: ProtectionDomain>(
     pd: *mut bindings::ib_pd,
     udata: *mut bindings::ib_udata,
 ) -> c_int {
@@ -30,13 +44,13 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // process to one of its contexts.
         let (device, context) = unsafe {
             (
-                crate::device::core::<D::Device>((*pd).device),
-                ucontext::of_uobject::<D::Context>((*pd).uobject),
+                crate::device::core::<P::Device>((*pd).device),
+                ucontext::of_uobject::<P::Context>((*pd).uobject),
             )
         };
-        let core = D::alloc_pd(device, context.filter(|_| !udata.is_null()))?;
+        let core = P::alloc(device, context.filter(|_| !udata.is_null()))?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
-        unsafe { Obj::<D::Pd>::init(pd, core) };
+        unsafe { Obj::<P>::init(pd, core) };
         Ok(0)
     })
 }
@@ -46,13 +60,13 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn destroy<D: Driver>(
+pub(crate) unsafe extern "C" fn destroy<P: ProtectionDomain>(
     pd: *mut bindings::ib_pd,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let core = unsafe { Obj::<D::Pd>::take(pd) };
-    D::dealloc_pd(&core);
+    let core = unsafe { Obj::<P>::take(pd) };
+    core.dealloc();
     0
 }

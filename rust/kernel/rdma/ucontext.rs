@@ -2,10 +2,7 @@
 
 //! Contexts of the processes that have a device open.
 
-use crate::{
-    driver::Driver,
-    object::Object, //
-};
+use crate::object::Object;
 use kernel::{
     error::from_result,
     mm::virt::VmaNew,
@@ -14,6 +11,24 @@ use kernel::{
     sync::Arc, //
 };
 use rdma_bindings as bindings;
+
+/// The core of the context of a process that has the device open.
+pub trait UserContext: Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: 'static;
+
+    /// A process opens the device. Context: process, may sleep.
+    fn alloc(device: &Arc<Self::Device>) -> Result<Arc<Self>>;
+
+    /// It has closed the device. Context: process, may sleep.
+    fn dealloc(self: &Arc<Self>);
+
+    /// It maps memory that the driver told it the byte `offset` of.
+    ///
+    /// Errors: `EINVAL` if there is none there, or if it is smaller than `vma`. Context: process, under
+    /// the mmap lock.
+    fn mmap(self: &Arc<Self>, offset: u64, vma: &VmaNew) -> Result;
+}
 
 pub(crate) type Obj<T> = Object<bindings::ib_ucontext, Arc<T>>;
 
@@ -64,16 +79,16 @@ pub(crate) unsafe fn of_udata<'a, T>(udata: *const bindings::ib_udata) -> Option
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn create<D: Driver>(
+pub(crate) unsafe extern "C" fn create<T: UserContext>(
     context: *mut bindings::ib_ucontext,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver.
-        let device = unsafe { crate::device::core::<D::Device>((*context).device) };
-        let core = D::alloc_context(device)?;
+        let device = unsafe { crate::device::core::<T::Device>((*context).device) };
+        let core = T::alloc(device)?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
-        unsafe { Obj::<D::Context>::init(context, core) };
+        unsafe { Obj::<T>::init(context, core) };
         Ok(0)
     })
 }
@@ -83,11 +98,11 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn destroy<D: Driver>(context: *mut bindings::ib_ucontext) {
+pub(crate) unsafe extern "C" fn destroy<T: UserContext>(context: *mut bindings::ib_ucontext) {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let core = unsafe { Obj::<D::Context>::take(context) };
-    D::dealloc_context(&core);
+    let core = unsafe { Obj::<T>::take(context) };
+    core.dealloc();
 }
 
 /// `mmap`. Process context.
@@ -95,7 +110,7 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(context: *mut bindings::ib_uc
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn mmap<D: Driver>(
+pub(crate) unsafe extern "C" fn mmap<T: UserContext>(
     context: *mut bindings::ib_ucontext,
     vma: *mut kernel::bindings::vm_area_struct,
 ) -> c_int {
@@ -103,7 +118,7 @@ pub(crate) unsafe extern "C" fn mmap<D: Driver>(
         // SAFETY: `ib_core` passes an object that it created, and an area that is being set up.
         let (core, vma, page_offset) = unsafe {
             (
-                Obj::<D::Context>::get(context),
+                Obj::<T>::get(context),
                 VmaNew::from_raw(vma),
                 (*vma).vm_pgoff,
             )
@@ -111,7 +126,7 @@ pub(crate) unsafe extern "C" fn mmap<D: Driver>(
         let offset = (page_offset as u64)
             .checked_mul(1 << PAGE_SHIFT)
             .ok_or(EINVAL)?;
-        D::mmap(core, offset, vma)?;
+        core.mmap(offset, vma)?;
         Ok(0)
     })
 }
