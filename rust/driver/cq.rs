@@ -40,6 +40,7 @@ use kernel::{
 use rdma::{
     cq::{
         Arm,
+        CompletionQueue,
         Events,
         Init,
         WcSlots, //
@@ -245,47 +246,6 @@ pub(crate) struct Posted {
     pub(crate) notify: bool,
 }
 
-/// Creates a completion queue. Context: process, may sleep.
-pub(crate) fn create(
-    device: &Arc<Device>,
-    init: Init<'_, Context>,
-    udata: Option<&mut Udata<'_>>,
-) -> Result<Arc<Cq>> {
-    if init.entries == 0 || init.entries > device::limits().max_cqe {
-        return Err(EINVAL);
-    }
-    let (queue, is_user) = match (init.context, udata) {
-        (Some(context), Some(udata)) => {
-            let queue = UserQueue::new(context, init.entries, udata)?;
-            (Queue::User(queue), true)
-        }
-        _ => (
-            Queue::Kernel(KernelRing::with_capacity(init.entries)?),
-            false,
-        ),
-    };
-    Arc::pin_init(
-        pin_init!(Cq {
-            device: device.clone(),
-            is_user,
-            vector: init.vector,
-            events: init.events,
-            state <- new_spin_lock_irq!(State {
-                queue,
-                armed: None,
-                missed: Missed::default(),
-                told: false,
-            }),
-            resizing <- new_mutex!(()),
-            notification <- new_work!("Cq::notification"),
-            overflow <- new_work!("Cq::overflow"),
-            users <- Users::new(),
-            _live: Live::new(Kind::Cq),
-        }),
-        GFP_KERNEL_ACCOUNT,
-    )
-}
-
 impl UserQueue {
     /// Allocates a ring, lets the process map it and tells it where. Context: process, may sleep.
     fn new(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Self> {
@@ -301,31 +261,9 @@ impl UserQueue {
 }
 
 impl Cq {
-    /// What `rdma -dd resource show cq` shows of it. Context: process.
-    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
-        let armed = self.state.lock().armed;
-        details.number(c"vector", self.vector.into())?;
-        details.text(
-            c"armed",
-            match armed {
-                None => c"no",
-                Some(Arm::Next) => c"next",
-                Some(Arm::Solicited) => c"solicited",
-            },
-        )
-    }
-
     /// The QPs whose completions come here.
     pub(crate) fn users(&self) -> &Users {
         &self.users
-    }
-
-    /// How many completions fit.
-    pub(crate) fn capacity(&self) -> u32 {
-        match &self.state.lock().queue {
-            Queue::User(queue) => queue.ring.capacity(),
-            Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
-        }
     }
 
     /// A number that changes when a process takes completions. Context: any.
@@ -403,68 +341,6 @@ impl Cq {
         };
     }
 
-    /// Hands completions to a kernel consumer. Context: any.
-    pub(crate) fn poll(&self, slots: &mut WcSlots<'_>) {
-        let mut state = self.state.lock();
-        let Queue::Kernel(ring) = &mut state.queue else {
-            return;
-        };
-        while !slots.is_full() {
-            let Some((qp, completion)) = ring.pop() else {
-                break;
-            };
-            slots.push(&qp, &completion);
-        }
-    }
-
-    /// Asks for the next notification. Returns whether there are completions now, which will raise none. A process is not
-    /// told that; it is notified at once if one of them has come since its last notification, as by RDMA network cards.
-    /// UCX relies on that: it does not poll between asking and sleeping. Context: any; no lock held.
-    pub(crate) fn arm(&self, arm: Arm) -> bool {
-        let mut state = self.state.lock();
-        let (has_more, is_late) = match &mut state.queue {
-            Queue::User(queue) => {
-                let has_more = queue.producer.len(&queue.ring) > 0;
-                (has_more, has_more && state.missed.matches(arm))
-            }
-            Queue::Kernel(ring) => (ring.len() > 0, false),
-        };
-        if !has_more {
-            // The process has seen all that has come.
-            state.missed = Missed::default();
-        }
-        if is_late {
-            state.notified();
-        } else if state.armed != Some(Arm::Next) {
-            // Arming for any completion is not taken back by arming for solicited ones.
-            state.armed = Some(arm);
-        }
-        drop(state);
-        if is_late {
-            self.events.notify();
-        }
-        has_more
-    }
-
-    /// Gives a process's queue a new ring for at least `entries` completions; what was not polled
-    /// moves over in order.
-    ///
-    /// Errors: `EINVAL` if `entries` is out of range or smaller than what is queued; the queue stays
-    /// as it was. Context: process, may sleep.
-    pub(crate) fn resize(
-        &self,
-        entries: u32,
-        context: &Arc<Context>,
-        udata: &mut Udata<'_>,
-    ) -> Result {
-        if entries == 0 || entries > device::limits().max_cqe {
-            return Err(EINVAL);
-        }
-        let new = UserQueue::new(context, entries, udata)?;
-        let _turn = self.resizing.lock();
-        self.move_to(new).map(drop)
-    }
-
     /// Moves a process's queue to another ring, which is empty. Returns the old one. The completions are copied
     /// without the lock, but for the last ones: there may be many, and interrupts are off under it. The caller has its
     /// turn.
@@ -506,9 +382,116 @@ impl Cq {
             ring.retain(|(owner, _)| !owner.is_same(qp));
         }
     }
+}
 
-    /// The queue is being destroyed: its process can no longer map it. Context: process, may sleep.
-    pub(crate) fn close(&self) {
+impl CompletionQueue for Cq {
+    type Device = Device;
+    type Context = Context;
+
+    fn create(
+        device: &Arc<Device>,
+        init: Init<'_, Context>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>> {
+        if init.entries == 0 || init.entries > device::limits().max_cqe {
+            return Err(EINVAL);
+        }
+        let (queue, is_user) = match (init.context, udata) {
+            (Some(context), Some(udata)) => {
+                let queue = UserQueue::new(context, init.entries, udata)?;
+                (Queue::User(queue), true)
+            }
+            _ => (
+                Queue::Kernel(KernelRing::with_capacity(init.entries)?),
+                false,
+            ),
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                device: device.clone(),
+                is_user,
+                vector: init.vector,
+                events: init.events,
+                state <- new_spin_lock_irq!(State {
+                    queue,
+                    armed: None,
+                    missed: Missed::default(),
+                    told: false,
+                }),
+                resizing <- new_mutex!(()),
+                notification <- new_work!("Cq::notification"),
+                overflow <- new_work!("Cq::overflow"),
+                users <- Users::new(),
+                _live: Live::new(Kind::Cq),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    fn entries(&self) -> u32 {
+        match &self.state.lock().queue {
+            Queue::User(queue) => queue.ring.capacity(),
+            Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// There is a new ring; what was not polled moves over.
+    fn resize(
+        self: &Arc<Self>,
+        entries: u32,
+        context: &Arc<Context>,
+        udata: &mut Udata<'_>,
+    ) -> Result {
+        if entries == 0 || entries > device::limits().max_cqe {
+            return Err(EINVAL);
+        }
+        let new = UserQueue::new(context, entries, udata)?;
+        let _turn = self.resizing.lock();
+        self.move_to(new).map(drop)
+    }
+
+    fn poll(&self, slots: &mut WcSlots<'_>) {
+        let mut state = self.state.lock();
+        let Queue::Kernel(ring) = &mut state.queue else {
+            return;
+        };
+        while !slots.is_full() {
+            let Some((qp, completion)) = ring.pop() else {
+                break;
+            };
+            slots.push(&qp, &completion);
+        }
+    }
+
+    /// A process is not told of completions that are there; it is notified at once if one of them has come since its last
+    /// notification, as by RDMA network cards. UCX relies on that: it does not poll between asking and sleeping.
+    fn request_notify(self: &Arc<Self>, arm: Arm) -> bool {
+        let mut state = self.state.lock();
+        let (has_more, is_late) = match &mut state.queue {
+            Queue::User(queue) => {
+                let has_more = queue.producer.len(&queue.ring) > 0;
+                (has_more, has_more && state.missed.matches(arm))
+            }
+            Queue::Kernel(ring) => (ring.len() > 0, false),
+        };
+        if !has_more {
+            // The process has seen all that has come.
+            state.missed = Missed::default();
+        }
+        if is_late {
+            state.notified();
+        } else if state.armed != Some(Arm::Next) {
+            // Arming for any completion is not taken back by arming for solicited ones.
+            state.armed = Some(arm);
+        }
+        drop(state);
+        if is_late {
+            self.events.notify();
+        }
+        has_more
+    }
+
+    fn destroy(self: &Arc<Self>) {
         let published = match &mut self.state.lock().queue {
             Queue::User(queue) => queue.published.take(),
             Queue::Kernel(_) => None,
@@ -516,6 +499,19 @@ impl Cq {
         if let Some(published) = published {
             published.withdraw();
         }
+    }
+
+    fn describe(&self, details: &mut Details<'_>) -> Result {
+        let armed = self.state.lock().armed;
+        details.number(c"vector", self.vector.into())?;
+        details.text(
+            c"armed",
+            match armed {
+                None => c"no",
+                Some(Arm::Next) => c"next",
+                Some(Arm::Solicited) => c"solicited",
+            },
+        )
     }
 }
 

@@ -9,10 +9,7 @@ use crate::{
         self,
         QpCounter, //
     },
-    cq::{
-        self,
-        Cq, //
-    },
+    cq::Cq,
     device::{
         self,
         Device, //
@@ -43,10 +40,6 @@ use kernel::{
     },
 };
 use rdma::{
-    cq::{
-        Arm,
-        WcSlots, //
-    },
     details::Details,
     gid::Gid,
     memory::Unchecked,
@@ -124,49 +117,12 @@ impl Driver for Ferroce {
         qp.describe(details)
     }
 
-    fn describe_cq(cq: &Cq, details: &mut Details<'_>) -> Result {
-        cq.describe(details)
-    }
-
     fn describe_mr(mr: &Mr, details: &mut Details<'_>) -> Result {
         mr.describe(details)
     }
 
     fn describe_srq(srq: &Srq, details: &mut Details<'_>) -> Result {
         srq.describe(details)
-    }
-
-    fn create_cq(
-        device: &Arc<Device>,
-        init: rdma::cq::Init<'_, Context>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Cq>> {
-        cq::create(device, init, udata)
-    }
-
-    fn cq_entries(cq: &Cq) -> u32 {
-        cq.capacity()
-    }
-
-    fn resize_cq(
-        cq: &Arc<Cq>,
-        entries: u32,
-        context: &Arc<Context>,
-        udata: &mut Udata<'_>,
-    ) -> Result {
-        cq.resize(entries, context, udata)
-    }
-
-    fn poll_cq(cq: &Cq, slots: &mut WcSlots<'_>) {
-        cq.poll(slots);
-    }
-
-    fn request_notify(cq: &Arc<Cq>, arm: Arm) -> bool {
-        cq.arm(arm)
-    }
-
-    fn destroy_cq(cq: &Arc<Cq>) {
-        cq.close();
     }
 
     fn register_user_mr(pd: &Arc<Pd>, region: UserRegion) -> Result<Arc<Mr>> {

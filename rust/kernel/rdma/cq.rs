@@ -3,7 +3,7 @@
 //! Completion queues.
 
 use crate::{
-    driver::Driver,
+    details::Details,
     error::not_supported,
     object::Object,
     qp,
@@ -39,6 +39,48 @@ pub struct Init<'a, C> {
     pub context: Option<&'a Arc<C>>,
     /// Calls the consumer.
     pub events: Events,
+}
+
+/// The core of a completion queue.
+pub trait CompletionQueue: Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: 'static;
+    /// The core of a process's context.
+    type Context: 'static;
+
+    /// Makes a completion queue. Context: process, may sleep.
+    fn create(
+        device: &Arc<Self::Device>,
+        init: Init<'_, Self::Context>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>>;
+
+    /// The completions that it has room for. Context: process.
+    fn entries(&self) -> u32;
+
+    /// Gives a process's queue room for at least `entries` completions; what was not polled stays in it, in order.
+    ///
+    /// Errors: `EINVAL` if `entries` is out of range or smaller than what is queued; the queue stays
+    /// as it was. Context: process, may sleep.
+    fn resize(
+        self: &Arc<Self>,
+        entries: u32,
+        context: &Arc<Self::Context>,
+        udata: &mut Udata<'_>,
+    ) -> Result;
+
+    /// Hands completions to a kernel consumer. Context: any, interrupts may be off.
+    fn poll(&self, slots: &mut WcSlots<'_>);
+
+    /// Asks for the next notification. Returns whether there are completions now, which will raise none.
+    /// Context: any, interrupts may be off; no lock held.
+    fn request_notify(self: &Arc<Self>, arm: Arm) -> bool;
+
+    /// Destroys it: its process can no longer map it. Context: process, may sleep.
+    fn destroy(self: &Arc<Self>);
+
+    /// What `rdma -dd resource show cq` shows of it, beyond what `ib_core` knows. Context: process.
+    fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 
 /// The way back to the C object; closed when that is destroyed, or about to be.
@@ -143,7 +185,7 @@ pub(crate) type Obj<T> = Object<bindings::ib_cq, Private<T>>;
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn create<D: Driver>(
+pub(crate) unsafe extern "C" fn create<Q: CompletionQueue>(
     cq: *mut bindings::ib_cq,
     attr: *const bindings::ib_cq_init_attr,
     attrs: *mut bindings::uverbs_attr_bundle,
@@ -151,7 +193,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
     from_result(|| {
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and valid
         // attributes.
-        let (device, attr) = unsafe { (crate::device::core::<D::Device>((*cq).device), &*attr) };
+        let (device, attr) = unsafe { (crate::device::core::<Q::Device>((*cq).device), &*attr) };
         if attr.flags != 0 {
             return Err(not_supported());
         }
@@ -163,7 +205,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             } else {
                 let header = &raw const (*attrs).__bindgen_anon_1.__bindgen_anon_1;
                 (
-                    Some(ucontext::Obj::<D::Context>::get((*header).context)),
+                    Some(ucontext::Obj::<Q::Context>::get((*header).context)),
                     Udata::from_raw(&raw const (*header).driver_udata),
                 )
             }
@@ -175,7 +217,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let core = D::create_cq(
+        let core = Q::create(
             device,
             Init {
                 entries: attr.cqe,
@@ -187,11 +229,11 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         )
         // The driver may still have what it was given, somewhere, when it fails.
         .inspect_err(|_| link.gate.close_and_wait())?;
-        let entries = D::cq_entries(&core);
+        let entries = core.entries();
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
             (*cq).cqe = i32::try_from(entries).unwrap_or(i32::MAX);
-            Obj::<D::Cq>::init(cq, Private { core, link });
+            Obj::<Q>::init(cq, Private { core, link });
         }
         Ok(0)
     })
@@ -202,12 +244,12 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn destroy<D: Driver>(
+pub(crate) unsafe extern "C" fn destroy<Q: CompletionQueue>(
     cq: *mut bindings::ib_cq,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     // SAFETY: By the promise of the caller; `ib_core` uses either this or `end` for an object.
-    unsafe { end::<D>(cq) };
+    unsafe { end::<Q>(cq) };
     0
 }
 
@@ -219,9 +261,9 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn silence<D: Driver>(cq: *mut bindings::ib_cq) -> c_int {
+pub(crate) unsafe extern "C" fn silence<Q: CompletionQueue>(cq: *mut bindings::ib_cq) -> c_int {
     // SAFETY: `ib_core` passes an object that it created and has not destroyed.
-    let private = unsafe { Obj::<D::Cq>::get(cq) };
+    let private = unsafe { Obj::<Q>::get(cq) };
     private.link.gate.close_and_wait();
     0
 }
@@ -231,11 +273,11 @@ pub(crate) unsafe extern "C" fn silence<D: Driver>(cq: *mut bindings::ib_cq) -> 
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn end<D: Driver>(cq: *mut bindings::ib_cq) {
+pub(crate) unsafe extern "C" fn end<Q: CompletionQueue>(cq: *mut bindings::ib_cq) {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let private = unsafe { Obj::<D::Cq>::take(cq) };
-    D::destroy_cq(&private.core);
+    let private = unsafe { Obj::<Q>::take(cq) };
+    private.core.destroy();
     // Harmless if `pre_destroy_cq` has done it.
     private.link.gate.close_and_wait();
 }
@@ -245,7 +287,7 @@ pub(crate) unsafe extern "C" fn end<D: Driver>(cq: *mut bindings::ib_cq) {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn resize<D: Driver>(
+pub(crate) unsafe extern "C" fn resize<Q: CompletionQueue>(
     cq: *mut bindings::ib_cq,
     entries: c_uint,
     udata: *mut bindings::ib_udata,
@@ -255,14 +297,14 @@ pub(crate) unsafe extern "C" fn resize<D: Driver>(
         // valid driver data of its call.
         let (private, context, udata) = unsafe {
             (
-                Obj::<D::Cq>::get(cq),
-                ucontext::of_udata::<D::Context>(udata),
+                Obj::<Q>::get(cq),
+                ucontext::of_udata::<Q::Context>(udata),
                 Udata::from_raw(udata),
             )
         };
         let (context, mut udata) = (context.ok_or(EINVAL)?, udata.ok_or(EINVAL)?);
-        D::resize_cq(&private.core, entries, context, &mut udata)?;
-        let entries = D::cq_entries(&private.core);
+        private.core.resize(entries, context, &mut udata)?;
+        let entries = private.core.entries();
         // SAFETY: The object is valid; the field is a plain number that is only shown.
         unsafe { (*cq).cqe = i32::try_from(entries).unwrap_or(i32::MAX) };
         Ok(0)
@@ -274,20 +316,20 @@ pub(crate) unsafe extern "C" fn resize<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn poll<D: Driver>(
+pub(crate) unsafe extern "C" fn poll<Q: CompletionQueue>(
     cq: *mut bindings::ib_cq,
     count: c_int,
     wc: *mut bindings::ib_wc,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D::Cq>::get(cq) };
+    let private = unsafe { Obj::<Q>::get(cq) };
     let mut slots = WcSlots {
         base: wc,
         len: usize::try_from(count).unwrap_or(0),
         filled: 0,
         _array: PhantomData,
     };
-    D::poll_cq(&private.core, &mut slots);
+    private.core.poll(&mut slots);
     slots.filled as c_int
 }
 
@@ -296,17 +338,17 @@ pub(crate) unsafe extern "C" fn poll<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn request_notify<D: Driver>(
+pub(crate) unsafe extern "C" fn request_notify<Q: CompletionQueue>(
     cq: *mut bindings::ib_cq,
     flags: bindings::ib_cq_notify_flags,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D::Cq>::get(cq) };
+    let private = unsafe { Obj::<Q>::get(cq) };
     let arm = match flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
         bindings::ib_cq_notify_flags_IB_CQ_SOLICITED => Arm::Solicited,
         _ => Arm::Next,
     };
-    let missed = D::request_notify(&private.core, arm);
+    let missed = private.core.request_notify(arm);
     let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
     c_int::from(report && missed)
 }

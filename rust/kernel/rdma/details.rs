@@ -3,7 +3,10 @@
 //! What `rdma -dd resource show` shows of an object, beyond what `ib_core` knows.
 
 use crate::{
-    cq,
+    cq::{
+        self,
+        CompletionQueue, //
+    },
     driver::Driver,
     error::message_too_long,
     mr,
@@ -108,14 +111,14 @@ pub(crate) unsafe extern "C" fn of_qp<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_cq<D: Driver>(
+pub(crate) unsafe extern "C" fn of_cq<Q: CompletionQueue>(
     message: *mut kernel::bindings::sk_buff,
     cq: *mut bindings::ib_cq,
 ) -> c_int {
     // SAFETY: As for `of_qp`.
     unsafe {
         fill(message, |details| {
-            D::describe_cq(&cq::Obj::<D::Cq>::get(cq).core, details)
+            cq::Obj::<Q>::get(cq).core.describe(details)
         })
     }
 }

@@ -47,7 +47,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// An address handle.
     type Ah: ah::AddressHandle<Pd = Self::Pd>;
     /// A completion queue.
-    type Cq: Send + Sync;
+    type Cq: cq::CompletionQueue<Device = Self::Device, Context = Self::Context>;
     /// A queue pair.
     type Qp: Send + Sync;
     /// A shared receive queue.
@@ -88,41 +88,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn describe_qp(qp: &Self::Qp, details: &mut Details<'_>) -> Result;
 
     /// See [`Self::describe_qp`].
-    fn describe_cq(cq: &Self::Cq, details: &mut Details<'_>) -> Result;
-
-    /// See [`Self::describe_qp`].
     fn describe_mr(mr: &Self::Mr, details: &mut Details<'_>) -> Result;
 
     /// See [`Self::describe_qp`].
     fn describe_srq(srq: &Self::Srq, details: &mut Details<'_>) -> Result;
-
-    /// Makes a completion queue.
-    fn create_cq(
-        device: &Arc<Self::Device>,
-        init: cq::Init<'_, Self::Context>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Self::Cq>>;
-
-    /// The entries that it has room for.
-    fn cq_entries(cq: &Self::Cq) -> u32;
-
-    /// Gives it room for at least `entries`.
-    fn resize_cq(
-        cq: &Arc<Self::Cq>,
-        entries: u32,
-        context: &Arc<Self::Context>,
-        udata: &mut Udata<'_>,
-    ) -> Result;
-
-    /// Hands completions to a kernel consumer. Any context.
-    fn poll_cq(cq: &Self::Cq, slots: &mut cq::WcSlots<'_>);
-
-    /// Arms a queue. Returns whether there are completions that no event was raised for. Any
-    /// context.
-    fn request_notify(cq: &Arc<Self::Cq>, arm: cq::Arm) -> bool;
-
-    /// Destroys it.
-    fn destroy_cq(cq: &Arc<Self::Cq>);
 
     /// Makes a region of a process's memory.
     fn register_user_mr(pd: &Arc<Self::Pd>, region: UserRegion) -> Result<Arc<Self::Mr>>;
