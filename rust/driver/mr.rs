@@ -40,6 +40,7 @@ use rdma::{
         Advice,
         Advised,
         FastPages,
+        MemoryRegion,
         UserMemory,
         UserRegion, //
     },
@@ -268,94 +269,112 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
     Ok(mr)
 }
 
-/// Makes a region of a process's memory. Context: process, may sleep.
-pub(crate) fn register_user(pd: &Arc<Pd>, region: UserRegion) -> Result<Arc<Mr>> {
-    let range = Range::of(&region)?;
-    publish(pd, Backing::of(region.memory, range))
-}
+impl MemoryRegion for Mr {
+    type Pd = Pd;
 
-/// A process's region; an error if it is something else. Context: process.
-pub(crate) fn user_region(mr: &Mr) -> Result<UserRegion> {
-    let (memory, range) = match &mr.state.lock().backing {
-        Backing::User { umem, range } => (UserMemory::Pinned(umem.clone()), *range),
-        Backing::OnDemand { memory, range } => (UserMemory::OnDemand(memory.clone()), *range),
-        _ => return Err(EINVAL),
-    };
-    Ok(UserRegion {
-        iova: range.start,
-        access: range.access,
-        memory,
-    })
-}
-
-/// Makes a process's region another one, under the same key: when this returns nobody copies from or into memory that
-/// was its, and is not any more, or by rights or from a domain that it had.
-///
-/// Errors: `EBUSY` while windows are bound to it (IBTA 10.6.7.2.7), `EINVAL` if it is no such region, or its last byte had
-/// no address; nothing is changed then. Context: process, may sleep.
-pub(crate) fn reregister_user(mr: &Mr, pd: &Arc<Pd>, region: UserRegion) -> Result {
-    let range = Range::of(&region)?;
-    let mut state = mr.state.lock();
-    if mr.windows.load(Relaxed) != 0 {
-        return Err(EBUSY);
+    fn register_user(pd: &Arc<Pd>, region: UserRegion) -> Result<Arc<Self>> {
+        let range = Range::of(&region)?;
+        publish(pd, Backing::of(region.memory, range))
     }
-    let former = match &state.backing {
-        Backing::User { umem, .. } => UserMemory::Pinned(umem.clone()),
-        Backing::OnDemand { memory, .. } => UserMemory::OnDemand(memory.clone()),
-        _ => return Err(EINVAL),
-    };
-    let is_same = former.is_same(&region.memory);
-    let before = core::mem::replace(
-        &mut *state,
-        State {
-            pd: pd.clone(),
-            backing: Backing::of(region.memory, range),
-        },
-    );
-    drop(state);
-    drop(before);
-    if is_same {
-        // Who was let in by the rights or the domain of before has bottom halves off.
-        sync::synchronize_rcu();
-    } else {
-        release(former);
+
+    fn user_region(&self) -> Result<UserRegion> {
+        let (memory, range) = match &self.state.lock().backing {
+            Backing::User { umem, range } => (UserMemory::Pinned(umem.clone()), *range),
+            Backing::OnDemand { memory, range } => (UserMemory::OnDemand(memory.clone()), *range),
+            _ => return Err(EINVAL),
+        };
+        Ok(UserRegion {
+            iova: range.start,
+            access: range.access,
+            memory,
+        })
     }
-    Ok(())
-}
 
-/// Makes a region of all memory. Context: process, may sleep.
-pub(crate) fn get_dma(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Mr>> {
-    // Nobody knows what memory its consumer will name.
-    let access = access.without(Access::FLUSH_PERSISTENT);
-    publish(pd, Backing::Dma { memory, access })
-}
-
-/// Makes a fast-registration region, free for now. Context: process, may sleep.
-pub(crate) fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
-    let state = Fast {
-        tag: 0,
-        range: None,
-    };
-    publish(pd, Backing::Fast { pages, state })
-}
-
-/// Destroys a region: when this returns its memory is not touched any more.
-///
-/// Errors: `EBUSY` while windows are bound to it, as `ibv_dereg_mr(3)` has it (IBTA 10.6.7.2.6); nothing is
-/// changed then. Context: process, may sleep.
-pub(crate) fn deregister(mr: &Arc<Mr>) -> Result {
-    let state = mr.state.lock();
-    if mr.windows.load(Relaxed) != 0 {
-        return Err(EBUSY);
+    fn reregister_user(&self, pd: &Arc<Pd>, region: UserRegion) -> Result {
+        let range = Range::of(&region)?;
+        let mut state = self.state.lock();
+        if self.windows.load(Relaxed) != 0 {
+            return Err(EBUSY);
+        }
+        let former = match &state.backing {
+            Backing::User { umem, .. } => UserMemory::Pinned(umem.clone()),
+            Backing::OnDemand { memory, .. } => UserMemory::OnDemand(memory.clone()),
+            _ => return Err(EINVAL),
+        };
+        let is_same = former.is_same(&region.memory);
+        let before = core::mem::replace(
+            &mut *state,
+            State {
+                pd: pd.clone(),
+                backing: Backing::of(region.memory, range),
+            },
+        );
+        drop(state);
+        drop(before);
+        if is_same {
+            // Who was let in by the rights or the domain of before has bottom halves off.
+            sync::synchronize_rcu();
+        } else {
+            release(former);
+        }
+        Ok(())
     }
-    end(mr, state)
-}
 
-/// As [`deregister`], but windows that are bound to it do not keep it: they have no memory any more. Context: process,
-/// may sleep.
-pub(crate) fn abandon(mr: &Arc<Mr>) {
-    // It is a region, so there is no error.
-    let _ = end(mr, mr.state.lock());
+    fn get_dma(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Self>> {
+        // Nobody knows what memory its consumer will name.
+        let access = access.without(Access::FLUSH_PERSISTENT);
+        publish(pd, Backing::Dma { memory, access })
+    }
+
+    fn alloc(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Self>> {
+        let state = Fast {
+            tag: 0,
+            range: None,
+        };
+        publish(pd, Backing::Fast { pages, state })
+    }
+
+    fn key(&self) -> u32 {
+        let tag = match &self.state.lock().backing {
+            Backing::Fast { state, .. } => state.tag,
+            Backing::Window(window) => window.tag(),
+            _ => 0,
+        };
+        (self.index << TAG_BITS) | tag
+    }
+
+    fn deregister(self: &Arc<Self>) -> Result {
+        let state = self.state.lock();
+        if self.windows.load(Relaxed) != 0 {
+            return Err(EBUSY);
+        }
+        end(self, state)
+    }
+
+    fn abandon(self: &Arc<Self>) {
+        // It is a region, so there is no error.
+        let _ = end(self, self.state.lock());
+    }
+
+    fn describe(&self, details: &mut Details<'_>) -> Result {
+        let (memory, access) = match &self.state.lock().backing {
+            Backing::User { range, .. } => (c"pinned", Some(range.access)),
+            Backing::OnDemand { range, .. } => (c"on demand", Some(range.access)),
+            Backing::Dma { access, .. } => (c"all", Some(*access)),
+            Backing::Fast { state, .. } => {
+                (c"registered", state.range.map(|(range, _)| range.access))
+            }
+            Backing::Window(_) => return Ok(()),
+        };
+        details.text(c"memory", memory)?;
+        if let Some(access) = access {
+            details.hex(c"access", access.bits().into())?;
+        }
+        details.number(
+            c"windows",
+            u64::try_from(self.windows.load(Relaxed)).unwrap_or(0),
+        )
+    }
 }
 
 /// Ends a region. Errors: `EINVAL` if it is a window. Context: process, may sleep.
@@ -397,37 +416,6 @@ fn release(memory: UserMemory) {
 }
 
 impl Mr {
-    /// What `rdma -dd resource show mr` shows of it, to any user: no addresses. Context: process.
-    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
-        let (memory, access) = match &self.state.lock().backing {
-            Backing::User { range, .. } => (c"pinned", Some(range.access)),
-            Backing::OnDemand { range, .. } => (c"on demand", Some(range.access)),
-            Backing::Dma { access, .. } => (c"all", Some(*access)),
-            Backing::Fast { state, .. } => {
-                (c"registered", state.range.map(|(range, _)| range.access))
-            }
-            Backing::Window(_) => return Ok(()),
-        };
-        details.text(c"memory", memory)?;
-        if let Some(access) = access {
-            details.hex(c"access", access.bits().into())?;
-        }
-        details.number(
-            c"windows",
-            u64::try_from(self.windows.load(Relaxed)).unwrap_or(0),
-        )
-    }
-
-    /// The key, local and remote. Context: process or softirq.
-    pub(crate) fn key(&self) -> u32 {
-        let tag = match &self.state.lock().backing {
-            Backing::Fast { state, .. } => state.tag,
-            Backing::Window(window) => window.tag(),
-            _ => 0,
-        };
-        (self.index << TAG_BITS) | tag
-    }
-
     /// Nobody finds it by its key any more. Context: process.
     pub(crate) fn withdraw(&self) {
         self.is_withdrawn.store(true, Release);

@@ -29,7 +29,13 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::mw::Type;
+use rdma::{
+    mr::MemoryRegion,
+    mw::{
+        MemoryWindow,
+        Type, //
+    }, //
+};
 
 /// A bind request.
 #[derive(Clone, Copy)]
@@ -198,24 +204,30 @@ impl Window {
     }
 }
 
-/// Makes a window, not bound. Context: process, may sleep.
-pub(crate) fn alloc(pd: &Arc<Pd>, ty: Type) -> Result<Arc<Mr>> {
-    mr::publish(
-        pd,
-        Backing::Window(Window {
-            ty,
-            tag: 0,
-            state: State::Unbound,
-            generation: 0,
-        }),
-    )
-}
+impl MemoryWindow for Mr {
+    type Pd = Pd;
 
-/// Destroys a window, bound or not: when this returns nobody copies through it. Context: process, may sleep.
-pub(crate) fn dealloc(mw: &Arc<Mr>) {
-    mw.withdraw();
-    let state = mw.with_window(|window| core::mem::replace(&mut window.state, State::Gone));
-    drop(state);
+    fn alloc(pd: &Arc<Pd>, ty: Type) -> Result<Arc<Self>> {
+        mr::publish(
+            pd,
+            Backing::Window(Window {
+                ty,
+                tag: 0,
+                state: State::Unbound,
+                generation: 0,
+            }),
+        )
+    }
+
+    fn key(&self) -> u32 {
+        MemoryRegion::key(self)
+    }
+
+    fn dealloc(self: &Arc<Self>) {
+        self.withdraw();
+        let state = self.with_window(|window| core::mem::replace(&mut window.state, State::Gone));
+        drop(state);
+    }
 }
 
 /// Binds a window, by a request of the QP with the number `qp`, or unbinds it.

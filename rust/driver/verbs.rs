@@ -15,13 +15,8 @@ use crate::{
         Device, //
     },
     gid,
-    mr::{
-        self,
-        Access,
-        Mr, //
-    },
+    mr::Mr,
     multicast,
-    mw,
     pd::Pd,
     qp::{
         self,
@@ -42,11 +37,6 @@ use kernel::{
 use rdma::{
     details::Details,
     gid::Gid,
-    memory::Unchecked,
-    mr::{
-        FastPages,
-        UserRegion, //
-    },
     stats::Descriptor,
     udata::Udata,
     wr::{
@@ -117,56 +107,8 @@ impl Driver for Ferroce {
         qp.describe(details)
     }
 
-    fn describe_mr(mr: &Mr, details: &mut Details<'_>) -> Result {
-        mr.describe(details)
-    }
-
     fn describe_srq(srq: &Srq, details: &mut Details<'_>) -> Result {
         srq.describe(details)
-    }
-
-    fn register_user_mr(pd: &Arc<Pd>, region: UserRegion) -> Result<Arc<Mr>> {
-        mr::register_user(pd, region)
-    }
-
-    fn user_region(mr: &Mr) -> Result<UserRegion> {
-        mr::user_region(mr)
-    }
-
-    fn reregister_user_mr(mr: &Mr, pd: &Arc<Pd>, region: UserRegion) -> Result {
-        mr::reregister_user(mr, pd, region)
-    }
-
-    fn get_dma_mr(pd: &Arc<Pd>, access: Access, memory: Unchecked) -> Result<Arc<Mr>> {
-        mr::get_dma(pd, access, memory)
-    }
-
-    fn alloc_mr(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<Arc<Mr>> {
-        mr::alloc(pd, pages)
-    }
-
-    fn mr_key(mr: &Mr) -> u32 {
-        mr.key()
-    }
-
-    fn dereg_mr(mr: &Arc<Mr>) -> Result {
-        mr::deregister(mr)
-    }
-
-    fn abandon_mr(mr: &Arc<Mr>) {
-        mr::abandon(mr);
-    }
-
-    fn alloc_mw(pd: &Arc<Pd>, ty: rdma::mw::Type) -> Result<Arc<Mr>> {
-        mw::alloc(pd, ty)
-    }
-
-    fn mw_key(mw: &Mr) -> u32 {
-        mw.key()
-    }
-
-    fn dealloc_mw(mw: &Arc<Mr>) {
-        mw::dealloc(mw);
     }
 
     fn create_qp(

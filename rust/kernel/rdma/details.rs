@@ -9,7 +9,10 @@ use crate::{
     },
     driver::Driver,
     error::message_too_long,
-    mr,
+    mr::{
+        self,
+        MemoryRegion, //
+    },
     qp,
     srq, //
 };
@@ -128,14 +131,14 @@ pub(crate) unsafe extern "C" fn of_cq<Q: CompletionQueue>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_mr<D: Driver>(
+pub(crate) unsafe extern "C" fn of_mr<M: MemoryRegion>(
     message: *mut kernel::bindings::sk_buff,
     mr: *mut bindings::ib_mr,
 ) -> c_int {
     // SAFETY: As for `of_qp`.
     unsafe {
         fill(message, |details| {
-            D::describe_mr(&mr::Obj::<D::Mr>::get(mr).core, details)
+            mr::Obj::<M>::get(mr).core.describe(details)
         })
     }
 }

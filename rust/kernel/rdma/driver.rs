@@ -3,16 +3,9 @@
 //! What a driver implements.
 
 use crate::{
-    access::Access,
     ah, cq,
     details::Details,
-    device, gid, memory,
-    mr::{
-        self,
-        FastPages,
-        UserRegion, //
-    },
-    mw, pd, port, qp, srq, stats, ucontext,
+    device, gid, mr, mw, pd, port, qp, srq, stats, ucontext,
     udata::Udata,
     wr::{
         RecvWrs,
@@ -53,9 +46,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// A shared receive queue.
     type Srq: Send + Sync;
     /// A memory region.
-    type Mr: Send + Sync;
+    type Mr: mr::MemoryRegion<Pd = Self::Pd>;
     /// A memory window.
-    type Mw: Send + Sync;
+    type Mw: mw::MemoryWindow<Pd = Self::Pd>;
     /// A counter of QPs.
     type Counter: Send + Sync;
 
@@ -88,50 +81,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn describe_qp(qp: &Self::Qp, details: &mut Details<'_>) -> Result;
 
     /// See [`Self::describe_qp`].
-    fn describe_mr(mr: &Self::Mr, details: &mut Details<'_>) -> Result;
-
-    /// See [`Self::describe_qp`].
     fn describe_srq(srq: &Self::Srq, details: &mut Details<'_>) -> Result;
-
-    /// Makes a region of a process's memory.
-    fn register_user_mr(pd: &Arc<Self::Pd>, region: UserRegion) -> Result<Arc<Self::Mr>>;
-
-    /// What a process has registered. Errors: `EINVAL` if it was no process.
-    fn user_region(mr: &Self::Mr) -> Result<UserRegion>;
-
-    /// Registers something else in the place of a process's region, and lets go of memory that is not in it any more.
-    /// Errors: `EBUSY` while memory windows are bound to it.
-    fn reregister_user_mr(mr: &Self::Mr, pd: &Arc<Self::Pd>, region: UserRegion) -> Result;
-
-    /// Makes a region of all memory, for a kernel consumer.
-    fn get_dma_mr(
-        pd: &Arc<Self::Pd>,
-        access: Access,
-        memory: memory::Unchecked,
-    ) -> Result<Arc<Self::Mr>>;
-
-    /// Makes a fast-registration region.
-    fn alloc_mr(pd: &Arc<Self::Pd>, pages: Arc<FastPages>) -> Result<Arc<Self::Mr>>;
-
-    /// Its key, local and remote.
-    fn mr_key(mr: &Self::Mr) -> u32;
-
-    /// Destroys a region. Errors: `EBUSY` while memory windows are bound to it, which only happens to one of a
-    /// process; it stays then.
-    fn dereg_mr(mr: &Arc<Self::Mr>) -> Result;
-
-    /// Destroys a region of which its process was never told. Memory windows that are bound to it all the same lose
-    /// their memory.
-    fn abandon_mr(mr: &Arc<Self::Mr>);
-
-    /// Makes a memory window, for a process; not bound.
-    fn alloc_mw(pd: &Arc<Self::Pd>, ty: mw::Type) -> Result<Arc<Self::Mw>>;
-
-    /// Its first key.
-    fn mw_key(mw: &Self::Mw) -> u32;
-
-    /// Destroys it, bound or not.
-    fn dealloc_mw(mw: &Arc<Self::Mw>);
 
     /// Makes a QP.
     fn create_qp(

@@ -4,6 +4,7 @@
 
 use crate::{
     access::Access,
+    details::Details,
     driver::Driver,
     error::not_supported,
     extents::Extents,
@@ -225,6 +226,49 @@ pub struct UserRegion {
     pub memory: UserMemory,
 }
 
+/// The core of a memory region.
+pub trait MemoryRegion: Sized + Send + Sync + 'static {
+    /// The core of a protection domain.
+    type Pd: 'static;
+
+    /// Makes a region of a process's memory. Context: process, may sleep.
+    fn register_user(pd: &Arc<Self::Pd>, region: UserRegion) -> Result<Arc<Self>>;
+
+    /// What a process has registered. Errors: `EINVAL` if it was no process. Context: process.
+    fn user_region(&self) -> Result<UserRegion>;
+
+    /// Registers something else in the place of a process's region, under the same key, and lets go of memory that is
+    /// not in it any more: when this returns nobody copies from or into memory that was its, and is not any more, or by
+    /// rights or from a domain that it had.
+    ///
+    /// Errors: `EBUSY` while memory windows are bound to it (IBTA 10.6.7.2.7), `EINVAL` if it is no such region, or its
+    /// last byte had no address; nothing is changed then. Context: process, may sleep.
+    fn reregister_user(&self, pd: &Arc<Self::Pd>, region: UserRegion) -> Result;
+
+    /// Makes a region of all memory, for a kernel consumer. Context: process, may sleep.
+    fn get_dma(pd: &Arc<Self::Pd>, access: Access, memory: Unchecked) -> Result<Arc<Self>>;
+
+    /// Makes a fast-registration region, free for now. Context: process, may sleep.
+    fn alloc(pd: &Arc<Self::Pd>, pages: Arc<FastPages>) -> Result<Arc<Self>>;
+
+    /// Its key, local and remote. Context: process or softirq.
+    fn key(&self) -> u32;
+
+    /// Destroys a region: when this returns its memory is not touched any more.
+    ///
+    /// Errors: `EBUSY` while memory windows are bound to it, as `ibv_dereg_mr(3)` has it (IBTA 10.6.7.2.6), which only
+    /// happens to one of a process; nothing is changed then. Context: process, may sleep.
+    fn deregister(self: &Arc<Self>) -> Result;
+
+    /// Destroys a region of which its process was never told: as [`MemoryRegion::deregister`], but windows that are
+    /// bound to it do not keep it; they have no memory any more. Context: process, may sleep.
+    fn abandon(self: &Arc<Self>);
+
+    /// What `rdma -dd resource show mr` shows of it, beyond what `ib_core` knows, to any user: no addresses.
+    /// Context: process.
+    fn describe(&self, details: &mut Details<'_>) -> Result;
+}
+
 pub(crate) struct Private<T> {
     pub(crate) core: Arc<T>,
     fast: Option<Arc<FastPages>>,
@@ -243,20 +287,20 @@ impl<T> Private<T> {
 
 /// Makes the C object of a region, which drivers allocate, and the region by `make`: last, as peers may use it, and bind
 /// windows to it, from then on.
-fn publish<D: Driver>(
+fn publish<M: MemoryRegion>(
     fast: Option<Arc<FastPages>>,
-    make: impl FnOnce() -> Result<Arc<D::Mr>>,
+    make: impl FnOnce() -> Result<Arc<M>>,
 ) -> Result<*mut bindings::ib_mr> {
-    let memory = KBox::<Obj<D::Mr>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
+    let memory = KBox::<Obj<M>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
     let core = make()?;
-    let key = D::mr_key(&core);
+    let key = core.key();
     let mr = KBox::into_raw(memory).cast::<bindings::ib_mr>();
-    // SAFETY: The memory is zeroed, which is valid for a `struct ib_mr`, has room for an `Obj<D::Mr>`,
+    // SAFETY: The memory is zeroed, which is valid for a `struct ib_mr`, has room for an `Obj<M>`,
     // and nobody else knows it.
     unsafe {
         (*mr).lkey = key;
         (*mr).rkey = key;
-        Obj::<D::Mr>::init(mr, Private { core, fast });
+        Obj::<M>::init(mr, Private { core, fast });
     }
     Ok(mr)
 }
@@ -273,7 +317,7 @@ fn into_ptr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn register_user<D: Driver>(
+pub(crate) unsafe extern "C" fn register_user<M: MemoryRegion>(
     pd: *mut bindings::ib_pd,
     start: u64,
     length: u64,
@@ -291,7 +335,7 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
         let (memory, pd) = unsafe {
             (
                 user_memory((*pd).device, start, length, iova, access)?,
-                pd::Obj::<D::Pd>::get(pd),
+                pd::Obj::<M::Pd>::get(pd),
             )
         };
         let region = UserRegion {
@@ -299,7 +343,7 @@ pub(crate) unsafe extern "C" fn register_user<D: Driver>(
             access,
             memory,
         };
-        publish::<D>(None, || D::register_user_mr(pd, region))
+        publish(None, || M::register_user(pd, region))
     })())
 }
 
@@ -356,7 +400,7 @@ unsafe fn user_memory(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn reregister_user<D: Driver>(
+pub(crate) unsafe extern "C" fn reregister_user<M: MemoryRegion>(
     mr: *mut bindings::ib_mr,
     flags: c_int,
     start: u64,
@@ -373,12 +417,12 @@ pub(crate) unsafe extern "C" fn reregister_user<D: Driver>(
         // another one of the device, as the process says.
         let (core, device, pd) = unsafe {
             (
-                &Obj::<D::Mr>::get(mr).core,
+                &Obj::<M>::get(mr).core,
                 (*mr).device,
-                pd::Obj::<D::Pd>::get(pd),
+                pd::Obj::<M::Pd>::get(pd),
             )
         };
-        let mut region = D::user_region(core)?;
+        let mut region = core.user_region()?;
         if flags & ACCESS != 0 {
             region.access = user_access(access)?;
         }
@@ -389,7 +433,7 @@ pub(crate) unsafe extern "C" fn reregister_user<D: Driver>(
         } else {
             region.memory.check_access(region.access)?;
         }
-        D::reregister_user_mr(core, pd, region)
+        core.reregister_user(pd, region)
     })();
     match result {
         Ok(()) => core::ptr::null_mut(),
@@ -495,15 +539,15 @@ pub(crate) unsafe extern "C" fn advise<P: Advise>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn get_dma<D: Driver>(
+pub(crate) unsafe extern "C" fn get_dma<M: MemoryRegion>(
     pd: *mut bindings::ib_pd,
     access: c_int,
 ) -> *mut bindings::ib_mr {
     // SAFETY: `ib_core` passes a protection domain. Only kernel consumers get such regions,
     // and vouch for the addresses that they use with them.
-    let (core, memory) = unsafe { (pd::Obj::<D::Pd>::get(pd), Unchecked::new()) };
+    let (core, memory) = unsafe { (pd::Obj::<M::Pd>::get(pd), Unchecked::new()) };
     let access = Access::from_bits(access as u32);
-    into_ptr(publish::<D>(None, || D::get_dma_mr(core, access, memory)))
+    into_ptr(publish(None, || M::get_dma(core, access, memory)))
 }
 
 /// `alloc_mr`. Process context.
@@ -528,7 +572,7 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
         // SAFETY: `ib_core` passes a protection domain.
         let core = unsafe { pd::Obj::<D::Pd>::get(pd) };
         let fast = FastPages::new(max_pages, with_gaps)?;
-        publish::<D>(Some(fast.clone()), || D::alloc_mr(core, fast))
+        publish(Some(fast.clone()), || D::Mr::alloc(core, fast))
     })())
 }
 
@@ -537,9 +581,9 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_sg_to_pages` may call this, from within [`map`].
-unsafe extern "C" fn set_page<D: Driver>(mr: *mut bindings::ib_mr, address: u64) -> c_int {
+unsafe extern "C" fn set_page<M: MemoryRegion>(mr: *mut bindings::ib_mr, address: u64) -> c_int {
     // SAFETY: `map` passed the object.
-    let private = unsafe { Obj::<D::Mr>::get(mr) };
+    let private = unsafe { Obj::<M>::get(mr) };
     let Some(fast) = &private.fast else {
         return EINVAL.to_errno();
     };
@@ -599,7 +643,7 @@ unsafe fn fill(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn map<D: Driver>(
+pub(crate) unsafe extern "C" fn map<M: MemoryRegion>(
     mr: *mut bindings::ib_mr,
     sg: *mut kernel::bindings::scatterlist,
     entries: c_int,
@@ -607,7 +651,7 @@ pub(crate) unsafe extern "C" fn map<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created.
-        let private = unsafe { Obj::<D::Mr>::get(mr) };
+        let private = unsafe { Obj::<M>::get(mr) };
         let fast = private.fast.as_ref().ok_or(EINVAL)?;
         {
             let mut mapped = fast.mapped.lock();
@@ -636,7 +680,7 @@ pub(crate) unsafe extern "C" fn map<D: Driver>(
         }
         // SAFETY: The consumer passes a valid list; `set_page` accepts the object.
         let count =
-            unsafe { bindings::ib_sg_to_pages(mr, sg, entries, offset, Some(set_page::<D>)) };
+            unsafe { bindings::ib_sg_to_pages(mr, sg, entries, offset, Some(set_page::<M>)) };
         if count <= 0 {
             return Ok(count);
         }
@@ -680,25 +724,25 @@ unsafe fn is_unanswered(mr: *const bindings::ib_mr) -> bool {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn deregister<D: Driver>(
+pub(crate) unsafe extern "C" fn deregister<M: MemoryRegion>(
     mr: *mut bindings::ib_mr,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that `publish` made; no other operation on it is in progress.
     // It comes again if this fails, and only then.
-    let core = unsafe { &Obj::<D::Mr>::get(mr).core };
-    if let Err(error) = D::dereg_mr(core) {
+    let core = unsafe { &Obj::<M>::get(mr).core };
+    if let Err(error) = core.deregister() {
         // SAFETY: As above; that fails for a process's region only.
         if !unsafe { is_unanswered(mr) } {
             return error.to_errno();
         }
-        D::abandon_mr(core);
+        core.abandon();
     }
     // SAFETY: As above; nobody uses the private part any more, and nobody will.
-    let private = unsafe { Obj::<D::Mr>::take(mr) };
+    let private = unsafe { Obj::<M>::take(mr) };
     drop(private);
     // SAFETY: The memory came from a `KBox` of this type, whose private part was just moved out;
     // an `Object` drops neither part by itself.
-    drop(unsafe { KBox::from_raw(mr.cast::<Obj<D::Mr>>()) });
+    drop(unsafe { KBox::from_raw(mr.cast::<Obj<M>>()) });
     0
 }

@@ -57,7 +57,7 @@ impl<D: Driver> Ops<D> {
         counter_update_stats: Some(counter::update::<D>),
         fill_res_qp_entry: Some(details::of_qp::<D>),
         fill_res_cq_entry: Some(details::of_cq::<D::Cq>),
-        fill_res_mr_entry: Some(details::of_mr::<D>),
+        fill_res_mr_entry: Some(details::of_mr::<D::Mr>),
         fill_res_srq_entry: Some(details::of_srq::<D>),
 
         alloc_ucontext: Some(ucontext::create::<D::Context>),
@@ -81,16 +81,16 @@ impl<D: Driver> Ops<D> {
         poll_cq: Some(cq::poll::<D::Cq>),
         req_notify_cq: Some(cq::request_notify::<D::Cq>),
 
-        reg_user_mr: Some(mr::register_user::<D>),
-        rereg_user_mr: Some(mr::reregister_user::<D>),
-        get_dma_mr: Some(mr::get_dma::<D>),
+        reg_user_mr: Some(mr::register_user::<D::Mr>),
+        rereg_user_mr: Some(mr::reregister_user::<D::Mr>),
+        get_dma_mr: Some(mr::get_dma::<D::Mr>),
         alloc_mr: Some(mr::alloc::<D>),
-        map_mr_sg: Some(mr::map::<D>),
-        dereg_mr: Some(mr::deregister::<D>),
+        map_mr_sg: Some(mr::map::<D::Mr>),
+        dereg_mr: Some(mr::deregister::<D::Mr>),
         advise_mr: Some(mr::advise::<D::Pd>),
 
-        alloc_mw: Some(mw::create::<D>),
-        dealloc_mw: Some(mw::destroy::<D>),
+        alloc_mw: Some(mw::create::<D::Mw>),
+        dealloc_mw: Some(mw::destroy::<D::Mw>),
 
         create_qp: Some(qp::create::<D>),
         modify_qp: Some(qp::modify::<D>),
