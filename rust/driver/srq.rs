@@ -14,7 +14,10 @@ use crate::{
         MmapInfo,
         Published, //
     },
-    device,
+    device::{
+        self,
+        Device, //
+    },
     live::{
         Kind,
         Live, //
@@ -57,7 +60,8 @@ use rdma::{
         Attr,
         Change,
         Events,
-        Init, //
+        Init,
+        SharedReceiveQueue, //
     },
     udata::Udata,
     wr::RecvWrs, //
@@ -159,54 +163,6 @@ fn next_number() -> u32 {
     TURN.fetch_add(1, Relaxed)
 }
 
-/// Creates a shared receive queue. Its limit is not armed: that is for `modify` alone.
-///
-/// Errors: `EINVAL` if a size is out of range. Context: process, may sleep.
-pub(crate) fn create(
-    pd: &Arc<Pd>,
-    init: Init<Context>,
-    udata: Option<&mut Udata<'_>>,
-) -> Result<Arc<Srq>> {
-    let limits = device::limits();
-    if init.max_wr == 0 || init.max_wr > limits.max_srq_wr || init.max_sge > limits.max_sge {
-        return Err(EINVAL);
-    }
-    let max_sge = init.max_sge.max(1);
-    let (queue, max_wr) = match (udata, &init.context) {
-        (Some(udata), Some(context)) => {
-            let queue = UserQueue::new(context, init.max_wr, max_sge)?;
-            queue.answer_create(udata)?;
-            // The process can fill its ring, whatever it asked for.
-            let capacity = queue.ring.capacity();
-            (Queue::User(queue), capacity)
-        }
-        _ => (
-            Queue::Kernel(PostedReceives::new(init.max_wr, max_sge)?),
-            init.max_wr,
-        ),
-    };
-    let events = init.events;
-    Arc::pin_init(
-        pin_init!(Srq {
-            pd: pd.clone(),
-            max_sge,
-            events,
-            state <- new_spin_lock_irq!(State {
-                queue,
-                max_wr,
-                limit: 0,
-                failed: false,
-                told: false,
-            }),
-            resizing <- new_mutex!(()),
-            failure <- new_work!("Srq::failure"),
-            users <- Users::new(),
-            _live: Live::new(Kind::Srq),
-        }),
-        GFP_KERNEL_ACCOUNT,
-    )
-}
-
 impl UserQueue {
     /// Allocates a ring and lets the process map it. Context: process, may sleep.
     fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
@@ -284,14 +240,6 @@ impl State {
 }
 
 impl Srq {
-    /// What `rdma -dd resource show srq` shows of it. Context: process.
-    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
-        let attributes = self.attributes();
-        details.number(c"max_recvs", attributes.max_wr.into())?;
-        details.number(c"max_sges", attributes.max_sge.into())?;
-        details.number(c"limit", attributes.limit.into())
-    }
-
     /// The domain that the keys of its requests belong to.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
         &self.pd
@@ -305,16 +253,6 @@ impl Srq {
     /// Segments per request.
     pub(crate) fn max_sge(&self) -> u32 {
         self.max_sge
-    }
-
-    /// What the consumer may know. Context: any.
-    pub(crate) fn attributes(&self) -> Attr {
-        let state = self.state.lock();
-        Attr {
-            max_wr: state.max_wr,
-            max_sge: self.max_sge,
-            limit: state.limit,
-        }
     }
 
     /// Takes the oldest request into `out`, which has room for [`max_sge`](Self::max_sge) SGEs. It
@@ -348,59 +286,9 @@ impl Srq {
         receive
     }
 
-    /// Posts a kernel consumer's requests.
-    ///
-    /// Errors: `ENOMEM` if the queue is full, `EINVAL` if a list is too long or the queue is a
-    /// process's. Context: any, interrupts may be off.
-    pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
-        match &mut self.state.lock().queue {
-            Queue::Kernel(posted) => posted.post(wrs),
-            Queue::User(_) => Err(EINVAL),
-        }
-    }
-
-    /// Changes the size, or arms the limit. A limit that is above the number of requests is reached at
-    /// once.
-    ///
-    /// Errors: `EINVAL` if the size is out of range, smaller than what is posted, or smaller than the
-    /// limit, or if the queue has failed; `EOPNOTSUPP` for the size of a kernel consumer's queue. Nothing is
-    /// changed then.
-    /// Context: process, may sleep.
-    pub(crate) fn modify(
-        &self,
-        change: Change,
-        udata: Option<(&Arc<Context>, &mut Udata<'_>)>,
-    ) -> Result {
-        let _turn = self.resizing.lock();
-        if self.state.lock().failed {
-            return Err(EINVAL);
-        }
-        let old = match (change.max_wr, udata) {
-            (None, _) => {
-                self.check_limit(&change, self.attributes().max_wr)?;
-                None
-            }
-            (Some(max_wr), Some((context, udata))) => {
-                Some(self.resize(max_wr, &change, context, udata)?)
-            }
-            (Some(_), None) => return Err(not_supported()),
-        };
-        let mut state = self.state.lock();
-        if let Some(limit) = change.limit {
-            state.limit = limit;
-        }
-        let reached = state.reaches_limit();
-        drop(state);
-        if reached {
-            self.events.limit_reached();
-        }
-        drop(old);
-        Ok(())
-    }
-
     /// Whether the limit that there will be fits the size that there will be.
     fn check_limit(&self, change: &Change, max_wr: u32) -> Result {
-        if change.limit.unwrap_or(self.attributes().limit) > max_wr {
+        if change.limit.unwrap_or(self.query().limit) > max_wr {
             return Err(EINVAL);
         }
         Ok(())
@@ -440,9 +328,100 @@ impl Srq {
             Queue::Kernel(_) => Err(EINVAL),
         }
     }
+}
 
-    /// The queue is being destroyed: its process can no longer map it. Context: process, may sleep.
-    pub(crate) fn close(&self) {
+impl SharedReceiveQueue for Srq {
+    type Device = Device;
+    type Context = Context;
+    type Pd = Pd;
+
+    fn create(
+        pd: &Arc<Pd>,
+        init: Init<Context>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>> {
+        let limits = device::limits();
+        if init.max_wr == 0 || init.max_wr > limits.max_srq_wr || init.max_sge > limits.max_sge {
+            return Err(EINVAL);
+        }
+        let max_sge = init.max_sge.max(1);
+        let (queue, max_wr) = match (udata, &init.context) {
+            (Some(udata), Some(context)) => {
+                let queue = UserQueue::new(context, init.max_wr, max_sge)?;
+                queue.answer_create(udata)?;
+                // The process can fill its ring, whatever it asked for.
+                let capacity = queue.ring.capacity();
+                (Queue::User(queue), capacity)
+            }
+            _ => (
+                Queue::Kernel(PostedReceives::new(init.max_wr, max_sge)?),
+                init.max_wr,
+            ),
+        };
+        let events = init.events;
+        Arc::pin_init(
+            pin_init!(Self {
+                pd: pd.clone(),
+                max_sge,
+                events,
+                state <- new_spin_lock_irq!(State {
+                    queue,
+                    max_wr,
+                    limit: 0,
+                    failed: false,
+                    told: false,
+                }),
+                resizing <- new_mutex!(()),
+                failure <- new_work!("Srq::failure"),
+                users <- Users::new(),
+                _live: Live::new(Kind::Srq),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    fn query(&self) -> Attr {
+        let state = self.state.lock();
+        Attr {
+            max_wr: state.max_wr,
+            max_sge: self.max_sge,
+            limit: state.limit,
+        }
+    }
+
+    fn modify(
+        self: &Arc<Self>,
+        change: Change,
+        udata: Option<(&Arc<Context>, &mut Udata<'_>)>,
+    ) -> Result {
+        let _turn = self.resizing.lock();
+        if self.state.lock().failed {
+            return Err(EINVAL);
+        }
+        let old = match (change.max_wr, udata) {
+            (None, _) => {
+                self.check_limit(&change, self.query().max_wr)?;
+                None
+            }
+            (Some(max_wr), Some((context, udata))) => {
+                Some(self.resize(max_wr, &change, context, udata)?)
+            }
+            (Some(_), None) => return Err(not_supported()),
+        };
+        let mut state = self.state.lock();
+        if let Some(limit) = change.limit {
+            state.limit = limit;
+        }
+        let reached = state.reaches_limit();
+        drop(state);
+        if reached {
+            self.events.limit_reached();
+        }
+        drop(old);
+        Ok(())
+    }
+
+    fn destroy(self: &Arc<Self>) {
         let published = match &mut self.state.lock().queue {
             Queue::User(queue) => queue.published.take(),
             Queue::Kernel(posted) => {
@@ -451,6 +430,20 @@ impl Srq {
             }
         };
         drop(published);
+    }
+
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        match &mut self.state.lock().queue {
+            Queue::Kernel(posted) => posted.post(wrs),
+            Queue::User(_) => Err(EINVAL),
+        }
+    }
+
+    fn describe(&self, details: &mut Details<'_>) -> Result {
+        let attributes = self.query();
+        details.number(c"max_recvs", attributes.max_wr.into())?;
+        details.number(c"max_sges", attributes.max_sge.into())?;
+        details.number(c"limit", attributes.limit.into())
     }
 }
 

@@ -22,10 +22,7 @@ use crate::{
         self,
         Qp, //
     },
-    srq::{
-        self,
-        Srq, //
-    }, //
+    srq::Srq, //
 };
 use kernel::{
     prelude::*,
@@ -107,10 +104,6 @@ impl Driver for Ferroce {
         qp.describe(details)
     }
 
-    fn describe_srq(srq: &Srq, details: &mut Details<'_>) -> Result {
-        srq.describe(details)
-    }
-
     fn create_qp(
         pd: &Arc<Pd>,
         init: &mut rdma::qp::Init<Self>,
@@ -145,34 +138,6 @@ impl Driver for Ferroce {
 
     fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
         qp::post_recv(qp, wrs)
-    }
-
-    fn create_srq(
-        pd: &Arc<Pd>,
-        init: rdma::srq::Init<Context>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Srq>> {
-        srq::create(pd, init, udata)
-    }
-
-    fn query_srq(srq: &Srq) -> rdma::srq::Attr {
-        srq.attributes()
-    }
-
-    fn modify_srq(
-        srq: &Arc<Srq>,
-        change: rdma::srq::Change,
-        udata: Option<(&Arc<Context>, &mut Udata<'_>)>,
-    ) -> Result {
-        srq.modify(change, udata)
-    }
-
-    fn destroy_srq(srq: &Arc<Srq>) {
-        srq.close();
-    }
-
-    fn post_srq_recv(srq: &Arc<Srq>, wrs: &mut RecvWrs<'_>) -> Result {
-        srq.post(wrs)
     }
 
     fn attach_multicast(qp: &Arc<Qp>, group: &Gid) -> Result {

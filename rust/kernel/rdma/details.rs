@@ -14,7 +14,10 @@ use crate::{
         MemoryRegion, //
     },
     qp,
-    srq, //
+    srq::{
+        self,
+        SharedReceiveQueue, //
+    }, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -148,14 +151,14 @@ pub(crate) unsafe extern "C" fn of_mr<M: MemoryRegion>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_srq<D: Driver>(
+pub(crate) unsafe extern "C" fn of_srq<Q: SharedReceiveQueue>(
     message: *mut kernel::bindings::sk_buff,
     srq: *mut bindings::ib_srq,
 ) -> c_int {
     // SAFETY: As for `of_qp`.
     unsafe {
         fill(message, |details| {
-            D::describe_srq(&srq::Obj::<D::Srq>::get(srq).core, details)
+            srq::Obj::<Q>::get(srq).core.describe(details)
         })
     }
 }

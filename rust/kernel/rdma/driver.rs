@@ -44,7 +44,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// A queue pair.
     type Qp: Send + Sync;
     /// A shared receive queue.
-    type Srq: Send + Sync;
+    type Srq: srq::SharedReceiveQueue<Device = Self::Device, Context = Self::Context, Pd = Self::Pd>;
     /// A memory region.
     type Mr: mr::MemoryRegion<Pd = Self::Pd>;
     /// A memory window.
@@ -80,9 +80,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Context of these four: process.
     fn describe_qp(qp: &Self::Qp, details: &mut Details<'_>) -> Result;
 
-    /// See [`Self::describe_qp`].
-    fn describe_srq(srq: &Self::Srq, details: &mut Details<'_>) -> Result;
-
     /// Makes a QP.
     fn create_qp(
         pd: &Arc<Self::Pd>,
@@ -110,30 +107,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// A kernel consumer posts receive requests. Any context.
     fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
-
-    /// Makes a shared receive queue.
-    fn create_srq(
-        pd: &Arc<Self::Pd>,
-        init: srq::Init<Self::Context>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Self::Srq>>;
-
-    /// Its sizes, and the limit that is armed.
-    fn query_srq(srq: &Self::Srq) -> srq::Attr;
-
-    /// Changes its size or arms its limit. `udata` is of the process that calls; [`None`] for a kernel
-    /// consumer.
-    fn modify_srq(
-        srq: &Arc<Self::Srq>,
-        change: srq::Change,
-        udata: Option<(&Arc<Self::Context>, &mut Udata<'_>)>,
-    ) -> Result;
-
-    /// Destroys it. No QP uses it any more.
-    fn destroy_srq(srq: &Arc<Self::Srq>);
-
-    /// A kernel consumer posts receive requests. Any context.
-    fn post_srq_recv(srq: &Arc<Self::Srq>, wrs: &mut RecvWrs<'_>) -> Result;
 
     /// Attaches a QP to a multicast group. Several times: as many detachments undo it.
     fn attach_multicast(qp: &Arc<Self::Qp>, group: &gid::Gid) -> Result;

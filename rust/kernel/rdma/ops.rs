@@ -58,7 +58,7 @@ impl<D: Driver> Ops<D> {
         fill_res_qp_entry: Some(details::of_qp::<D>),
         fill_res_cq_entry: Some(details::of_cq::<D::Cq>),
         fill_res_mr_entry: Some(details::of_mr::<D::Mr>),
-        fill_res_srq_entry: Some(details::of_srq::<D>),
+        fill_res_srq_entry: Some(details::of_srq::<D::Srq>),
 
         alloc_ucontext: Some(ucontext::create::<D::Context>),
         dealloc_ucontext: Some(ucontext::destroy::<D::Context>),
@@ -101,11 +101,11 @@ impl<D: Driver> Ops<D> {
         attach_mcast: Some(qp::multicast::attach::<D>),
         detach_mcast: Some(qp::multicast::detach::<D>),
 
-        create_srq: Some(srq::create::<D>),
-        modify_srq: Some(srq::modify::<D>),
-        query_srq: Some(srq::query::<D>),
-        destroy_srq: Some(srq::destroy::<D>),
-        post_srq_recv: Some(srq::post_recv::<D>),
+        create_srq: Some(srq::create::<D::Srq>),
+        modify_srq: Some(srq::modify::<D::Srq>),
+        query_srq: Some(srq::query::<D::Srq>),
+        destroy_srq: Some(srq::destroy::<D::Srq>),
+        post_srq_recv: Some(srq::post_recv::<D::Srq>),
 
         size_rdma_counter: size_of::<counter::Obj<D::Counter>>(),
         size_ib_ucontext: size_of::<ucontext::Obj<D::Context>>(),

@@ -3,8 +3,8 @@
 //! Shared receive queues.
 
 use crate::{
+    details::Details,
     device::Device,
-    driver::Driver,
     error::not_supported,
     object::Object,
     pd,
@@ -63,6 +63,53 @@ pub struct Init<C> {
     pub context: Option<Arc<C>>,
     /// Raises the queue's events.
     pub events: Events,
+}
+
+/// The core of a shared receive queue.
+pub trait SharedReceiveQueue: Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: Device;
+    /// The core of a process's context.
+    type Context: 'static;
+    /// The core of a protection domain.
+    type Pd: 'static;
+
+    /// Makes a shared receive queue. Its limit is not armed: that is for `modify` alone.
+    ///
+    /// Errors: `EINVAL` if a size is out of range. Context: process, may sleep.
+    fn create(
+        pd: &Arc<Self::Pd>,
+        init: Init<Self::Context>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>>;
+
+    /// Its sizes, and the limit that is armed. Context: any, interrupts may be off.
+    fn query(&self) -> Attr;
+
+    /// Changes its size, or arms its limit. A limit that is above the number of requests is reached at
+    /// once. `udata` is of the process that calls; [`None`] for a kernel consumer.
+    ///
+    /// Errors: `EINVAL` if the size is out of range, smaller than what is posted, or smaller than the
+    /// limit, or if the queue has failed; `EOPNOTSUPP` for the size of a kernel consumer's queue. Nothing is
+    /// changed then.
+    /// Context: process, may sleep.
+    fn modify(
+        self: &Arc<Self>,
+        change: Change,
+        udata: Option<(&Arc<Self::Context>, &mut Udata<'_>)>,
+    ) -> Result;
+
+    /// Destroys it: its process can no longer map it. No QP uses it any more. Context: process, may sleep.
+    fn destroy(self: &Arc<Self>);
+
+    /// Posts a kernel consumer's receive requests.
+    ///
+    /// Errors: `ENOMEM` if the queue is full, `EINVAL` if a list is too long or the queue is a
+    /// process's. Context: any, interrupts may be off.
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result;
+
+    /// What `rdma -dd resource show srq` shows of it, beyond what `ib_core` knows. Context: process.
+    fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 
 /// The way back to the C object; closed when that is destroyed.
@@ -166,7 +213,7 @@ pub(crate) type Obj<T> = Object<bindings::ib_srq, Private<T>>;
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn create<D: Driver>(
+pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
     srq: *mut bindings::ib_srq,
     attr: *mut bindings::ib_srq_init_attr,
     udata: *mut bindings::ib_udata,
@@ -183,9 +230,9 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // this driver.
         let (device, pd, context) = unsafe {
             (
-                crate::device::core::<D::Device>((*srq).device),
-                pd::Obj::<D::Pd>::get((*srq).pd),
-                ucontext::of_uobject::<D::Context>((*(*srq).pd).uobject),
+                crate::device::core::<Q::Device>((*srq).device),
+                pd::Obj::<Q::Pd>::get((*srq).pd),
+                ucontext::of_uobject::<Q::Context>((*(*srq).pd).uobject),
             )
         };
         if is_user && context.is_none() {
@@ -209,11 +256,11 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             events: Events(link.clone()),
         };
         // The driver may still have what it was given, somewhere, when it fails.
-        let core = D::create_srq(pd, init, udata.as_mut()).inspect_err(|_| link.cut())?;
-        D::query_srq(&core).to_raw(&mut attr.attr);
+        let core = Q::create(pd, init, udata.as_mut()).inspect_err(|_| link.cut())?;
+        core.query().to_raw(&mut attr.attr);
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
-            Obj::<D::Srq>::init(
+            Obj::<Q>::init(
                 srq,
                 Private {
                     core,
@@ -239,7 +286,7 @@ impl Attr {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn modify<D: Driver>(
+pub(crate) unsafe extern "C" fn modify<Q: SharedReceiveQueue>(
     srq: *mut bindings::ib_srq,
     attr: *mut bindings::ib_srq_attr,
     mask: bindings::ib_srq_attr_mask,
@@ -255,9 +302,9 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
         // driver data of a process's call; the call is to the object's device.
         let (private, attr, context, mut udata) = unsafe {
             (
-                Obj::<D::Srq>::get(srq),
+                Obj::<Q>::get(srq),
                 &*attr,
-                ucontext::of_udata::<D::Context>(udata),
+                ucontext::of_udata::<Q::Context>(udata),
                 Udata::from_raw(udata),
             )
         };
@@ -265,7 +312,7 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
             max_wr: (mask & MAX_WR != 0).then_some(attr.max_wr),
             limit: (mask & LIMIT != 0).then_some(attr.srq_limit),
         };
-        D::modify_srq(&private.core, change, context.zip(udata.as_mut()))?;
+        private.core.modify(change, context.zip(udata.as_mut()))?;
         Ok(0)
     })
 }
@@ -275,7 +322,7 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn query<D: Driver>(
+pub(crate) unsafe extern "C" fn query<Q: SharedReceiveQueue>(
     srq: *mut bindings::ib_srq,
     attr: *mut bindings::ib_srq_attr,
 ) -> c_int {
@@ -283,9 +330,9 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     // uninitialised, so it is zeroed before there is a reference to it.
     let (private, attr) = unsafe {
         attr.write_bytes(0, 1);
-        (Obj::<D::Srq>::get(srq), &mut *attr)
+        (Obj::<Q>::get(srq), &mut *attr)
     };
-    D::query_srq(&private.core).to_raw(attr);
+    private.core.query().to_raw(attr);
     0
 }
 
@@ -294,14 +341,14 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn destroy<D: Driver>(
+pub(crate) unsafe extern "C" fn destroy<Q: SharedReceiveQueue>(
     srq: *mut bindings::ib_srq,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let private = unsafe { Obj::<D::Srq>::take(srq) };
-    D::destroy_srq(&private.core);
+    let private = unsafe { Obj::<Q>::take(srq) };
+    private.core.destroy();
     private.link.cut();
     0
 }
@@ -311,20 +358,20 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn post_recv<D: Driver>(
+pub(crate) unsafe extern "C" fn post_recv<Q: SharedReceiveQueue>(
     srq: *mut bindings::ib_srq,
     list: *const bindings::ib_recv_wr,
     bad: *mut *const bindings::ib_recv_wr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D::Srq>::get(srq) };
+    let private = unsafe { Obj::<Q>::get(srq) };
     let (result, at) = if private.is_user {
         // A process's requests are in its ring. A list here was made by hand.
         (Err(EINVAL), list)
     } else {
         // SAFETY: A kernel consumer passes a valid list of requests.
         let mut wrs = unsafe { RecvWrs::new(list) };
-        let result = D::post_srq_recv(&private.core, &mut wrs);
+        let result = private.core.post_recv(&mut wrs);
         (result, wrs.current())
     };
     match result {
