@@ -2,6 +2,7 @@
 
 //! What a device counts, as `rdma statistic show` tells it, and its QPs, as `rdma statistic qp show` does.
 
+use crate::qp;
 use kernel::{
     prelude::*,
     sync::{
@@ -146,22 +147,26 @@ impl Counters {
 pub(crate) struct QpCounter([Atomic<u64>; NAMES.len()]);
 
 impl QpCounter {
-    /// A counter at zero. Context: process, may sleep.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    fn add(&self, counter: Counter, n: u64) {
+        if let Some(value) = self.0.get(counter as usize) {
+            value.fetch_add(n, Relaxed);
+        }
+    }
+}
+
+impl rdma::counter::Counter for QpCounter {
+    fn is_of_qp(index: usize) -> bool {
+        qp::is_counted(index)
+    }
+
+    fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self([const { Atomic::new(0) }; NAMES.len()]),
             GFP_KERNEL_ACCOUNT,
         )?)
     }
 
-    fn add(&self, counter: Counter, n: u64) {
-        if let Some(value) = self.0.get(counter as usize) {
-            value.fetch_add(n, Relaxed);
-        }
-    }
-
-    /// Fills in the value of each counter, in the order of [`Counter`]. Context: any.
-    pub(crate) fn read(&self, values: &[Atomic<u64>]) {
+    fn read(&self, values: &[Atomic<u64>]) {
         for (value, counted) in values.iter().zip(&self.0) {
             value.store(counted.load(Relaxed), Relaxed);
         }

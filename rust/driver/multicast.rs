@@ -31,7 +31,10 @@ use net::{
 };
 use rdma::{
     gid::Gid,
-    qp::Type, //
+    qp::{
+        Multicast,
+        Type, //
+    }, //
 };
 use sync::{
     new_spin_lock_bh,
@@ -259,85 +262,79 @@ struct Entry {
     addresses: [Option<Address>; 2],
 }
 
-/// Attaches `qp` to the group `mgid`: from now on it gets a copy of each packet for the group.
-///
-/// Attached again, it still gets one copy; as many [`detach`]es undo it. (A process that does so with the same
-/// MLID does not come here the second time.)
-///
-/// Errors: `EINVAL` if the QP is not one for datagrams, or `mgid` is none; `ENOMEM` beyond the device's
-/// limits; `ENODEV` if the device is going away, or its netdev does not do multicast of the kind.
-/// Context: process, not under RTNL; takes it.
-pub(crate) fn attach(qp: &Arc<Qp>, mgid: &Gid) -> Result {
-    let group = Address::from_gid(*mgid);
-    if qp.ty != Type::Ud || !group.is_multicast() {
-        return Err(EINVAL);
-    }
-    let device = qp.device();
-    let mut groups = device.groups().lock();
-    if groups.closed {
-        return Err(ENODEV);
-    }
-    if groups.attachments >= crate::device::limits().max_multicast_attachments {
-        return Err(ENOMEM);
-    }
-    let mut attached = qp.attached().lock();
-    if let Some(entry) = attached.entries.iter_mut().find(|it| it.mgid == *mgid) {
-        entry.count = entry.count.saturating_add(1);
-    } else {
-        let mut entry = Entry {
-            mgid: *mgid,
-            count: 1,
-            addresses: [None; 2],
-        };
-        let wanted = [Some(group), mapped(mgid)];
-        let mut refused = None;
-        for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
-            match groups.enter(device, address, qp) {
-                Ok(()) => *place = Some(address),
-                Err(error) => refused = Some(error),
+impl Multicast for Qp {
+    /// Takes RTNL.
+    fn attach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
+        let group = Address::from_gid(*mgid);
+        if self.ty != Type::Ud || !group.is_multicast() {
+            return Err(EINVAL);
+        }
+        let device = self.device();
+        let mut groups = device.groups().lock();
+        if groups.closed {
+            return Err(ENODEV);
+        }
+        if groups.attachments >= crate::device::limits().max_multicast_attachments {
+            return Err(ENOMEM);
+        }
+        let mut attached = self.attached().lock();
+        if let Some(entry) = attached.entries.iter_mut().find(|it| it.mgid == *mgid) {
+            entry.count = entry.count.saturating_add(1);
+        } else {
+            let mut entry = Entry {
+                mgid: *mgid,
+                count: 1,
+                addresses: [None; 2],
+            };
+            let wanted = [Some(group), mapped(mgid)];
+            let mut refused = None;
+            for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
+                match groups.enter(device, address, self) {
+                    Ok(()) => *place = Some(address),
+                    Err(error) => refused = Some(error),
+                }
+            }
+            // Of two addresses one may be of a family that the netdev does not have.
+            let entered = entry.addresses;
+            let result = match refused {
+                Some(error) if error != ENODEV || entered == [None; 2] => Err(error),
+                _ => append(&mut attached.entries, entry),
+            };
+            if let Err(error) = result {
+                for address in entered.into_iter().flatten() {
+                    groups.leave(address, self);
+                }
+                return Err(error);
             }
         }
-        // Of two addresses one may be of a family that the netdev does not have.
-        let entered = entry.addresses;
-        let result = match refused {
-            Some(error) if error != ENODEV || entered == [None; 2] => Err(error),
-            _ => append(&mut attached.entries, entry),
-        };
-        if let Err(error) = result {
-            for address in entered.into_iter().flatten() {
-                groups.leave(address, qp);
+        groups.attachments = groups.attachments.saturating_add(1);
+        Ok(())
+    }
+
+    /// Takes RTNL.
+    fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
+        let mut groups = self.device().groups().lock();
+        let mut attached = self.attached().lock();
+        let index = attached
+            .entries
+            .iter()
+            .position(|entry| entry.mgid == *mgid)
+            .ok_or(EINVAL)?;
+        let entry = attached.entries.get_mut(index).ok_or(EINVAL)?;
+        entry.count = entry.count.saturating_sub(1);
+        groups.attachments = groups.attachments.saturating_sub(1);
+        if entry.count == 0 {
+            let gone = take(&mut attached.entries, index);
+            let addresses = gone.map_or([None; 2], |entry| entry.addresses);
+            for address in addresses.into_iter().flatten() {
+                groups.leave(address, self);
             }
-            return Err(error);
         }
+        Ok(())
     }
-    groups.attachments = groups.attachments.saturating_add(1);
-    Ok(())
 }
 
-/// Undoes one [`attach`]. Errors: `EINVAL` if there is none to be undone.
-/// Context: process, not under RTNL; takes it.
-pub(crate) fn detach(qp: &Arc<Qp>, mgid: &Gid) -> Result {
-    let mut groups = qp.device().groups().lock();
-    let mut attached = qp.attached().lock();
-    let index = attached
-        .entries
-        .iter()
-        .position(|entry| entry.mgid == *mgid)
-        .ok_or(EINVAL)?;
-    let entry = attached.entries.get_mut(index).ok_or(EINVAL)?;
-    entry.count = entry.count.saturating_sub(1);
-    groups.attachments = groups.attachments.saturating_sub(1);
-    if entry.count == 0 {
-        let gone = take(&mut attached.entries, index);
-        let addresses = gone.map_or([None; 2], |entry| entry.addresses);
-        for address in addresses.into_iter().flatten() {
-            groups.leave(address, qp);
-        }
-    }
-    Ok(())
-}
-
-/// Undoes every [`attach`], of a QP that goes: `ib_core` has done so already, one by one.
+/// Undoes every [`Multicast::attach_multicast`], of a QP that goes: `ib_core` has done so already, one by one.
 /// Context: process, not under RTNL; takes it.
 pub(crate) fn detach_all(qp: &Arc<Qp>) {
     if qp.ty != Type::Ud {
@@ -348,7 +345,7 @@ pub(crate) fn detach_all(qp: &Arc<Qp>) {
         attached.entries.first().map(|entry| entry.mgid)
     };
     while let Some(mgid) = first() {
-        if detach(qp, &mgid).is_err() {
+        if qp.detach_multicast(&mgid).is_err() {
             break;
         }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver as `ib_core` sees it: which function is behind which verb.
+//! The driver as `ib_core` sees it: which type is behind which object of the verbs.
+//!
+//! Each has the trait of its object in its own file.
 
 use crate::{
     ah::Ah,
@@ -16,30 +18,12 @@ use crate::{
     },
     gid,
     mr::Mr,
-    multicast,
     pd::Pd,
-    qp::{
-        self,
-        Qp, //
-    },
+    qp::Qp,
     srq::Srq, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::Atomic,
-        Arc, //
-    },
-};
 use rdma::{
-    details::Details,
-    gid::Gid,
     stats::Descriptor,
-    udata::Udata,
-    wr::{
-        RecvWrs,
-        SendWrs, //
-    },
     Driver, //
 };
 
@@ -79,72 +63,4 @@ impl Driver for Ferroce {
     const ABI_VERSION: u32 = ABI_VERSION;
     const COUNTERS: &'static [Descriptor] = &COUNTERS;
     const MAX_FAST_PAGES: u32 = device::MAX_FAST_PAGES;
-
-    fn is_counter_of_qp(index: usize) -> bool {
-        qp::is_counted(index)
-    }
-
-    fn new_counter() -> Result<Arc<QpCounter>> {
-        QpCounter::new()
-    }
-
-    fn bind_counter(qp: &Qp, counter: &Arc<QpCounter>) -> Result {
-        qp.bind(counter)
-    }
-
-    fn unbind_counter(qp: &Qp) {
-        qp.unbind();
-    }
-
-    fn read_counter(counter: &QpCounter, values: &[Atomic<u64>]) {
-        counter.read(values);
-    }
-
-    fn describe_qp(qp: &Qp, details: &mut Details<'_>) -> Result {
-        qp.describe(details)
-    }
-
-    fn create_qp(
-        pd: &Arc<Pd>,
-        init: &mut rdma::qp::Init<Self>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Qp>> {
-        qp::create(pd, init, udata)
-    }
-
-    fn qp_number(qp: &Qp) -> u32 {
-        qp::number(qp)
-    }
-
-    fn modify_qp(qp: &Arc<Qp>, attr: &rdma::qp::Attr, mask: rdma::qp::AttrMask) -> Result {
-        qp::modify(qp, attr, mask)
-    }
-
-    fn query_qp(qp: &Arc<Qp>, attr: &mut rdma::qp::Attr) -> Result<rdma::qp::Cap> {
-        qp::query(qp, attr)
-    }
-
-    fn destroy_qp(qp: &Arc<Qp>) {
-        qp::destroy(qp);
-    }
-
-    fn doorbell(qp: &Arc<Qp>) -> Result {
-        qp::doorbell(qp)
-    }
-
-    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {
-        qp::post_send(qp, wrs)
-    }
-
-    fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
-        qp::post_recv(qp, wrs)
-    }
-
-    fn attach_multicast(qp: &Arc<Qp>, group: &Gid) -> Result {
-        multicast::attach(qp, group)
-    }
-
-    fn detach_multicast(qp: &Arc<Qp>, group: &Gid) -> Result {
-        multicast::detach(qp, group)
-    }
 }

@@ -22,6 +22,7 @@ use rdma::qp::{
     Attr,
     AttrMask,
     Cap,
+    Modify,
     State,
     Type, //
 };
@@ -97,107 +98,119 @@ fn protocol_type(ty: Type) -> protocol::Type {
     }
 }
 
-/// Changes a QP's state and attributes (IBTA 11.2.5.2).
-///
-/// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, for a value
-/// out of range, and while the send queue drains; nothing is changed then. Also if the QP fails
-/// meanwhile. Context: process, may sleep.
-pub(crate) fn modify(qp: &Arc<Qp>, attr: &Attr, mask: AttrMask) -> Result {
-    let mut attributes = qp.attributes.lock();
-    attributes.follow(qp);
-    let from = qp.state();
-    if mask.contains(AttrMask::CUR_STATE) && attr.cur_state != from {
-        return Err(EINVAL);
-    }
-    let to = if mask.contains(AttrMask::STATE) {
-        attr.state
-    } else {
-        from
-    };
-    protocol::check(
-        protocol_state(from),
-        protocol_state(to),
-        protocol_type(qp.ty),
-        protocol::AttrMask::from_bits(mask.bits()),
-    )
-    .map_err(|_| EINVAL)?;
-    check_values(qp, attr, mask)?;
-    // Messages are under way as they were begun: neither their attributes nor the end of the wait for
-    // them change (IBTA 10.3.1.5). It starts none meanwhile, so what is drained stays so.
-    let stays = matches!(to, State::Rts | State::Sqd);
-    if from == State::Sqd && stays && !qp.send.lock().is_drained() {
-        return Err(EINVAL);
-    }
+impl Modify for Qp {
+    fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result {
+        let mut attributes = self.attributes.lock();
+        attributes.follow(self);
+        let from = self.state();
+        if mask.contains(AttrMask::CUR_STATE) && attr.cur_state != from {
+            return Err(EINVAL);
+        }
+        let to = if mask.contains(AttrMask::STATE) {
+            attr.state
+        } else {
+            from
+        };
+        protocol::check(
+            protocol_state(from),
+            protocol_state(to),
+            protocol_type(self.ty),
+            protocol::AttrMask::from_bits(mask.bits()),
+        )
+        .map_err(|_| EINVAL)?;
+        check_values(self, attr, mask)?;
+        // Messages are under way as they were begun: neither their attributes nor the end of the wait for
+        // them change (IBTA 10.3.1.5). It starts none meanwhile, so what is drained stays so.
+        let stays = matches!(to, State::Rts | State::Sqd);
+        if from == State::Sqd && stays && !self.send.lock().is_drained() {
+            return Err(EINVAL);
+        }
 
-    if from == State::Rts && to == State::Sqd {
-        qp.send_held();
-    }
+        if from == State::Rts && to == State::Sqd {
+            self.send_held();
+        }
 
-    let peer = if mask.contains(AttrMask::DEST_QPN) {
-        attr.dest_qp_num
-    } else {
-        attributes.set.dest_qp_num
-    };
-    let resolve = |address| Path::resolve(qp.device(), address, qp.number, peer);
-    let primary = match &attr.address {
-        Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
-        _ => None,
-    };
-    let alternate = match &attr.alt_address {
-        Some(address) if mask.contains(AttrMask::ALT_PATH) => Some(Alternate {
-            path: resolve(address)?,
-            timeout: attr.alt_timeout,
-        }),
-        _ => None,
-    };
-    let wanted = if mask.contains(AttrMask::PATH_MIG_STATE) {
-        let wanted = protocol::MigrationState::try_from(attr.path_mig_state);
-        Some(wanted.map_err(|()| EINVAL)?)
-    } else {
-        None
-    };
-    let new_resources = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
-        let count = usize::from(attr.max_dest_rd_atomic);
-        Some(filled(count, || Ok(Resource::default()))?)
-    } else {
-        None
-    };
-    if matches!(to, State::Reset | State::Error) && qp.takes_packets() {
-        // A consumer that ends a connection has seen the completions of its receives.
-        qp.settle();
-    }
-    let migrated = qp.with_paths(|paths| paths.modify(primary, alternate, wanted));
-    // An address may have gone since the paths were looked up.
-    qp.lose_paths();
-    let migrated = migrated?;
-    merge(&mut attributes.set, attr, mask);
-    if from != State::Sqd && to == State::Sqd && !mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {
-        // It is asked for each time.
-        attributes.set.en_sqd_async_notify = false;
-    }
-    if let Some(migrated) = &migrated {
-        qp.migrated(migrated);
-    }
-    attributes.follow(qp);
+        let peer = if mask.contains(AttrMask::DEST_QPN) {
+            attr.dest_qp_num
+        } else {
+            attributes.set.dest_qp_num
+        };
+        let resolve = |address| Path::resolve(self.device(), address, self.number, peer);
+        let primary = match &attr.address {
+            Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
+            _ => None,
+        };
+        let alternate = match &attr.alt_address {
+            Some(address) if mask.contains(AttrMask::ALT_PATH) => Some(Alternate {
+                path: resolve(address)?,
+                timeout: attr.alt_timeout,
+            }),
+            _ => None,
+        };
+        let wanted = if mask.contains(AttrMask::PATH_MIG_STATE) {
+            let wanted = protocol::MigrationState::try_from(attr.path_mig_state);
+            Some(wanted.map_err(|()| EINVAL)?)
+        } else {
+            None
+        };
+        let new_resources = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
+            let count = usize::from(attr.max_dest_rd_atomic);
+            Some(filled(count, || Ok(Resource::default()))?)
+        } else {
+            None
+        };
+        if matches!(to, State::Reset | State::Error) && self.takes_packets() {
+            // A consumer that ends a connection has seen the completions of its receives.
+            self.settle();
+        }
+        let migrated = self.with_paths(|paths| paths.modify(primary, alternate, wanted));
+        // An address may have gone since the paths were looked up.
+        self.lose_paths();
+        let migrated = migrated?;
+        merge(&mut attributes.set, attr, mask);
+        if from != State::Sqd && to == State::Sqd && !mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {
+            // It is asked for each time.
+            attributes.set.en_sqd_async_notify = false;
+        }
+        if let Some(migrated) = &migrated {
+            self.migrated(migrated);
+        }
+        attributes.follow(self);
 
-    match to {
-        State::Reset => reset(qp, &mut attributes),
-        State::Error => {
-            drop(attributes);
-            if from != State::Error {
-                qp.enter_error(None);
+        match to {
+            State::Reset => reset(self, &mut attributes),
+            State::Error => {
+                drop(attributes);
+                if from != State::Error {
+                    self.enter_error(None);
+                }
+            }
+            _ => {
+                apply_receive(self, &attributes.set, (from, to), new_resources);
+                apply_send(self, &attributes, from, to)?;
+                drop(attributes);
+                if to == State::Rts || to == State::Sqd {
+                    self.run_send();
+                }
             }
         }
-        _ => {
-            apply_receive(qp, &attributes.set, (from, to), new_resources);
-            apply_send(qp, &attributes, from, to)?;
-            drop(attributes);
-            if to == State::Rts || to == State::Sqd {
-                qp.run_send();
-            }
-        }
+        Ok(())
     }
-    Ok(())
+
+    fn query(self: &Arc<Self>, attr: &mut Attr) -> Result<Cap> {
+        let mut attributes = self.attributes.lock();
+        attributes.follow(self);
+        *attr = attributes.set.clone();
+        attr.path_mtu = path_mtu(self, attr) as u32;
+        if self.ty == Type::Gsi {
+            attr.port = PORT;
+        }
+        attr.state = self.state();
+        attr.cur_state = attr.state;
+        attr.cap = self.cap;
+        attr.sq_draining = attr.state == State::Sqd && !self.send.lock().is_drained();
+        Ok(self.cap)
+    }
 }
 
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
@@ -370,20 +383,4 @@ fn responder_access(set: &Attr) -> RemoteAccess {
         flush_global: bits.contains(Access::FLUSH_GLOBAL),
         flush_persistent: bits.contains(Access::FLUSH_PERSISTENT),
     }
-}
-
-/// Reads back what was set; what was not has the value that it is used with. Context: process, may sleep.
-pub(crate) fn query(qp: &Arc<Qp>, attr: &mut Attr) -> Result<Cap> {
-    let mut attributes = qp.attributes.lock();
-    attributes.follow(qp);
-    *attr = attributes.set.clone();
-    attr.path_mtu = path_mtu(qp, attr) as u32;
-    if qp.ty == Type::Gsi {
-        attr.port = PORT;
-    }
-    attr.state = qp.state();
-    attr.cur_state = attr.state;
-    attr.cap = qp.cap;
-    attr.sq_draining = attr.state == State::Sqd && !qp.send.lock().is_drained();
-    Ok(qp.cap)
 }

@@ -20,13 +20,7 @@ mod receive_queue;
 mod send;
 mod send_queue;
 
-pub(crate) use self::{
-    attributes::{
-        modify,
-        query, //
-    },
-    paging::PAGING, //
-};
+pub(crate) use self::paging::PAGING;
 
 use self::{
     attributes::Attributes,
@@ -52,6 +46,7 @@ use self::{
 use crate::{
     ah::Ah,
     context::{
+        Context,
         MmapInfo,
         Published, //
     },
@@ -84,8 +79,7 @@ use crate::{
     srq::Srq,
     storage::filled,
     user_wqe,
-    users::Users,
-    verbs::Ferroce, //
+    users::Users, //
 };
 use core::sync::atomic::{
     AtomicBool,
@@ -114,6 +108,7 @@ use rdma::{
         Events,
         Handle,
         Init,
+        QueuePair,
         State,
         Type, //
     },
@@ -336,53 +331,6 @@ fn status(status: Status) -> wc::Status {
 }
 
 impl Qp {
-    /// What `rdma -dd resource show qp` shows of it: its sizes, and what it has counted, if anything.
-    /// Context: process.
-    pub(crate) fn describe(&self, details: &mut Details<'_>) -> Result {
-        let posted = self.send.lock().requester.len();
-        details.number(c"max_sends", self.cap.max_send_wr.into())?;
-        details.number(c"sends", posted.into())?;
-        details.number(c"max_recvs", self.cap.max_recv_wr.into())?;
-        let sent = self.send.lock().counted();
-        let received = self.receive.lock().counted();
-        for (counter, value) in
-            (send::COUNTED.into_iter().zip(sent)).chain(receive::COUNTED.into_iter().zip(received))
-        {
-            if value != 0 {
-                details.number(counter.name(), value)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What it counts from now on is `counter`'s. Errors: `EBUSY` if there is another one. Context: process.
-    pub(crate) fn bind(&self, counter: &Arc<QpCounter>) -> Result {
-        {
-            let mut send = self.send.lock();
-            if send.tally.is_bound() {
-                return Err(EBUSY);
-            }
-            send.report(self);
-            send.tally.bind(Some(counter.clone()));
-        }
-        let mut receive = self.receive.lock();
-        receive.report(self);
-        receive.tally.bind(Some(counter.clone()));
-        Ok(())
-    }
-
-    /// What it counts from now on is the device's. Context: process.
-    pub(crate) fn unbind(&self) {
-        {
-            let mut receive = self.receive.lock();
-            receive.report(self);
-            receive.tally.bind(None);
-        }
-        let mut send = self.send.lock();
-        send.report(self);
-        send.tally.bind(None);
-    }
-
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.pd.device()
     }
@@ -590,261 +538,307 @@ struct CreateQpResponse {
     send: MmapInfo,
 }
 
-/// Creates a QP. Context: process, may sleep.
-pub(crate) fn create(
-    pd: &Arc<Pd>,
-    init: &mut Init<Ferroce>,
-    udata: Option<&mut Udata<'_>>,
-) -> Result<Arc<Qp>> {
-    let mut cap = init.cap;
-    crate::device::check_qp_cap(&cap, init.srq.is_some())?;
-    if init.ty == Type::Gsi && init.srq.is_some() {
-        return Err(EINVAL);
-    }
-    if init.ty == Type::RawPacket {
-        let netdev = pd.device().netdev().ok_or(ENODEV)?;
-        // A kernel consumer that wants to send frames has the network stack.
-        if !init.is_user || !netdev.has_ethernet_frames() {
-            return Err(not_supported());
-        }
-    }
+impl QueuePair for Qp {
+    type Device = Device;
+    type Context = Context;
+    type Pd = Pd;
+    type Ah = Ah;
+    type Cq = Cq;
+    type Srq = Srq;
+    type Mr = Mr;
+    type Counter = QpCounter;
 
-    let mut published = [None, None];
-    let (send_source, own_source, posted_sends, posted_receives, slots);
-    if let (Some(udata), Some(context)) = (udata, init.context.as_ref()) {
-        // A WQE with room for SGEs has the same room for inline data. Programs know, and send
-        // such data without having asked for it.
-        cap.max_inline_data = cap
-            .max_inline_data
-            .max(user_wqe::inline_room(cap.max_send_sge));
-        let send_len = user_wqe::send_wqe_len(cap.max_send_sge, cap.max_inline_data)?;
-        let send_ring = SharedRing::new(cap.max_send_wr.max(1), send_len)?;
-        let mut receive = None;
-        own_source = match &init.srq {
-            Some(_) => None,
-            None => {
-                let recv_len = user_wqe::recv_wqe_len(cap.max_recv_sge)?;
-                let ring = SharedRing::new(cap.max_recv_wr.max(1), recv_len)?;
-                receive = Some(context.publish(ring.memory())?);
-                cap.max_recv_wr = ring.capacity();
-                Some(RecvSource::User {
-                    consumer: Consumer::new(),
-                    ring,
-                    scratch: filled(recv_len, || Ok(0))?,
-                })
+    fn create(
+        pd: &Arc<Pd>,
+        init: &mut Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>> {
+        let mut cap = init.cap;
+        crate::device::check_qp_cap(&cap, init.srq.is_some())?;
+        if init.ty == Type::Gsi && init.srq.is_some() {
+            return Err(EINVAL);
+        }
+        if init.ty == Type::RawPacket {
+            let netdev = pd.device().netdev().ok_or(ENODEV)?;
+            // A kernel consumer that wants to send frames has the network stack.
+            if !init.is_user || !netdev.has_ethernet_frames() {
+                return Err(not_supported());
             }
-        };
-        let send = context.publish(send_ring.memory())?;
-        udata.copy_out(&CreateQpResponse {
-            receive: receive.as_ref().map_or(MmapInfo::NONE, Published::info),
-            send: send.info(),
-        })?;
-        published = [receive, Some(send)];
-        // The process can fill its rings, whatever it asked for.
-        cap.max_send_wr = send_ring.capacity();
-        slots = send_ring.slots();
-        send_source = SendSource::User {
-            consumer: Consumer::new(),
-            ring: send_ring,
-            outstanding: 0,
-            scratch: filled(send_len, || Ok(0))?,
-        };
-        (posted_sends, posted_receives) = (None, None);
-    } else {
-        slots = cap
-            .max_send_wr
-            .max(1)
-            .checked_next_power_of_two()
-            .ok_or(EINVAL)?;
-        send_source = SendSource::Kernel;
-        posted_sends = Some(PostedSends::new(slots, &cap)?);
-        (own_source, posted_receives) = match &init.srq {
-            Some(_) => (None, None),
-            None => (
-                Some(RecvSource::Kernel),
-                Some(PostedReceives::new(
-                    cap.max_recv_wr.max(1),
-                    cap.max_recv_sge,
-                )?),
-            ),
-        };
-    }
-    let recv_source = match (own_source, &init.srq) {
-        (Some(own), _) => own,
-        (None, Some(srq)) => {
-            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
-            RecvSource::Shared(srq.clone())
         }
-        (None, None) => return Err(EINVAL),
-    };
 
-    init.cap = cap;
+        let mut published = [None, None];
+        let (send_source, own_source, posted_sends, posted_receives, slots);
+        if let (Some(udata), Some(context)) = (udata, init.context.as_ref()) {
+            // A WQE with room for SGEs has the same room for inline data. Programs know, and send
+            // such data without having asked for it.
+            cap.max_inline_data = cap
+                .max_inline_data
+                .max(user_wqe::inline_room(cap.max_send_sge));
+            let send_len = user_wqe::send_wqe_len(cap.max_send_sge, cap.max_inline_data)?;
+            let send_ring = SharedRing::new(cap.max_send_wr.max(1), send_len)?;
+            let mut receive = None;
+            own_source = match &init.srq {
+                Some(_) => None,
+                None => {
+                    let recv_len = user_wqe::recv_wqe_len(cap.max_recv_sge)?;
+                    let ring = SharedRing::new(cap.max_recv_wr.max(1), recv_len)?;
+                    receive = Some(context.publish(ring.memory())?);
+                    cap.max_recv_wr = ring.capacity();
+                    Some(RecvSource::User {
+                        consumer: Consumer::new(),
+                        ring,
+                        scratch: filled(recv_len, || Ok(0))?,
+                    })
+                }
+            };
+            let send = context.publish(send_ring.memory())?;
+            udata.copy_out(&CreateQpResponse {
+                receive: receive.as_ref().map_or(MmapInfo::NONE, Published::info),
+                send: send.info(),
+            })?;
+            published = [receive, Some(send)];
+            // The process can fill its rings, whatever it asked for.
+            cap.max_send_wr = send_ring.capacity();
+            slots = send_ring.slots();
+            send_source = SendSource::User {
+                consumer: Consumer::new(),
+                ring: send_ring,
+                outstanding: 0,
+                scratch: filled(send_len, || Ok(0))?,
+            };
+            (posted_sends, posted_receives) = (None, None);
+        } else {
+            slots = cap
+                .max_send_wr
+                .max(1)
+                .checked_next_power_of_two()
+                .ok_or(EINVAL)?;
+            send_source = SendSource::Kernel;
+            posted_sends = Some(PostedSends::new(slots, &cap)?);
+            (own_source, posted_receives) = match &init.srq {
+                Some(_) => (None, None),
+                None => (
+                    Some(RecvSource::Kernel),
+                    Some(PostedReceives::new(
+                        cap.max_recv_wr.max(1),
+                        cap.max_recv_sge,
+                    )?),
+                ),
+            };
+        }
+        let recv_source = match (own_source, &init.srq) {
+            (Some(own), _) => own,
+            (None, Some(srq)) => {
+                (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+                RecvSource::Shared(srq.clone())
+            }
+            (None, None) => return Err(EINVAL),
+        };
 
-    let send = SendSide::new(init.ty, slots, &cap, send_source)?;
-    let receive = ReceiveSide::new(&cap, recv_source)?;
-    let number = if init.ty == Type::Gsi {
-        GSI_NUMBER
-    } else {
-        registry::reserve_qp_number()?
-    };
-    let (ty, is_user, signal_all) = (init.ty, init.is_user, init.signal_all);
-    let srq = init.srq.clone();
-    let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
-    let (events, handle) = (init.events.clone(), init.handle.clone());
-    let qp = Arc::pin_init(
-        pin_init!(Qp {
-            number,
-            ty,
-            is_user,
-            signal_all,
-            srq,
-            cap,
-            pd: pd.clone(),
-            send_cq,
-            recv_cq,
-            events,
-            handle,
-            gate <- Gate::new(),
-            state: AtomicU32::new(State::Reset as u32),
-            remote: AtomicU32::new(0),
-            rescan_ns: AtomicU32::new(0),
-            attributes <- new_mutex!(Attributes::default()),
-            attached <- new_mutex!(Attached::default()),
-            send <- new_spin_lock_bh!(send),
-            receive <- new_spin_lock_bh!(receive),
-            paths <- new_spin_lock_bh!(Paths::default()),
-            is_armed: AtomicBool::new(false),
-            kernel_sends <- new_spin_lock_irq!(posted_sends),
-            kernel_receives <- new_spin_lock_irq!(posted_receives),
-            waiting_responses <- Waiting::new(pd.device()),
-            waiting_requests <- Waiting::new(pd.device()),
-            late_responses <- new_spin_lock_bh!(LateResponses::default()),
-            published,
-            timer <- Timer::new(),
-            pace <- Timer::new(),
-            is_paced: AtomicBool::new(false),
-            doorbells <- new_spin_lock_bh!(Doorbells::new()),
-            held: AtomicU32::new(0),
-            places <- Places::new(),
-            hold <- Timer::new(),
-            work <- new_work!("Qp::work"),
-            paging <- new_work!("Qp::paging"),
-            turn <- new_spin_lock_bh!(Turn::default()),
-            bulk_send <- new_work!("Qp::bulk_send"),
-            bulk_respond <- new_work!("Qp::bulk_respond"),
-            _live: Live::new(Kind::Qp),
-        }),
-        GFP_KERNEL_ACCOUNT,
-    )?;
-    if init.ty == Type::Gsi {
-        pd.device().set_gsi(Some(qp.clone()));
-        return Ok(qp);
-    }
-    match qp.enlist().and_then(|()| registry::publish_qp(number, &qp)) {
-        Ok(()) => Ok(qp),
-        Err(error) => {
-            qp.delist();
-            Err(error)
+        init.cap = cap;
+
+        let send = SendSide::new(init.ty, slots, &cap, send_source)?;
+        let receive = ReceiveSide::new(&cap, recv_source)?;
+        let number = if init.ty == Type::Gsi {
+            GSI_NUMBER
+        } else {
+            registry::reserve_qp_number()?
+        };
+        let (ty, is_user, signal_all) = (init.ty, init.is_user, init.signal_all);
+        let srq = init.srq.clone();
+        let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
+        let (events, handle) = (init.events.clone(), init.handle.clone());
+        let qp = Arc::pin_init(
+            pin_init!(Self {
+                number,
+                ty,
+                is_user,
+                signal_all,
+                srq,
+                cap,
+                pd: pd.clone(),
+                send_cq,
+                recv_cq,
+                events,
+                handle,
+                gate <- Gate::new(),
+                state: AtomicU32::new(State::Reset as u32),
+                remote: AtomicU32::new(0),
+                rescan_ns: AtomicU32::new(0),
+                attributes <- new_mutex!(Attributes::default()),
+                attached <- new_mutex!(Attached::default()),
+                send <- new_spin_lock_bh!(send),
+                receive <- new_spin_lock_bh!(receive),
+                paths <- new_spin_lock_bh!(Paths::default()),
+                is_armed: AtomicBool::new(false),
+                kernel_sends <- new_spin_lock_irq!(posted_sends),
+                kernel_receives <- new_spin_lock_irq!(posted_receives),
+                waiting_responses <- Waiting::new(pd.device()),
+                waiting_requests <- Waiting::new(pd.device()),
+                late_responses <- new_spin_lock_bh!(LateResponses::default()),
+                published,
+                timer <- Timer::new(),
+                pace <- Timer::new(),
+                is_paced: AtomicBool::new(false),
+                doorbells <- new_spin_lock_bh!(Doorbells::new()),
+                held: AtomicU32::new(0),
+                places <- Places::new(),
+                hold <- Timer::new(),
+                work <- new_work!("Qp::work"),
+                paging <- new_work!("Qp::paging"),
+                turn <- new_spin_lock_bh!(Turn::default()),
+                bulk_send <- new_work!("Qp::bulk_send"),
+                bulk_respond <- new_work!("Qp::bulk_respond"),
+                _live: Live::new(Kind::Qp),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        if init.ty == Type::Gsi {
+            pd.device().set_gsi(Some(qp.clone()));
+            return Ok(qp);
+        }
+        match qp.enlist().and_then(|()| registry::publish_qp(number, &qp)) {
+            Ok(()) => Ok(qp),
+            Err(error) => {
+                qp.delist();
+                Err(error)
+            }
         }
     }
-}
 
-/// The QP's number.
-pub(crate) fn number(qp: &Qp) -> u32 {
-    qp.number
-}
+    fn number(&self) -> u32 {
+        self.number
+    }
 
-/// Destroys a QP: returns when nobody is in it. Its requests get no completions.
-/// Context: process, may sleep.
-pub(crate) fn destroy(qp: &Arc<Qp>) {
-    multicast::detach_all(qp);
-    if qp.ty == Type::Gsi {
-        qp.device().set_gsi(None);
-    } else {
-        registry::withdraw_qp(qp.number);
-        qp.delist();
+    fn destroy(self: &Arc<Self>) {
+        multicast::detach_all(self);
+        if self.ty == Type::Gsi {
+            self.device().set_gsi(None);
+        } else {
+            registry::withdraw_qp(self.number);
+            self.delist();
+        }
+        self.settle();
+        self.gate.close_and_wait();
+        self.timer.shutdown();
+        self.pace.shutdown();
+        self.places.shutdown();
+        self.hold.shutdown();
+        Pager::Qp(self.clone()).withdraw();
+        self.set_state(State::Reset);
+        for ring in self.published.iter().flatten() {
+            ring.withdraw();
+        }
+        // Requests hold references to address handles, regions and routes, and the attributes one to
+        // the GID table: let go of them now, not when the last packet in flight lets go of the QP.
+        *self.attributes.lock() = Attributes::default();
+        self.send.lock().reset(self);
+        self.receive.lock().reset(self);
+        self.with_paths(Paths::reset);
     }
-    qp.settle();
-    qp.gate.close_and_wait();
-    qp.timer.shutdown();
-    qp.pace.shutdown();
-    qp.places.shutdown();
-    qp.hold.shutdown();
-    Pager::Qp(qp.clone()).withdraw();
-    qp.set_state(State::Reset);
-    for ring in qp.published.iter().flatten() {
-        ring.withdraw();
-    }
-    // Requests hold references to address handles, regions and routes, and the attributes one to
-    // the GID table: let go of them now, not when the last packet in flight lets go of the QP.
-    *qp.attributes.lock() = Attributes::default();
-    qp.send.lock().reset(qp);
-    qp.receive.lock().reset(qp);
-    qp.with_paths(Paths::reset);
-}
 
-/// librxe's doorbell: send requests were put into the shared ring.
-///
-/// Errors: `EINVAL` if the QP's state takes no send requests; they are dropped then.
-/// Context: process.
-pub(crate) fn doorbell(qp: &Arc<Qp>) -> Result {
-    let Some(_pass) = qp.gate.enter() else {
-        return Err(EINVAL);
-    };
-    if !qp.takes_sends() {
-        qp.send.lock().discard(qp);
-        return Err(EINVAL);
-    }
-    trace::post_send(qp.number);
-    qp.places.posted_here();
-    if !qp.holds_back() {
-        qp.run_send();
-        qp.doorbell_ended();
-    }
-    Ok(())
-}
-
-/// Posts a kernel consumer's send requests. Context: any, interrupts may be off.
-pub(crate) fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {
-    if !qp.takes_sends() {
-        let _ = wrs.next();
-        return Err(EINVAL);
-    }
-    let result = {
-        let mut guard = qp.kernel_sends.lock();
-        let Some(posted) = &mut *guard else {
+    /// librxe's doorbell: send requests were put into the shared ring.
+    fn doorbell(self: &Arc<Self>) -> Result {
+        let Some(_pass) = self.gate.enter() else {
             return Err(EINVAL);
         };
-        let mut result = Ok(());
-        for wr in wrs.by_ref() {
-            result = posted.push(&wr);
-            if result.is_err() {
-                break;
+        if !self.takes_sends() {
+            self.send.lock().discard(self);
+            return Err(EINVAL);
+        }
+        trace::post_send(self.number);
+        self.places.posted_here();
+        if !self.holds_back() {
+            self.run_send();
+            self.doorbell_ended();
+        }
+        Ok(())
+    }
+
+    fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {
+        if !self.takes_sends() {
+            let _ = wrs.next();
+            return Err(EINVAL);
+        }
+        let result = {
+            let mut guard = self.kernel_sends.lock();
+            let Some(posted) = &mut *guard else {
+                return Err(EINVAL);
+            };
+            let mut result = Ok(());
+            for wr in wrs.by_ref() {
+                result = posted.push(&wr);
+                if result.is_err() {
+                    break;
+                }
             }
+            result
+        };
+        trace::post_send(self.number);
+        self.places.posted_here();
+        self.kick();
+        result
+    }
+
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        if self.state() == State::Reset {
+            let _ = wrs.next();
+            return Err(EINVAL);
+        }
+        let result = {
+            let mut guard = self.kernel_receives.lock();
+            let Some(posted) = &mut *guard else {
+                return Err(EINVAL);
+            };
+            posted.post(wrs)
+        };
+        if self.state() == State::Error {
+            self.kick();
         }
         result
-    };
-    trace::post_send(qp.number);
-    qp.places.posted_here();
-    qp.kick();
-    result
-}
+    }
 
-/// Posts a kernel consumer's receive requests. Context: any, interrupts may be off.
-pub(crate) fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
-    if qp.state() == State::Reset {
-        let _ = wrs.next();
-        return Err(EINVAL);
+    fn bind_counter(&self, counter: &Arc<QpCounter>) -> Result {
+        {
+            let mut send = self.send.lock();
+            if send.tally.is_bound() {
+                return Err(EBUSY);
+            }
+            send.report(self);
+            send.tally.bind(Some(counter.clone()));
+        }
+        let mut receive = self.receive.lock();
+        receive.report(self);
+        receive.tally.bind(Some(counter.clone()));
+        Ok(())
     }
-    let result = {
-        let mut guard = qp.kernel_receives.lock();
-        let Some(posted) = &mut *guard else {
-            return Err(EINVAL);
-        };
-        posted.post(wrs)
-    };
-    if qp.state() == State::Error {
-        qp.kick();
+
+    fn unbind_counter(&self) {
+        {
+            let mut receive = self.receive.lock();
+            receive.report(self);
+            receive.tally.bind(None);
+        }
+        let mut send = self.send.lock();
+        send.report(self);
+        send.tally.bind(None);
     }
-    result
+
+    /// Its sizes, and what it has counted, if anything.
+    fn describe(&self, details: &mut Details<'_>) -> Result {
+        let posted = self.send.lock().requester.len();
+        details.number(c"max_sends", self.cap.max_send_wr.into())?;
+        details.number(c"sends", posted.into())?;
+        details.number(c"max_recvs", self.cap.max_recv_wr.into())?;
+        let sent = self.send.lock().counted();
+        let received = self.receive.lock().counted();
+        for (counter, value) in
+            (send::COUNTED.into_iter().zip(sent)).chain(receive::COUNTED.into_iter().zip(received))
+        {
+            if value != 0 {
+                details.number(counter.name(), value)?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -5,7 +5,10 @@
 use crate::{
     driver::Driver,
     object::Object,
-    qp,
+    qp::{
+        self,
+        QueuePair, //
+    },
     stats, //
 };
 use kernel::{
@@ -22,6 +25,18 @@ use kernel::{
     },
 };
 use rdma_bindings as bindings;
+
+/// The core of a counter: what single queue pairs count that are bound to it.
+pub trait Counter: Sized + Send + Sync + 'static {
+    /// Whether the counter with that index in [`Driver::COUNTERS`] can be read for single QPs.
+    fn is_of_qp(index: usize) -> bool;
+
+    /// Makes one, at zero. Context: process, may sleep.
+    fn new() -> Result<Arc<Self>>;
+
+    /// Fills in the value of each of [`Driver::COUNTERS`]. Context: any.
+    fn read(&self, values: &[Atomic<u64>]);
+}
 
 /// There is nothing until the first queue pair is bound: `ib_core` frees the counter if that fails, and does not say so.
 pub(crate) type Obj<T> = Object<bindings::rdma_counter, SetOnce<Arc<T>>>;
@@ -44,9 +59,9 @@ fn new_id() -> u32 {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn init<D: Driver>(counter: *mut bindings::rdma_counter) {
+pub(crate) unsafe extern "C" fn init<C: Counter>(counter: *mut bindings::rdma_counter) {
     // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
-    unsafe { Obj::<D::Counter>::init(counter, SetOnce::new()) };
+    unsafe { Obj::<C>::init(counter, SetOnce::new()) };
 }
 
 /// `counter_alloc_stats`: what QPs do not count is not shown. Process context.
@@ -63,7 +78,7 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
         // is one of `usize`.
         let hidden =
             unsafe { Bitmap::from_raw_mut((*stats).is_disabled.cast(), D::COUNTERS.len()) };
-        for index in (0..D::COUNTERS.len()).filter(|&index| !D::is_counter_of_qp(index)) {
+        for index in (0..D::COUNTERS.len()).filter(|&index| !D::Counter::is_of_qp(index)) {
             hidden.set_bit(index);
         }
     }
@@ -75,24 +90,20 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn bind<D: Driver>(
+pub(crate) unsafe extern "C" fn bind<Q: QueuePair>(
     counter: *mut bindings::rdma_counter,
     qp: *mut bindings::ib_qp,
     _port: u32,
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a counter that was initialised, and a queue pair.
-        let (once, core) = unsafe {
-            (
-                Obj::<D::Counter>::get(counter),
-                &qp::Obj::<D::Qp>::get(qp).core,
-            )
-        };
+        let (once, core) =
+            unsafe { (Obj::<Q::Counter>::get(counter), &qp::Obj::<Q>::get(qp).core) };
         match once.as_ref() {
-            Some(bound) => D::bind_counter(core, bound)?,
+            Some(bound) => core.bind_counter(bound)?,
             None => {
-                let bound = D::new_counter()?;
-                D::bind_counter(core, &bound)?;
+                let bound = Q::Counter::new()?;
+                core.bind_counter(&bound)?;
                 once.populate(bound);
                 // SAFETY: The counter is valid, and `ib_core` does not look at its number before this returns.
                 unsafe { (*counter).id = new_id() };
@@ -112,13 +123,16 @@ pub(crate) unsafe extern "C" fn bind<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn unbind<D: Driver>(qp: *mut bindings::ib_qp, _port: u32) -> c_int {
+pub(crate) unsafe extern "C" fn unbind<Q: QueuePair>(
+    qp: *mut bindings::ib_qp,
+    _port: u32,
+) -> c_int {
     // SAFETY: `ib_core` passes a queue pair.
     unsafe {
         if (*qp).counter.is_null() {
             return EINVAL.to_errno();
         }
-        D::unbind_counter(&qp::Obj::<D::Qp>::get(qp).core);
+        qp::Obj::<Q>::get(qp).core.unbind_counter();
         (*qp).counter = core::ptr::null_mut();
     }
     0
@@ -129,9 +143,9 @@ pub(crate) unsafe extern "C" fn unbind<D: Driver>(qp: *mut bindings::ib_qp, _por
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn dealloc<D: Driver>(counter: *mut bindings::rdma_counter) -> c_int {
+pub(crate) unsafe extern "C" fn dealloc<C: Counter>(counter: *mut bindings::rdma_counter) -> c_int {
     // SAFETY: `ib_core` passes a counter that nothing is bound to any more, and then frees it.
-    drop(unsafe { Obj::<D::Counter>::take(counter) });
+    drop(unsafe { Obj::<C>::take(counter) });
     0
 }
 
@@ -149,7 +163,7 @@ pub(crate) unsafe extern "C" fn update<D: Driver>(counter: *mut bindings::rdma_c
         )
     };
     if let Some(core) = once.as_ref() {
-        D::read_counter(core, values);
+        core.read(values);
     }
     0
 }

@@ -7,13 +7,15 @@ use crate::{
         self,
         CompletionQueue, //
     },
-    driver::Driver,
     error::message_too_long,
     mr::{
         self,
         MemoryRegion, //
     },
-    qp,
+    qp::{
+        self,
+        QueuePair, //
+    },
     srq::{
         self,
         SharedReceiveQueue, //
@@ -100,14 +102,14 @@ unsafe fn fill(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_qp<D: Driver>(
+pub(crate) unsafe extern "C" fn of_qp<Q: QueuePair>(
     message: *mut kernel::bindings::sk_buff,
     qp: *mut bindings::ib_qp,
 ) -> c_int {
     // SAFETY: `ib_core` passes a message, and an object that it has created, and destroys only after this.
     unsafe {
         fill(message, |details| {
-            D::describe_qp(&qp::Obj::<D::Qp>::get(qp).core, details)
+            qp::Obj::<Q>::get(qp).core.describe(details)
         })
     }
 }

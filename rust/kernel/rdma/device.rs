@@ -139,7 +139,7 @@ pub struct Attr {
 /// The core of a device.
 pub trait Device: Sized + Send + Sync + 'static {
     /// Process work of the device's objects, in particular the handlers of their events, runs here.
-    /// Must not be destroyed while there are devices.
+    /// Must not be destroyed while there are devices. Context: process.
     fn process_queue(&self) -> Arc<sync::WorkQueue>;
 
     /// The device's attributes: what works, no more. Context: process, may sleep.

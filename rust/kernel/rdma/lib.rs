@@ -4,10 +4,12 @@
 //!
 //! Safe abstractions over the kernel's InfiniBand core (`ib_core`), written as if they were to
 //! become `kernel::rdma`. A driver implements [`Driver`], whose associated types are the *cores* of
-//! its objects: plain values, held by [`Arc`](kernel::sync::Arc). The C objects (`struct ib_qp` and
-//! so on) are allocated and freed by `ib_core`; each of them only refers to its core. So a core can
-//! outlive its C object, which `ib_core` frees as soon as the destroy operation returns, and lookup
-//! tables may refer to cores for as long as RCU demands it.
+//! its objects: plain values, held by [`Arc`](kernel::sync::Arc). Each implements the trait of its
+//! object, [`cq::CompletionQueue`] and so on, which stands beside the operations that `ib_core` calls.
+//!
+//! The C objects (`struct ib_qp` and so on) are allocated and freed by `ib_core`; each of them only refers
+//! to its core. So a core can outlive its C object, which `ib_core` frees as soon as the destroy operation
+//! returns, and lookup tables may refer to cores for as long as RCU demands it.
 //!
 //! Whatever a driver keeps in order to call back into `ib_core` (completion and event handlers) is
 //! a handle that turns into nothing when the C object is destroyed: see [`cq::Events`],
@@ -20,7 +22,7 @@
 pub mod access;
 mod address_space;
 pub mod ah;
-mod counter;
+pub mod counter;
 pub mod cq;
 pub mod details;
 pub mod device;

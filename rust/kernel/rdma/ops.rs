@@ -23,6 +23,10 @@ use core::marker::PhantomData;
 use rdma_bindings as bindings;
 
 /// Carries the vtable of the driver `D`.
+///
+/// Each operation knows the objects that it needs, by the types of their cores. All of these are those of one driver,
+/// tied to each other by the bounds of [`Driver`]: so what an operation finds behind a C object is of the type that another
+/// one has put there.
 pub(crate) struct Ops<D>(PhantomData<D>);
 
 impl<D: Driver> Ops<D> {
@@ -49,13 +53,13 @@ impl<D: Driver> Ops<D> {
         alloc_hw_port_stats: Some(stats::alloc::<D>),
         get_hw_stats: Some(stats::get::<D>),
         process_mad: Some(mad::process::<D::Device>),
-        counter_init: Some(counter::init::<D>),
+        counter_init: Some(counter::init::<D::Counter>),
         counter_alloc_stats: Some(counter::alloc::<D>),
-        counter_bind_qp: Some(counter::bind::<D>),
-        counter_unbind_qp: Some(counter::unbind::<D>),
-        counter_dealloc: Some(counter::dealloc::<D>),
+        counter_bind_qp: Some(counter::bind::<D::Qp>),
+        counter_unbind_qp: Some(counter::unbind::<D::Qp>),
+        counter_dealloc: Some(counter::dealloc::<D::Counter>),
         counter_update_stats: Some(counter::update::<D>),
-        fill_res_qp_entry: Some(details::of_qp::<D>),
+        fill_res_qp_entry: Some(details::of_qp::<D::Qp>),
         fill_res_cq_entry: Some(details::of_cq::<D::Cq>),
         fill_res_mr_entry: Some(details::of_mr::<D::Mr>),
         fill_res_srq_entry: Some(details::of_srq::<D::Srq>),
@@ -92,14 +96,14 @@ impl<D: Driver> Ops<D> {
         alloc_mw: Some(mw::create::<D::Mw>),
         dealloc_mw: Some(mw::destroy::<D::Mw>),
 
-        create_qp: Some(qp::create::<D>),
-        modify_qp: Some(qp::modify::<D>),
-        query_qp: Some(qp::query::<D>),
-        destroy_qp: Some(qp::destroy::<D>),
-        post_send: Some(qp::post_send::<D>),
-        post_recv: Some(qp::post_recv::<D>),
-        attach_mcast: Some(qp::multicast::attach::<D>),
-        detach_mcast: Some(qp::multicast::detach::<D>),
+        create_qp: Some(qp::create::<D::Qp>),
+        modify_qp: Some(qp::modify::<D::Qp>),
+        query_qp: Some(qp::query::<D::Qp>),
+        destroy_qp: Some(qp::destroy::<D::Qp>),
+        post_send: Some(qp::post_send::<D::Qp>),
+        post_recv: Some(qp::post_recv::<D::Qp>),
+        attach_mcast: Some(qp::attach::<D::Qp>),
+        detach_mcast: Some(qp::detach::<D::Qp>),
 
         create_srq: Some(srq::create::<D::Srq>),
         modify_srq: Some(srq::modify::<D::Srq>),

@@ -4,25 +4,32 @@
 
 mod attr;
 mod link;
-pub(crate) mod multicast;
+mod multicast;
 
+pub(crate) use self::multicast::{
+    attach,
+    detach, //
+};
 pub use self::{
     attr::{
         Attr,
-        AttrMask, //
+        AttrMask,
+        Modify, //
     },
     link::{
         Event,
         Events,
         Handle, //
     },
+    multicast::Multicast, //
 };
 
 use self::link::Link;
 use crate::{
+    counter::Counter,
     cq,
+    details::Details,
     device::Device,
-    driver::Driver,
     error::not_supported,
     object::Object,
     pd, srq, ucontext,
@@ -146,8 +153,8 @@ impl Cap {
     }
 }
 
-/// What a consumer asks of a new QP.
-pub struct Init<D: Driver> {
+/// What a consumer asks of a new QP, whose core is a `Q`.
+pub struct Init<Q: QueuePair> {
     /// Transport service.
     pub ty: Type,
     /// Sizes; what the driver leaves here is what the consumer is told.
@@ -159,17 +166,73 @@ pub struct Init<D: Driver> {
     /// Port, for [`Type::Gsi`].
     pub port: u32,
     /// Where completions of send requests go.
-    pub send_cq: Arc<D::Cq>,
+    pub send_cq: Arc<Q::Cq>,
     /// Where completions of receive requests go.
-    pub recv_cq: Arc<D::Cq>,
+    pub recv_cq: Arc<Q::Cq>,
     /// Where receive requests come from; [`None`] if the QP has a receive queue of its own.
-    pub srq: Option<Arc<D::Srq>>,
+    pub srq: Option<Arc<Q::Srq>>,
     /// The process's context; [`None`] for a kernel consumer.
-    pub context: Option<Arc<D::Context>>,
+    pub context: Option<Arc<Q::Context>>,
     /// Raises the QP's events.
     pub events: Events,
     /// Names the QP in completions.
     pub handle: Handle,
+}
+
+/// The core of a queue pair.
+pub trait QueuePair: Modify + Multicast + Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: Device;
+    /// The core of a process's context.
+    type Context: 'static;
+    /// The core of a protection domain.
+    type Pd: 'static;
+    /// The core of an address handle.
+    type Ah: 'static;
+    /// The core of a completion queue.
+    type Cq: 'static;
+    /// The core of a shared receive queue.
+    type Srq: 'static;
+    /// The core of a memory region.
+    type Mr: 'static;
+    /// The core of a counter.
+    type Counter: Counter;
+
+    /// Makes a QP. Context: process, may sleep.
+    fn create(
+        pd: &Arc<Self::Pd>,
+        init: &mut Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>>;
+
+    /// Its number. Context: process.
+    fn number(&self) -> u32;
+
+    /// Destroys it: returns when nobody is in it. Its requests get no completions. Context: process, may sleep.
+    fn destroy(self: &Arc<Self>);
+
+    /// A process has put send requests into its ring.
+    ///
+    /// Errors: `EINVAL` if the QP's state takes no send requests; they are dropped then.
+    /// Context: process.
+    fn doorbell(self: &Arc<Self>) -> Result;
+
+    /// Posts a kernel consumer's send requests. Context: any, interrupts may be off.
+    fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Self::Ah, Self::Mr>) -> Result;
+
+    /// Posts a kernel consumer's receive requests. Context: any, interrupts may be off.
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result;
+
+    /// Binds it to a counter: what it counts from now on is `counter`'s, and not the device's. Errors: `EBUSY` if it is
+    /// bound. Context: process.
+    fn bind_counter(&self, counter: &Arc<Self::Counter>) -> Result;
+
+    /// Undoes [`QueuePair::bind_counter`]: what it counts from now on is the device's. What was counted stays.
+    /// Context: process.
+    fn unbind_counter(&self);
+
+    /// What `rdma -dd resource show qp` shows of it, beyond what `ib_core` knows. Context: process.
+    fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 
 pub(crate) struct Private<T> {
@@ -187,7 +250,7 @@ pub(crate) type Obj<T> = Object<bindings::ib_qp, Private<T>>;
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn create<D: Driver>(
+pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
     qp: *mut bindings::ib_qp,
     attr: *mut bindings::ib_qp_init_attr,
     udata: *mut bindings::ib_udata,
@@ -208,12 +271,12 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // this driver, and queues of the same device.
         let (device, pd, send_cq, recv_cq, srq, context) = unsafe {
             (
-                crate::device::core::<D::Device>((*qp).device),
-                pd::Obj::<D::Pd>::get((*qp).pd),
-                cq::Obj::<D::Cq>::get(attr.send_cq).core.clone(),
-                cq::Obj::<D::Cq>::get(attr.recv_cq).core.clone(),
-                (!attr.srq.is_null()).then(|| srq::Obj::<D::Srq>::get(attr.srq).core.clone()),
-                ucontext::of_uobject::<D::Context>((*(*qp).pd).uobject),
+                crate::device::core::<Q::Device>((*qp).device),
+                pd::Obj::<Q::Pd>::get((*qp).pd),
+                cq::Obj::<Q::Cq>::get(attr.send_cq).core.clone(),
+                cq::Obj::<Q::Cq>::get(attr.recv_cq).core.clone(),
+                (!attr.srq.is_null()).then(|| srq::Obj::<Q::Srq>::get(attr.srq).core.clone()),
+                ucontext::of_uobject::<Q::Context>((*(*qp).pd).uobject),
             )
         };
         if is_user && context.is_none() {
@@ -223,7 +286,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
         // fails, which does so too.
         let link = unsafe { Link::new(qp, device.process_queue())? };
         let signal_all = attr.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR;
-        let mut init = Init::<D> {
+        let mut init = Init::<Q> {
             ty,
             cap: Cap::from_raw(&attr.cap),
             signal_all,
@@ -237,12 +300,12 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
             handle: Handle(link.clone()),
         };
         // The driver may still have what it was given, somewhere, when it fails.
-        let core = D::create_qp(pd, &mut init, udata.as_mut()).inspect_err(|_| link.cut())?;
+        let core = Q::create(pd, &mut init, udata.as_mut()).inspect_err(|_| link.cut())?;
         init.cap.to_raw(&mut attr.cap);
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
-            (*qp).qp_num = D::qp_number(&core);
-            Obj::<D::Qp>::init(
+            (*qp).qp_num = core.number();
+            Obj::<Q>::init(
                 qp,
                 Private {
                     core,
@@ -262,7 +325,7 @@ pub(crate) unsafe extern "C" fn create<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn modify<D: Driver>(
+pub(crate) unsafe extern "C" fn modify<Q: Modify>(
     qp: *mut bindings::ib_qp,
     attr: *mut bindings::ib_qp_attr,
     mask: c_int,
@@ -275,8 +338,8 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
         }
         // SAFETY: `ib_core` passes an object that it created, and attributes of which those in the
         // mask are initialised; for an address it has looked up the source GID.
-        let (private, attr) = unsafe { (Obj::<D::Qp>::get(qp), Attr::from_raw(attr, mask)?) };
-        D::modify_qp(&private.core, &attr, mask)?;
+        let (private, attr) = unsafe { (Obj::<Q>::get(qp), Attr::from_raw(attr, mask)?) };
+        private.core.modify(&attr, mask)?;
         Ok(0)
     })
 }
@@ -286,7 +349,7 @@ pub(crate) unsafe extern "C" fn modify<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn query<D: Driver>(
+pub(crate) unsafe extern "C" fn query<Q: Modify>(
     qp: *mut bindings::ib_qp,
     attr: *mut bindings::ib_qp_attr,
     _mask: c_int,
@@ -294,9 +357,9 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes an object that it created.
-        let private = unsafe { Obj::<D::Qp>::get(qp) };
+        let private = unsafe { Obj::<Q>::get(qp) };
         let mut values = Attr::default();
-        let cap = D::query_qp(&private.core, &mut values)?;
+        let cap = private.core.query(&mut values)?;
         values.cap = cap;
         // SAFETY: `ib_core` passes two structs to fill in. They may be uninitialised, so they are
         // zeroed before there are references to them.
@@ -331,14 +394,14 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn destroy<D: Driver>(
+pub(crate) unsafe extern "C" fn destroy<Q: QueuePair>(
     qp: *mut bindings::ib_qp,
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let private = unsafe { Obj::<D::Qp>::take(qp) };
-    D::destroy_qp(&private.core);
+    let private = unsafe { Obj::<Q>::take(qp) };
+    private.core.destroy();
     private.link.cut();
     0
 }
@@ -348,18 +411,18 @@ pub(crate) unsafe extern "C" fn destroy<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn post_send<D: Driver>(
+pub(crate) unsafe extern "C" fn post_send<Q: QueuePair>(
     qp: *mut bindings::ib_qp,
     list: *const bindings::ib_send_wr,
     bad: *mut *const bindings::ib_send_wr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D::Qp>::get(qp) };
+    let private = unsafe { Obj::<Q>::get(qp) };
     let (result, at) = if private.is_user {
         // A process's requests are in its ring. A list here was made by hand, with addresses and
         // keys that only a kernel consumer may use: refuse it.
         let result = if list.is_null() {
-            D::doorbell(&private.core)
+            private.core.doorbell()
         } else {
             Err(EINVAL)
         };
@@ -367,7 +430,7 @@ pub(crate) unsafe extern "C" fn post_send<D: Driver>(
     } else {
         // SAFETY: A kernel consumer passes a valid list of requests that fit the QP.
         let mut wrs = unsafe { SendWrs::new(list, private.ty) };
-        let result = D::post_send(&private.core, &mut wrs);
+        let result = private.core.post_send(&mut wrs);
         (result, wrs.current())
     };
     match result {
@@ -387,19 +450,19 @@ pub(crate) unsafe extern "C" fn post_send<D: Driver>(
 /// # Safety
 ///
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn post_recv<D: Driver>(
+pub(crate) unsafe extern "C" fn post_recv<Q: QueuePair>(
     qp: *mut bindings::ib_qp,
     list: *const bindings::ib_recv_wr,
     bad: *mut *const bindings::ib_recv_wr,
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
-    let private = unsafe { Obj::<D::Qp>::get(qp) };
+    let private = unsafe { Obj::<Q>::get(qp) };
     let (result, at) = if private.is_user {
         (Err(EINVAL), list)
     } else {
         // SAFETY: A kernel consumer passes a valid list of requests.
         let mut wrs = unsafe { RecvWrs::new(list) };
-        let result = D::post_recv(&private.core, &mut wrs);
+        let result = private.core.post_recv(&mut wrs);
         (result, wrs.current())
     };
     match result {

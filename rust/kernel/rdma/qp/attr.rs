@@ -8,8 +8,25 @@ use super::{
 };
 use crate::ah::Address;
 use core::ops::BitOr;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma_bindings as bindings;
+
+/// A queue pair whose attributes can be changed and read.
+pub trait Modify: Sized + Send + Sync + 'static {
+    /// Changes state and attributes (IBTA 11.2.5.2).
+    ///
+    /// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, for a value
+    /// out of range, and while the send queue drains; nothing is changed then. Also if the QP fails
+    /// meanwhile. Context: process, may sleep.
+    fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result;
+
+    /// Fills in all attributes: what was set, and for what was not the value that it is used with. Returns the sizes of
+    /// the queues. Context: process, may sleep.
+    fn query(self: &Arc<Self>, attr: &mut Attr) -> Result<Cap>;
+}
 
 /// Which attributes a call means (`enum ib_qp_attr_mask`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
