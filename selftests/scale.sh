@@ -64,7 +64,7 @@ best()
 }
 
 # In turn, and the best of each, as what else the machine does only ever makes one slower. Two CPUs that are emulated
-# are still too unsteady for a bound: that is one of instructions, in bench/budget.
+# are still too unsteady for a bound: that is one of instructions, in scripts/bench.d/budget.
 connections()
 {
 	local turn own='' other=''

@@ -3,7 +3,7 @@
  * Counts calls of memcpy() at given places, and the bytes: memcpy() itself cannot be probed, and tracefs has no
  * probes in functions without ftrace's entry, as those of Rust are.
  *
- * The parameter `sites` has the addresses of the instructions that call. For selftests/bench.
+ * The parameter `sites` has the addresses of the instructions that call. For scripts/bench.d.
  */
 
 #include <linux/atomic.h>
@@ -70,5 +70,5 @@ static void __exit copies_exit(void)
 
 module_init(copies_init);
 module_exit(copies_exit);
-MODULE_DESCRIPTION("Bytes copied by memcpy() at given places, for selftests/bench");
+MODULE_DESCRIPTION("Bytes copied by memcpy() at given places, for scripts/bench.d");
 MODULE_LICENSE("GPL");

@@ -4,7 +4,7 @@
  * crc32_le measures it there and then, in bytes per second, on pieces of 4 KiB that stay in the cache.
  *
  * Each figure is the median of many short stretches, so that an interrupt or two do not count. For
- * selftests/bench; nothing stays behind when it is unloaded.
+ * scripts/bench.d; nothing stays behind when it is unloaded.
  */
 
 #include <linux/crc32.h>
@@ -107,5 +107,5 @@ static void __exit yardsticks_exit(void)
 
 module_init(yardsticks_init);
 module_exit(yardsticks_exit);
-MODULE_DESCRIPTION("Speed of memcpy() and crc32_le(), for selftests/bench");
+MODULE_DESCRIPTION("Speed of memcpy() and crc32_le(), for scripts/bench.d");
 MODULE_LICENSE("GPL");

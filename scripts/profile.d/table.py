@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Prints instructions per message by function, from the counts of selftests/profiler/count.c."""
+"""Prints instructions per message by function, from the counts of scripts/profile.d/count.c."""
 
 import argparse
 import bisect
