@@ -5,12 +5,7 @@
 # other machine of `scripts/vm --net wire`. What each side does is in lib/$consumer.sh, as functions that lib/role.sh
 # calls on that machine.
 
-# shellcheck source-path=SCRIPTDIR source=ktap.sh
-. "$(dirname "${BASH_SOURCE[0]}")/ktap.sh"
-
-lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-slowness=1
-[ "${FERROCE_KERNEL:-stock}" = stock ] || slowness=4
+. "$(dirname "${BASH_SOURCE[0]}")/test.sh"
 
 # Where the target may be: on this machine, or with another machine there, on either of the two. The host is always on
 # the other one.
@@ -56,12 +51,12 @@ host_address()
 at_target()
 {
 	# shellcheck disable=SC2154 # set by the test
-	on_target "$lib/role.sh" "$consumer" "$@"
+	on_target "$here/lib/role.sh" "$consumer" "$@"
 }
 
 at_host()
 {
-	on_host "$lib/role.sh" "$consumer" "$@"
+	on_host "$here/lib/role.sh" "$consumer" "$@"
 }
 
 # In the name of a row.

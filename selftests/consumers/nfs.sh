@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: NFS over RDMA, versions 3 and 4.2
+# Net: loop
+# Runs: never
+# Needs: --suite consumers
+#
+# NFS over RDMA, the kernel's server and client, versions 3 and 4.2: large and small files, by the page cache and past
+# it. On one device, or with --net wire on two machines.
+set -u
+. "$(dirname "$0")/../lib/consumers.sh"
+
+consumer=nfs
+
+ktap_start $((placement_count * (2 + 2 * 5)))
+for placement in $placements; do
+	row "$(placed): exported" at_target serve "$(target_address)" 160
+	for version in 3 4.2; do
+		row "$(placed), version $version: mounted" at_host attach "$(target_address)" "$version"
+		row "$(placed), version $version: a large file" at_host large_file
+		row "$(placed), version $version: 5,000 small files" at_host small_files 5000
+		row "$(placed), version $version: fio, CRCs, 32 at a time" at_host random_blocks 10
+		row "$(placed), version $version: unmounted" at_host detach
+	done
+	row "$(placed): exported no more" at_target unserve
+done
+ktap_finish

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: SMC-R, version 2
+# Net: wire
+# Runs: never
+# Needs: --suite consumers --kernel debug --net wire
+#
+# SMC-R between two machines (--net wire): what goes through sockets is compared, and goes over RDMA.
+set -u
+# There is nothing else.
+FERROCE_NET=wire
+. "$(dirname "$0")/../lib/consumers.sh"
+
+consumer=smc
+
+# Each connection that SMC leads over RDMA sends at least once, and each message of the cursor is a send.
+over_rdma()
+{
+	local sends
+	sends=$(at_host sends)
+	echo "$sends sends"
+	[ "$sends" -gt 200 ] || fail "the connections go over TCP"
+}
+
+ktap_start $((placement_count * 8))
+for placement in $placements; do
+	row "$(placed): a program that answers" at_target serve "$(target_address)"
+	absorb 5 at_host exchange "$(target_address)"
+	row "$(placed): over RDMA" over_rdma
+	row "$(placed): the program ends" at_target unserve
+done
+ktap_finish

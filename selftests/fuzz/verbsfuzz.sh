@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: verbs by many processes that are killed
+#
+# Verbs by many hands: processes that share files and objects, and are killed: the rows are those of the
+# program verbsfuzz; then nothing may be left.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+seed=${FERROCE_SEED:-$(date +%s)}
+seconds=${FERROCE_SECONDS:-30}
+
+# A message of rdma_cm that nobody answers has an address handle for as long as it is repeated: 16 times 4.3 s.
+settled()
+{
+	objects_as_before "$ktap_dir/before" $((120 * slowness))
+}
+
+# Queue pair 1 of a device keeps the last address handle that it has sent with: from here on both have one. Nobody
+# listens.
+first_messages()
+{
+	in2 timeout $((30 * slowness)) rping -c -a "$address1" -C 1 >"$ktap_dir/rping" 2>&1
+}
+
+ktap_start 9
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+modprobe rdma_ucm
+# The list of processes would fill the kernel's log.
+sysctl -qw vm.oom_dump_tasks=0
+first_messages
+objects_note "$ktap_dir/before"
+coverage=()
+[ -z "${FERROCE_COVERAGE:-}" ] || coverage=(-c "$FERROCE_COVERAGE")
+absorb 8 "$here/verbsfuzz" -s "$seed" -t "$seconds" "${coverage[@]}" "$dev1" "$dev2" n1 n2
+row "verbs: nothing is left" settled
+ktap_finish

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: the exclusive mode of the RDMA core: devices and netdevs that go to pods and back
+# Net: none
+#
+# The exclusive mode of the RDMA core: a device is seen in one network namespace only. Device and netdev go to a pod in
+# either order, as CNI plugins have it, and come back. In a machine without other namespaces: with them the core does
+# not change its mode.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+n=$((100 / slowness))
+cm_port=7174
+
+# The device $dev1 is in the first namespace, its peer $dev2 in `other`.
+up()
+{
+	modprobe "$module" && rdma system set netns exclusive || return 1
+	ip netns attach first 1 && ip netns add pod && ip netns add other || return 1
+	ip link add v1 type veth peer name v2 netns other || return 1
+	namespace_up first v1 1500 10.6.0.1 fd06::1 && namespace_up other v2 1500 10.6.0.2 fd06::2 &&
+		ip netns exec pod ip link set lo up || return 1
+	rdma link add "$dev1" type "$link_type" netdev v1 &&
+		ip netns exec other rdma link add "$dev2" type "$link_type" netdev v2 || return 1
+	seen_in first "$dev1" && seen_in other "$dev2"
+}
+
+# seen_in NAMESPACE DEVICE: there, by rdma and by libibverbs, and nowhere else.
+seen_in()
+{
+	local namespace
+	for namespace in first pod other; do
+		if [ "$namespace" = "$1" ]; then
+			ip netns exec "$namespace" rdma dev show "$2" || fail "rdma does not show $2 in $namespace"
+			ip netns exec "$namespace" ibv_devinfo -d "$2" >/dev/null || fail "$2 cannot be opened in $namespace"
+		else
+			! ip netns exec "$namespace" rdma dev show "$2" 2>/dev/null || fail "rdma shows $2 in $namespace"
+			! ip netns exec "$namespace" ibv_devinfo -d "$2" 2>/dev/null || fail "$2 can be opened in $namespace"
+		fi
+	done
+}
+
+# has_gid NAMESPACE DEVICE ADDRESS: sysfs shows the device's own namespace only.
+has_gid()
+{
+	local tries
+	for tries in $(seq $((50 * slowness))); do
+		ip netns exec "$1" rdma -j link show "$2/1" | grep -q ACTIVE &&
+			ip netns exec "$1" ibv_devinfo -v -d "$2" | grep -q "::ffff:$3" && return 0
+		sleep 0.1
+	done
+	ip netns exec "$1" ibv_devinfo -v -d "$2"
+	fail "no GID for $3 after $tries tries"
+}
+
+connection()
+{
+	local at=$1
+	has_gid "$at" "$dev1" 10.6.0.1
+	server_at=$at client_at=other pair 60 "$cm_port" rping -s -a 10.6.0.1 -p "$cm_port" -v -V -C "$n" -- \
+		rping -c -a 10.6.0.1 -p "$cm_port" -v -V -C "$n" &&
+		server_at=other client_at=$at pair 60 "$cm_port" rping -s -a 10.6.0.2 -p "$cm_port" -v -V -C "$n" -- \
+			rping -c -a 10.6.0.2 -p "$cm_port" -v -V -C "$n"
+}
+
+move_netdev()
+{
+	ip -n "$1" link set v1 netns "$2" && namespace_up "$2" v1 1500 10.6.0.1 fd06::1
+}
+
+move_device()
+{
+	ip netns exec "$1" rdma dev set "$dev1" netns "$2" && seen_in "$2" "$dev1"
+}
+
+netdev_first()
+{
+	move_netdev "$1" "$2" && seen_in "$1" "$dev1" && move_device "$1" "$2"
+}
+
+device_first()
+{
+	move_device "$1" "$2" && move_netdev "$1" "$2" && seen_in "$2" "$dev1"
+}
+
+# A pod with a netdev above the device's cannot use the device; so it keeps UDP port 4791.
+port_kept()
+{
+	local status
+	ip -n first link add above link v1 type macvlan mode bridge && ip -n first link set above netns pod &&
+		namespace_up pod above 1500 10.6.0.5 fd06::5 && has_gid first "$dev1" 10.6.0.5 || return 1
+	ip netns exec pod timeout 5 python3 "$here/lib/udp_echo.py" answer :: 4791 >"$ktap_dir/answer" 2>&1
+	status=$?
+	ip -n pod link delete above
+	cat "$ktap_dir/answer"
+	# It answers until its time is over.
+	[ "$status" -eq 124 ] || fail "a program cannot have it: status $status"
+	grep -qx ready "$ktap_dir/answer" || fail "a program cannot have it"
+}
+
+# The pod goes with traffic under way: the netdev goes with it, as a veth does, and the device with the netdev.
+pod_ends()
+{
+	local server client deadline
+	ip netns exec pod rping -s -a 10.6.0.1 -p "$cm_port" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec pod" "$cm_port" "$server"
+	ip netns exec other rping -c -a 10.6.0.1 -p "$cm_port" -v >"$ktap_dir/client" 2>&1 &
+	client=$!
+	await $((50 * slowness)) grep -q 'ping data' "$ktap_dir/client" || fail "no traffic"
+	kill -9 "$server"
+	ip netns delete pod
+	deadline=$((SECONDS + 60 * slowness))
+	while kill -0 "$client" 2>/dev/null; do
+		[ "$SECONDS" -lt "$deadline" ] || fail "the client does not end"
+		sleep 0.2
+	done
+	await $((100 * slowness)) sh -c "! rdma dev show $dev1 2>/dev/null" || fail "$dev1 is still there"
+	ip netns add pod
+}
+
+down()
+{
+	ip netns delete pod
+	ip netns delete other
+	ip netns delete first
+	await $((100 * slowness)) sh -c '[ -z "$(rdma dev show)" ]' || fail "devices are still there: $(rdma dev show)"
+	await $((100 * slowness)) rdma system set netns shared
+}
+
+ktap_start 12
+row "two namespaces, a device each" up
+row "in its first namespace: rping" connection first
+row "a pod above its netdev keeps UDP port 4791" port_kept
+row "netdev first, then device, to a pod" netdev_first first pod
+row "netdev first: rping" connection pod
+row "netdev first, then device, back" netdev_first pod first
+row "back: rping" connection first
+row "device first, then netdev, to a pod" device_first first pod
+row "device first: rping" connection pod
+row "a pod ends with traffic under way" pod_ends
+row "no device is left in it" eval '! ip netns exec pod rdma dev show | grep .'
+row "the shared mode again" down
+ktap_finish

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: verbs as a user in the kernel calls them: a module of the tests
+# Net: loop
+# Module: consumer
+#
+# Verbs as a user in the kernel calls them, on the one device of `scripts/vm --net loop`: the rows are those of the
+# module consumer. It is loaded all the while, also when the device is removed and comes back.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+device=${dev1%1}0
+address=10.9.0.1
+netdev=loop0
+files=/sys/kernel/debug/consumer
+
+# ib_core takes force_mr as it is loaded only; the module writes where it is.
+force_mr()
+{
+	awk '$3 == "rdma_rw_force_mr" && $1 !~ /^0+$/ { print "0x" $1; exit }' /proc/kallsyms
+}
+
+consumer_load()
+{
+	local index force
+	index=$(gid_index_wait "$device" "$address") || return 1
+	force=$(force_mr)
+	insmod "$here/kernel/consumer.ko" device="$device" gid_index="$index" slowness="$slowness" \
+		${force:+force_mr="$force"}
+}
+
+consumer_loaded()
+{
+	grep -q '^consumer ' /proc/modules
+}
+
+# The traffic has moved more messages than there were.
+traffic_moves()
+{
+	local now
+	now=$(sed -n 's/^messages //p' "$files/traffic")
+	[ "${now:-0}" -gt "$1" ]
+}
+
+traffic_runs()
+{
+	local before
+	before=$(sed -n 's/^messages //p' "$files/traffic")
+	await $((100 * slowness)) traffic_moves $((${before:-0} + 20)) || { cat "$files/traffic"; fail "no messages"; }
+	! grep -A 9 failed "$files/traffic" || fail "a message is wrong"
+}
+
+device_again()
+{
+	rdma link add "$device" type "$link_type" netdev "$netdev" || return 1
+	gid_index_wait "$device" "$address" >/sys/module/consumer/parameters/gid_index
+}
+
+# removed COMMAND...: by which the device goes while the module has objects and traffic.
+removed()
+{
+	local began
+	echo start >"$files/traffic" || fail "no traffic"
+	traffic_runs
+	began=$SECONDS
+	timeout -k 5 $((60 * slowness)) "$@" || fail "$*: status $?"
+	await $((600 * slowness)) device_gone || fail "the device is still there"
+	note "gone after $((SECONDS - began)) s"
+	objects_gone 10 || fail "the device is gone"
+	[ "$(cat "$files/traffic")" = gone ] || { cat "$files/traffic"; fail "the module still has its traffic"; }
+	! echo start >"$files/traffic" 2>/dev/null || fail "traffic without a device"
+}
+
+device_gone()
+{
+	[ ! -e "/sys/class/infiniband/$device" ]
+}
+
+netdev_again()
+{
+	ip link add "$netdev" mtu "$mtu" type dummy && ip address add "$address/24" dev "$netdev" &&
+		ip address add fd09::1/64 dev "$netdev" nodad && ip link set "$netdev" up && device_again
+}
+
+removed_by_link()
+{
+	removed rdma link del "$device"
+	device_again || fail "no device again"
+	echo start >"$files/traffic" || fail "no traffic on the new device"
+	traffic_runs
+	echo stop >"$files/traffic"
+}
+
+removed_by_netdev()
+{
+	mtu=$(cat "/sys/class/net/$netdev/mtu")
+	removed ip link del "$netdev"
+	netdev_again || fail "no device again"
+	echo start >"$files/traffic" || fail "no traffic on the new device"
+	traffic_runs
+	echo stop >"$files/traffic"
+}
+
+unloaded_under_traffic()
+{
+	echo start >"$files/traffic" || fail "no traffic"
+	traffic_runs
+	timeout -k 5 $((60 * slowness)) rmmod consumer || fail "rmmod: status $?"
+	[ ! -e "$files" ] || fail "files are left"
+}
+
+# Queues of the pool are the device's, and go with it.
+nothing_left()
+{
+	consumer_loaded && rmmod consumer
+	rdma link del "$device" || fail "rdma link del"
+	objects_gone 10 || fail "after the device"
+	rdma link add "$device" type "$link_type" netdev "$netdev" || fail "no device again"
+	gid_index_wait "$device" "$address"
+}
+
+if ! consumer_load; then
+	ktap_start 1
+	row "the module loads" fail "see above"
+	ktap_finish
+fi
+# Rows of the script itself, in this order: what each does, and its name.
+others=(
+	'removed_by_link|rdma link del, with objects and traffic'
+	'removed_by_netdev|the netdev goes, with objects and traffic'
+	'unloaded_under_traffic|rmmod with objects and traffic'
+	'nothing_left|nothing is left'
+)
+wanted=${FERROCE_ROWS:-.}
+mapfile -t numbers < <(grep -nE -e "$wanted" "$files/names" | cut -d : -f 1)
+mapfile -t others < <(printf '%s\n' "${others[@]}" | grep -E -e "^[a-z_]*\|.*($wanted)")
+ktap_start $((${#numbers[@]} + ${#others[@]}))
+echo "${numbers[*]}" >"$files/chosen"
+[ ${#numbers[@]} -eq 0 ] || absorb ${#numbers[@]} cat "$files/results"
+for other in "${others[@]}"; do
+	row "${other#*|}" "${other%%|*}"
+done
+# Without that row, or if it has failed.
+! consumer_loaded || rmmod consumer
+ktap_finish

@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: rdma link add where it cannot work
+# Net: none
+#
+# `rdma link add` refuses what cannot work: with an errno that tells the causes apart,
+# a line in the kernel log that says why, and without leaving anything behind.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+ns=refusals
+# A netdev that is not there, of a wrong type, a VLAN, in use, and a port in use.
+causes=5
+
+in_ns()
+{
+	ip netns exec "$ns" "$@"
+}
+
+# What must be the same before and after a refusal.
+inventory()
+{
+	ls /sys/class/infiniband
+	[ ! -r "$live_objects" ] || cat "$live_objects"
+	awk -v module="$module" '$1 == module { print "users", $3 }' /proc/modules
+	in_ns ss -Hulna 'sport = :4791'
+}
+
+# refused NETDEV ERRNO [LINES]: adding a device there fails with that errno, by name,
+# and the module says so in that many lines. The caller's name stands for the cause.
+refused()
+{
+	local netdev=$1 wanted=$2 lines=${3:-1} before after out words said
+	words=$(python3 -c 'import errno, os, sys; print(os.strerror(getattr(errno, sys.argv[1])))' "$wanted")
+	before=$(inventory)
+	kernel_log_mark
+	if out=$(in_ns rdma link add refused0 type "$link_type" netdev "$netdev" 2>&1); then
+		rdma link del refused0
+		fail "it is accepted"
+	fi
+	echo "$out"
+	# shellcheck disable=SC2154 # of ktap.sh
+	echo "${FUNCNAME[1]}: ${out##*: }" >>"$ktap_dir/answers"
+	grep -qF "$words" <<<"$out" || fail "the error is not $wanted ($words)"
+	said=$(kernel_log_since | grep '^ferroce: ')
+	echo "kernel log: $said"
+	if [ "$driver" = ferroce ]; then
+		[ "$(grep -c . <<<"$said")" -eq "$lines" ] || fail "$lines lines of the module were expected"
+	fi
+	after=$(inventory)
+	if [ "$before" != "$after" ]; then
+		diff <(echo "$before") <(echo "$after")
+		fail "something is left behind"
+	fi
+	kernel_log_check
+}
+
+unknown_netdev()
+{
+	# The core looks the name up: the module is never asked, and says nothing.
+	refused nosuch0 ENODEV 0
+}
+
+wrong_type()
+{
+	in_ns ip link add monitor0 type nlmon || skip "the kernel has no nlmon"
+	in_ns ip link set monitor0 up
+	refused monitor0 "$error_type"
+}
+
+vlan_netdev()
+{
+	in_ns ip link add link plain0 name vlan0 type vlan id 5 || skip "the kernel has no VLANs"
+	in_ns ip link set vlan0 up
+	refused vlan0 "$error_vlan"
+}
+
+second_device()
+{
+	in_ns rdma link add first0 type "$link_type" netdev plain0 || fail "the first one is refused"
+	(refused plain0 EEXIST)
+	local status=$?
+	rdma link del first0 || fail "the first one does not go away"
+	return "$status"
+}
+
+# socket_holds FAMILY: a socket of ours has UDP port 4791.
+socket_holds()
+{
+	local pid status tries
+	ip netns exec "$ns" python3 -c "
+import signal, socket
+s = socket.socket(socket.$1, socket.SOCK_DGRAM)
+s.bind(('::' if socket.$1 == socket.AF_INET6 else '0.0.0.0', 4791))
+signal.pause()" &
+	pid=$!
+	# shellcheck disable=SC2154 # of namespaces.sh
+	for tries in $(seq $((50 * slowness))); do
+		in_ns ss -Hulna 'sport = :4791' | grep -q . && break
+		sleep 0.1
+	done
+	echo "bound after $tries tries"
+	(refused plain0 EADDRINUSE)
+	status=$?
+	kill "$pid"
+	wait "$pid"
+	return "$status"
+}
+
+# After all of them, the same netdev still takes a device.
+accepted()
+{
+	in_ns rdma link add first0 type "$link_type" netdev plain0 || fail "it is refused"
+	rdma link show first0/1 | grep -q 'state ACTIVE' || fail "it is not active"
+	rdma link del first0 || fail "it does not go away"
+	objects_gone 5
+}
+
+# Of what `rdma` has said in the rows above: a cause that was not tried is missed.
+errors_differ()
+{
+	local answers
+	answers=$(sort -u "$ktap_dir/answers")
+	echo "$answers"
+	[ "$(sed 's/: .*//' <<<"$answers" | sort -u | wc -l)" -eq "$causes" ] || fail "$causes causes were expected"
+	[ "$(wc -l <<<"$answers")" -eq "$causes" ] || fail "a cause has two answers"
+	[ -z "$(sed 's/^[^:]*: //' <<<"$answers" | sort | uniq -d)" ] || fail "two causes share an answer"
+}
+
+case $driver in
+ferroce)
+	error_type=EPROTONOSUPPORT
+	error_vlan=EOPNOTSUPP
+	;;
+rxe)
+	# It takes any type, too.
+	error_type=EINVAL
+	error_vlan=EPERM
+	;;
+esac
+
+ktap_start 8
+module_load
+ip netns add "$ns"
+in_ns ip link add plain0 type dummy
+in_ns ip address add 10.8.0.1/24 dev plain0
+in_ns ip link set plain0 up
+row "an unknown netdev" unknown_netdev
+row "a netdev of a wrong type" wrong_type
+row "a VLAN netdev" vlan_netdev
+row "a second device on the same netdev" second_device
+row "the UDP port is taken over IPv4" socket_holds AF_INET
+row "the UDP port is taken over IPv6" socket_holds AF_INET6
+row "each cause has an errno of its own" errors_differ
+row "a device is accepted afterwards" accepted
+ip netns del "$ns"
+ktap_finish

@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: the packets between two devices
+#
+# What travels between the namespaces, as the peer's netdev sees it: every kind of
+# packet, over IPv4 and IPv6, dissected and with its invariant CRC checked; and the
+# netdev's own counters against the payload.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+opcodes=(
+	RC_SEND_FIRST RC_SEND_MIDDLE RC_SEND_LAST RC_SEND_LAST_IMM RC_SEND_ONLY RC_SEND_ONLY_IMM
+	RC_WRITE_FIRST RC_WRITE_MIDDLE RC_WRITE_LAST RC_WRITE_LAST_IMM RC_WRITE_ONLY RC_WRITE_ONLY_IMM
+	RC_READ_REQUEST RC_READ_RESPONSE_FIRST RC_READ_RESPONSE_MIDDLE RC_READ_RESPONSE_LAST
+	RC_READ_RESPONSE_ONLY RC_ACKNOWLEDGE RC_ATOMIC_ACKNOWLEDGE RC_COMPARE_SWAP RC_FETCH_ADD
+	UD_SEND_ONLY UD_SEND_ONLY_IMM
+)
+
+# traffic FAMILY ADDRESS: all opcodes, with rdma_cm's datagrams among them.
+traffic()
+{
+	local program
+	for program in "move -q -m 512" atomics datagrams; do
+		# shellcheck disable=SC2086
+		"$here"/$program "-$1" "$dev1" "$dev2" >"$ktap_dir/traffic" 2>&1 || {
+			tail -n 20 "$ktap_dir/traffic"
+			fail "$program failed"
+		}
+	done
+	pair 30 7174 rping -s -a "$2" -p 7174 -C 10 -- rping -c -a "$2" -p 7174 -C 10 || fail "rping failed"
+}
+
+# captured FAMILY ADDRESS: leaves $capture
+captured()
+{
+	local tcpdump status
+	# What the last one said goes now, not when the background job comes to run.
+	: >"$ktap_dir/tcpdump"
+	ip netns exec n1 tcpdump -i "$netdev1" -s 0 -B 65536 -w "$capture" -U udp port 4791 2>"$ktap_dir/tcpdump" &
+	tcpdump=$!
+	await $((100 * slowness)) grep -q 'listening on' "$ktap_dir/tcpdump" || fail "tcpdump does not listen"
+	(traffic "$@")
+	status=$?
+	sleep 0.5
+	kill "$tcpdump"
+	wait "$tcpdump"
+	cat "$ktap_dir/tcpdump"
+	grep -q '^0 packets dropped by kernel' "$ktap_dir/tcpdump" || fail "tcpdump lost packets"
+	return "$status"
+}
+
+icrc_right()
+{
+	local out
+	out=$(python3 "$here/lib/icrc.py" "$capture" "${opcodes[@]}")
+	local status=$?
+	echo "$out"
+	[ "$status" -eq 0 ] || return 1
+	note "$(grep '^packets' <<<"$out"), $(grep -c '^opcode' <<<"$out") opcodes"
+}
+
+# The checker itself: a single bit turned anywhere in a packet must show.
+icrc_notices()
+{
+	local turned=$ktap_dir/turned.pcap
+	python3 - "$capture" "$turned" <<-'END' || fail "the capture is too short"
+		import struct, sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		# The last byte but four of the first frame: the end of its payload or header.
+		captured = struct.unpack_from("<I", data, 24 + 8)[0]
+		data[24 + 16 + captured - 5] ^= 0x10
+		open(sys.argv[2], "wb").write(data)
+	END
+	! python3 "$here/lib/icrc.py" "$turned" || fail "a turned bit is not noticed"
+	python3 "$here/lib/icrc.py" "$turned" | grep -q '^bad 1$' || fail "not just one packet is wrong"
+}
+
+# malformed CAPTURE: tshark guesses what a payload is, and takes random bytes for IPv4
+# or RPC that is malformed then. What counts is its judgement of the packet itself.
+malformed()
+{
+	tshark -r "$1" -Y _ws.malformed -V 2>/dev/null |
+		grep -E '^(Frame|\[Malformed Packet: )' | grep -B 1 'Malformed Packet: IB\]'
+}
+
+dissected()
+{
+	local out packets
+	command -v tshark >/dev/null || skip "tshark is not installed"
+	packets=$(python3 "$here/lib/icrc.py" "$capture" | sed -n 's/^packets //p')
+	tshark -r "$capture" -T fields -e infiniband.bth.opcode -Y infiniband.bth \
+		>"$ktap_dir/opcodes" 2>/dev/null || fail "tshark: status $?"
+	out=$(grep -c . "$ktap_dir/opcodes")
+	[ "$out" -eq "$packets" ] || fail "tshark finds $out RoCE packets of $packets"
+	out=$(malformed "$capture")
+	[ -z "$out" ] || fail "malformed: $(head -n 20 <<<"$out")"
+}
+
+# An acknowledgement that says it is an atomic operation is too short for one.
+malformed_noticed()
+{
+	local short=$ktap_dir/short.pcap
+	command -v tshark >/dev/null || skip "tshark is not installed"
+	python3 - "$capture" "$short" "$1" <<-'END' || fail "there is no acknowledgement"
+		import struct, sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		transport = 14 + (20 if sys.argv[3] == "4" else 40) + 8
+		at = 24
+		while data[at + 16 + transport] != 0x11:
+		    at += 16 + struct.unpack_from("<I", data, at + 8)[0]
+		data[at + 16 + transport] = 0x13
+		open(sys.argv[2], "wb").write(data)
+	END
+	[ -n "$(malformed "$short")" ] || fail "tshark does not notice it"
+}
+
+# counters NAMESPACE NETDEV COUNTER
+counter()
+{
+	ip -n "$1" -s -j link show "$2" |
+		python3 -c 'import json, sys; s = json.load(sys.stdin)[0]["stats64"]; print(s[sys.argv[1]]["bytes"])' "$3"
+}
+
+# The payload of a run stands in the counters of both netdevs, and not twice.
+payload_counted()
+{
+	local payload=$((200 * 65536)) sent received
+	sent=$(counter n2 "$netdev2" tx)
+	received=$(counter n1 "$netdev1" rx)
+	pair 60 18515 ib_send_bw -F -e -d "$dev1" -x "$gid1" -s 65536 -n 200 -- \
+		ib_send_bw -F -e -d "$dev2" -x "$gid2" -s 65536 -n 200 "$address1" || fail "ib_send_bw failed"
+	sent=$(($(counter n2 "$netdev2" tx) - sent))
+	received=$(($(counter n1 "$netdev1" rx) - received))
+	echo "payload $payload, sent $sent, received $received"
+	[ "$sent" -ge "$payload" ] || fail "the sender's netdev counts less than the payload"
+	[ "$received" -ge "$payload" ] || fail "the receiver's netdev counts less than the payload"
+	[ "$sent" -le $((payload * 3 / 2)) ] || fail "it counts far more than the payload"
+}
+
+ktap_start 11
+# The packets of either side arrive at the other's.
+netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+packets_of_many off
+gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
+for family in 4 6; do
+	capture=$ktap_dir/ipv$family.pcap
+	if [ "$family" = 4 ]; then address=$address1; else address=$address1v6; fi
+	row "IPv$family: a capture of all kinds of traffic" captured "$family" "$address"
+	row "IPv$family: invariant CRCs, lengths, all opcodes" icrc_right
+	row "IPv$family: a turned bit would be noticed" icrc_notices
+	row "IPv$family: nothing is malformed for tshark" dissected
+	row "IPv$family: a malformed packet would be noticed" malformed_noticed "$family"
+done
+row "the netdevs count the payload" payload_counted
+packets_of_many on
+ktap_finish

@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: loss, duplication, reordering, corruption
+#
+# Networks that lose, repeat, reorder and spoil packets, in both directions: every byte
+# and every completion must be right all the same, and the counters tell of it.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+seed=${FERROCE_SEED:-$(date +%s)}
+
+# impair ARGUMENT...: of netem, for what either netdev sends; none is a good network. A bad one has permanent neighbours:
+# ARP has no checksum, so a corrupted answer would lead packets nowhere for a second or more; and the core waits for an
+# answer for one second only, in which a lost request is not repeated.
+impair()
+{
+	local side netdev peer address mac
+	for side in 1 2; do
+		if [ "$side" = 1 ]; then
+			netdev=$netdev1 peer=$netdev2 address=$address2
+		else
+			netdev=$netdev2 peer=$netdev1 address=$address1
+		fi
+		if [ $# -gt 0 ]; then
+			mac=$(ip netns exec "n$((3 - side))" cat "/sys/class/net/$peer/address")
+			ip -n "n$side" neigh replace "$address" lladdr "$mac" dev "$netdev" nud permanent ||
+				fail "ip refuses the neighbour $address"
+		else
+			ip -n "n$side" neigh del "$address" dev "$netdev" 2>/dev/null
+		fi
+		ip netns exec "n$side" tc qdisc del dev "$netdev" root 2>/dev/null
+		[ $# -eq 0 ] || ip netns exec "n$side" tc qdisc add dev "$netdev" root netem limit 10000 "$@" ||
+			fail "tc refuses netem $*"
+	done
+}
+
+# The sum of a counter of both devices.
+counter()
+{
+	local device sum=0 value
+	for device in "$dev1" "$dev2"; do
+		value=$(cat "/sys/class/infiniband/$device/ports/1/hw_counters/$1") || fail "no counter $1"
+		sum=$((sum + value))
+	done
+	echo "$sum"
+}
+
+# moves COUNTER NETEM...: COUNTER must rise with it.
+moves()
+{
+	local counter=$1 before sent after program status=0
+	shift
+	before=$(counter "$counter") sent=$(counter sent_pkts)
+	impair "$@"
+	for program in "move -q -m 1024 -s $seed" "atomics -l -s $seed" "placement -l -s $seed"; do
+		# shellcheck disable=SC2086
+		"$here"/$program "$dev1" "$dev2" || status=1
+	done
+	impair
+	after=$(counter "$counter") sent=$(($(counter sent_pkts) - sent))
+	echo "$counter: $before, $after; $sent packets sent"
+	[ "$status" -eq 0 ] || fail "under netem $*"
+	[ "$after" -gt "$before" ] || fail "netem $* had no effect on $counter"
+	note "netem $*: $counter + $((after - before)), $sent packets sent"
+}
+
+ended()
+{
+	! kill -0 "$1" 2>/dev/null
+}
+
+# Connections are made and ended by datagrams that rdma_cm repeats; but the last of a client that ends it does not: if
+# that is lost, the server is told of nothing.
+
+# rping_ms COUNT told|waits: the client's time. The server has to end well; or, if it waits, it may do that for ever.
+rping_ms()
+{
+	local seconds=$((120 * slowness)) pid start end status
+	ip netns exec n1 timeout -k 2 "$seconds" rping -s -a "$address1" -p 7174 -C "$1" >"$ktap_dir/pair" 2>&1 &
+	pid=$!
+	await_listener in1 7174 "$pid" >>"$ktap_dir/pair"
+	start=$(date +%s%3N)
+	in2 timeout -k 2 "$seconds" rping -c -a "$address1" -p 7174 -C "$1" >>"$ktap_dir/pair" 2>&1
+	status=$?
+	end=$(date +%s%3N)
+	await $((50 * slowness)) ended "$pid"
+	if [ "$2" = told ] || ! kill "$pid" 2>/dev/null; then
+		wait "$pid" || { echo "the server ends with $?" >>"$ktap_dir/pair"; status=1; }
+	fi
+	[ "$status" -eq 0 ] || { cat "$ktap_dir/pair"; return 1; }
+	echo $((end - start))
+}
+
+rping_ratio()
+{
+	local clean lossy
+	clean=$(rping_ms 1000 told) || fail "rping failed without loss: $clean"
+	impair loss 1%
+	lossy=$(rping_ms 1000 waits) || { impair; fail "rping failed at 1 % loss: $lossy"; }
+	impair
+	note "rping -C 1000: $clean ms without loss, $lossy ms at 1 %"
+	[ "$lossy" -le $((3 * clean)) ] || fail "$lossy ms is more than 3 x $clean ms"
+}
+
+# features FEATURE...: of both netdevs, as for ethtool -K.
+features()
+{
+	if ! in1 ethtool -K "$netdev1" "$@" || ! in2 ethtool -K "$netdev2" "$@"; then
+		fail "ethtool refuses $*"
+	fi
+}
+
+# Packets that the netdevs have sent: a super-packet is one.
+netdev_packets()
+{
+	local packets
+	packets=$(in1 cat "/sys/class/net/$netdev1/statistics/tx_packets") &&
+		echo $((packets + $(in2 cat "/sys/class/net/$netdev2/statistics/tx_packets")))
+}
+
+# batches together|apart [FEATURE]: with this feature off, the netdevs' packets are less than half as many as the
+# datagrams of long messages, or more; and whatever they are, all arrives.
+batches()
+{
+	local how=$1 packets sent status=0
+	shift
+	[ $# -eq 0 ] || features "$1" off
+	"$here/move" -q -m 1024 -s "$seed" "$dev1" "$dev2" || status=1
+	packets=$(netdev_packets) sent=$(counter sent_pkts)
+	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
+		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1" || status=1
+	packets=$(($(netdev_packets) - packets)) sent=$(($(counter sent_pkts) - sent))
+	[ $# -eq 0 ] || features "$1" on
+	note "${*:-as they are}: $sent datagrams in $packets packets"
+	[ "$status" -eq 0 ] || fail "not all has arrived"
+	if [ "$how" = together ]; then
+		[ $((2 * packets)) -lt "$sent" ] || fail "that is half of them, or more"
+	else
+		[ $((2 * packets)) -ge "$sent" ] || fail "that is less than half of them"
+	fi
+}
+
+# Bytes of memory that the packets take which the device's socket of IPv4 has sent, and which have not left the machine.
+charged()
+{
+	in2 ss -Hnuam 'sport = :4791 and src 0.0.0.0' | sed -n 's/.*skmem:([^)]*,t\([0-9]*\),.*/\1/p' | head -n 1
+}
+
+standstill_end()
+{
+	in2 tc qdisc del dev "$netdev2" root
+	ip -n n2 neigh del "$address1" dev "$netdev2"
+}
+
+# A queue without a bound, that keeps what it gets. With 4 KiB each, the datagrams take some 160 MiB and more.
+standstill()
+{
+	local most=$((64 + 4)) least=60 before dropped bytes
+	# tbf may be a module, or not be there.
+	modprobe sch_tbf 2>/dev/null
+	ip -n n2 neigh replace "$address1" lladdr "$(in1 cat "/sys/class/net/$netdev1/address")" dev "$netdev2" nud permanent ||
+		fail "ip refuses the neighbour $address1"
+	in2 tc qdisc add dev "$netdev2" root tbf rate 8kbit burst 100kb limit 2000000000 || fail "tc refuses tbf"
+	trap standstill_end EXIT
+	before=$(counter send_err)
+	"$here/flood" "$dev2" "$dev1" 8192 || fail "the flood"
+	bytes=$(charged)
+	dropped=$(($(counter send_err) - before))
+	note "$bytes bytes are charged to the socket, $dropped datagrams were dropped"
+	[ "${bytes:-0}" -ge $((least << 20)) ] || fail "less than $least MiB: the queue has not kept them"
+	[ "$bytes" -le $((most << 20)) ] || fail "more than $most MiB"
+	[ "$dropped" -gt 0 ] || fail "nothing was dropped"
+}
+
+modprobe sch_netem 2>/dev/null
+ktap_start 12
+netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
+row "many datagrams leave as one packet" batches together
+row "one by one, where netdevs do not take packets of many" batches apart tx-gso-list
+row "copied, where netdevs do not take pages" batches apart sg
+row "a good network" moves sent_pkts delay 0ms
+row "loss of 1 %" moves retransmitted_pkts loss 1%
+row "duplication of 2 %" moves duplicate_request duplicate 2%
+row "a quarter is 1 ms late" moves out_of_seq_request delay 1ms reorder 75%
+row "corruption of 1 %" moves icrc_err corrupt 1%
+row "all of them together" moves retransmitted_pkts delay 1ms reorder 75% loss 1% duplicate 2% corrupt 1%
+row "loss of 10 %" moves retransmitted_pkts loss 10%
+row "rping at 1 % loss takes at most three times as long" rping_ratio
+row "a queue that hardly lets anything go: 64 MiB at the most" standstill
+ktap_finish

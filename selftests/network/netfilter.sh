@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: hooks: which datagrams they take, and who lists them
+#
+# The module's hooks in netfilter: which datagrams they take, which they leave alone, and who reads them while
+# they come and go.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+port=4791
+netdev1=$(netdev_of n1 "$dev1")
+netdev2=$(netdev_of n2 "$dev2")
+echo="$here/lib/udp_echo.py"
+# Of the container that has an ipvlan above the netdev of the device in n1.
+child=10.0.0.3
+child_v6=fd00::3
+# Of a netdev in n1 that has no device.
+other=10.5.0.1
+# How often a device comes and goes while hooks are listed.
+rounds=20
+[ -z "${FERROCE_FULL:-}" ] || rounds=200
+
+only_ferroce()
+{
+	[ "$driver" = ferroce ] || skip "only ferroce has hooks"
+}
+
+device_anew()
+{
+	in1 rdma link delete "$dev1" || fail "the device does not go"
+	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || fail "the device does not come"
+	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null
+}
+
+# Its namespace gets what came by the netdev of n1 from the netfilter hook of the ipvlan, in n1. Before it has addresses, its
+# link-local one too, a program there has the port.
+make_child()
+{
+	local mac
+	modprobe ipvlan || skip "the kernel has no ipvlan"
+	set -e
+	ip netns add n3
+	answer
+	ip -n n1 link add link "$netdev1" name child type ipvlan mode l3s
+	ip -n n1 link set child netns n3
+	ip -n n3 link set lo up
+	ip -n n3 link set child up
+	ip -n n3 address add "$child/24" dev child
+	ip -n n3 address add "$child_v6/64" dev child nodad
+	# In this mode nobody answers who looks for its addresses.
+	mac=$(in1 cat "/sys/class/net/$netdev1/address")
+	ip -n n2 neighbour replace "$child" lladdr "$mac" nud permanent dev "$netdev2"
+	ip -n n2 neighbour replace "$child_v6" lladdr "$mac" nud permanent dev "$netdev2"
+}
+
+# A program has the port of all addresses, until it is killed.
+answer()
+{
+	ip netns exec n3 python3 "$echo" answer :: "$port" >"$ktap_dir/answer" 2>&1 4>&- &
+	echo $! >"$ktap_dir/server"
+	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/answer" || fail "$(cat "$ktap_dir/answer")"
+}
+
+# answered ADDRESS: the program gets what is sent to it.
+answered()
+{
+	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
+	in2 python3 "$echo" ask "$1" "$port" $((20 * slowness)) && return
+	in1 rdma statistic show link "$dev1/1"
+	return 1
+}
+
+# Where no program has the port, the device of the addresses has it.
+port_of_device()
+{
+	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
+	kill "$(cat "$ktap_dir/server")"
+	device_anew || return 1
+	gid_index_wait "$dev1" "$child" || return 1
+	! (answer) || fail "a program can have the port"
+	grep 'Address already in use' "$ktap_dir/answer"
+}
+
+remove_child()
+{
+	ip -n n2 neighbour delete "$child" dev "$netdev2"
+	ip -n n2 neighbour delete "$child_v6" dev "$netdev2"
+	ip netns delete n3 || skip "there is no ipvlan in another namespace"
+}
+
+# How many IPv4 datagrams sockets of n1 were given.
+datagrams_of_sockets()
+{
+	in1 nstat -asz UdpInDatagrams | awk '$1 == "UdpInDatagrams" { print $2 }'
+}
+
+# Messages, rdma_cm's too, with the number of datagrams that went by the device's socket.
+taken_by_hook()
+{
+	local before after
+	only_ferroce
+	before=$(datagrams_of_sockets)
+	pair 30 7174 rping -s -a "$address1" -p 7174 -C 100 -- rping -c -a "$address1" -p 7174 -C 100 ||
+		fail "rping failed"
+	after=$(datagrams_of_sockets)
+	[ "${after:-none}" = "$before" ] || fail "from $before to $after datagrams came by a socket"
+}
+
+more_datagrams_than()
+{
+	[ "$(datagrams_of_sockets)" -ge "$1" ]
+}
+
+# Nobody but the device's own socket can have the port, which drops them.
+left_to_the_stack()
+{
+	local before status
+	only_ferroce
+	ip -n n1 link add other type dummy
+	ip -n n1 address add "$other/24" dev other
+	ip -n n1 link set other up
+	ip -n n2 route replace "$other" via "$address1" || fail "there is no such address"
+	before=$(datagrams_of_sockets)
+	in2 python3 "$echo" send "$other" "$port" 20
+	await $((50 * slowness)) more_datagrams_than $((before + 20))
+	status=$?
+	ip -n n2 route delete "$other"
+	ip -n n1 link delete other
+	[ "$status" -eq 0 ] || fail "of 20 datagrams $(($(datagrams_of_sockets) - before)) came by the socket"
+}
+
+hooks_listed()
+{
+	in1 nft list hooks 2>&1
+}
+
+# One for each family.
+hooks_shown()
+{
+	local number
+	only_ferroce
+	[ -n "$(hooks_listed)" ] || skip "this kernel does not list hooks"
+	number=$(hooks_listed | grep -c '\[ferroce\]')
+	[ "$number" -eq 2 ] || fail "$(hooks_listed)"
+	in1 rdma link delete "$dev1"
+	number=$(hooks_listed | grep -c '\[ferroce\]')
+	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1"
+	[ "$number" -eq 0 ] || fail "$number without a device"
+}
+
+list_for_ever()
+{
+	while hooks_listed; do :; done >/dev/null
+}
+
+# What one who lists reads must stay as long as he does. Only KASAN sees if it does not.
+hooks_read_and_gone()
+{
+	local readers=() reader failed=0
+	only_ferroce
+	[ -n "$(hooks_listed)" ] || skip "this kernel does not list hooks"
+	for _ in 1 2; do
+		list_for_ever &
+		readers+=($!)
+	done
+	for _ in $(seq "$rounds"); do
+		if ! in1 rdma link delete "$dev1" || ! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1"; then
+			failed=1
+			break
+		fi
+	done
+	for reader in "${readers[@]}"; do
+		kill "$reader" || { echo "who lists hooks has ended"; failed=1; }
+		wait "$reader" 2>/dev/null
+	done
+	return "$failed"
+}
+
+ktap_start 12
+row "datagrams for the device come by its hook" taken_by_hook
+row "datagrams for an address without a device are left to the stack" left_to_the_stack
+row "an ipvlan (L3S) above the device's netdev, and a program in another namespace" make_child
+row "it keeps its UDP port 4791, IPv4" answered "$child"
+row "it keeps its UDP port 4791, IPv6" answered "$child_v6"
+row "a device that is newer than it" device_anew
+row "it keeps its UDP port 4791 beside that, IPv4" answered "$child"
+row "it keeps its UDP port 4791 beside that, IPv6" answered "$child_v6"
+row "without a program the port is the device's" port_of_device
+row "it goes" remove_child
+row "netfilter lists the hooks, as long as they are there" hooks_shown
+row "hooks that are listed while they come and go" hooks_read_and_gone
+device_anew >/dev/null
+ktap_finish

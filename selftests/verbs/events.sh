@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: asynchronous events and statuses, each once; SQD, SQE, attributes
+# Suites: all
+#
+# Asynchronous events and statuses: the rows are those of the program events, and those of
+# the events of ports and devices.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+# A device of one's own: others would miss it.
+watch_start()
+{
+	ip -n n1 link add dummy8 type dummy || return 1
+	namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 || return 1
+	in1 rdma link add spare8 type "$link_type" netdev dummy8 || return 1
+	gid_index_wait spare8 10.8.0.1 >/dev/null && gid_index_wait spare8 fd08::1 >/dev/null || return 1
+	# What the last one said goes now, not when the background job comes to run.
+	: >"$ktap_dir/watch"
+	"$here/events" -w spare8 >"$ktap_dir/watch" 2>&1 &
+	watcher=$!
+	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/watch" && return 0
+	cat "$ktap_dir/watch"
+	fail "nobody watches"
+}
+
+# told COUNT EVENT: it is there so often, and does not come again.
+told()
+{
+	local tries count
+	for tries in $(seq $((100 * slowness))); do
+		count=$(grep -cxF "event $2" "$ktap_dir/watch")
+		[ "$count" -lt "$1" ] || break
+		sleep 0.1
+	done
+	sleep "$slowness"
+	count=$(grep -cxF "event $2" "$ktap_dir/watch")
+	[ "$count" -eq "$1" ] && return 0
+	cat "$ktap_dir/watch"
+	fail "$2: $count times, not $1, after $tries tries"
+}
+
+# What the row before has left, if it failed.
+watch_end()
+{
+	kill "$watcher" 2>/dev/null
+	wait "$watcher" 2>/dev/null
+	rdma link del spare8 2>/dev/null
+	ip -n n1 link del dummy8 2>/dev/null
+}
+
+port()
+{
+	trap watch_end EXIT
+	watch_start || return 1
+	ip -n n1 link set dummy8 down || return 1
+	told 1 "port error of port 1"
+	told 0 "port active of port 1"
+	ip -n n1 link set dummy8 up || return 1
+	told 1 "port active of port 1"
+	told 1 "port error of port 1"
+}
+
+gid()
+{
+	trap watch_end EXIT
+	watch_start || return 1
+	told 0 "GID table change of port 1"
+	ip -n n1 address add 10.8.1.1/24 dev dummy8 || return 1
+	told 1 "GID table change of port 1"
+	ip -n n1 address del 10.8.1.1/24 dev dummy8 || return 1
+	told 2 "GID table change of port 1"
+}
+
+# removed COMMAND...: the queue pair is lost, and the device, each once at the most. uverbs takes back the event of a queue
+# pair that it destroys with the device, if the process has not read it by then: on a busy machine it may not have, so
+# there are several tries.
+removed()
+{
+	local try
+	trap watch_end EXIT
+	for try in 1 2 3 4 5; do
+		watch_start || return 1
+		"$@" || return 1
+		wait "$watcher" || fail "the watcher ends with $?"
+		told 1 "local catastrophic error"
+		! grep -qxF "event local work queue catastrophic error of the queue pair" "$ktap_dir/watch" || break
+		echo "try $try: the queue pair has gone before its event was read"
+		watch_end
+	done
+	told 1 "local work queue catastrophic error of the queue pair"
+}
+
+rows=$("$here/events" count)
+others=4
+[ -z "${FERROCE_ROWS:-}" ] || others=0
+ktap_start $((${rows:-1} + others))
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+netdev2=$(netdev_of n2 "$dev2")
+# Its rows play the peer, packet by packet.
+packets_of_many off
+absorb "${rows:-1}" "$here/events" -n /run/netns/n2 -i "$netdev2" "$dev1" "$dev2"
+packets_of_many on
+if [ "$others" -gt 0 ]; then
+	row "event: PORT_ERR, PORT_ACTIVE" port
+	row "event: GID_CHANGE" gid
+	row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
+	row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8
+fi
+ktap_finish

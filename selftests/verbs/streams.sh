@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: long messages that another CPU takes in; CPUs that go and come
+#
+# Streams of long messages, which another CPU takes in than the one that they came by: the rows are those
+# of the program streams.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+seed=${FERROCE_SEED:-$(date +%s)}
+wanted=${FERROCE_ROWS:-.}
+
+rows=$("$here/streams" -r "$wanted" -n)
+rows=${rows:-1}
+ktap_start "$rows"
+gid_index_wait "$dev1" "$address1" >/dev/null
+gid_index_wait "$dev2" "$address2" >/dev/null
+share=/sys/kernel/debug/sched/fair_server/cpu1/runtime
+[ ! -w $share ] || shared=$(cat $share)
+absorb "$rows" "$here/streams" -r "$wanted" -s "$seed" "$dev1" "$dev2"
+# If it ended in the middle of a row.
+for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+	[ ! -w "$cpu" ] || [ "$(cat "$cpu")" = 1 ] || echo 1 >"$cpu"
+done
+[ ! -w $share ] || [ "$(cat $share)" = "$shared" ] || echo "$shared" >$share
+ktap_finish
