@@ -5,27 +5,19 @@
  * second in the second, until there is none left to fail. Then messages, while one
  * allocation in ten fails.
  *
- * faults [-e] [-s SEED] DEVICE DEVICE NETDEV
+ * faults [-e] DEVICE DEVICE NETDEV
  *	-e	really every one, also of the thousands that make a device's files in sysfs
  *	NETDEV	for a device of our own
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <net/if.h>
 #include <rdma/rdma_netlink.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define SIZE (1 << 18)
 #define DEPTH 16
@@ -57,7 +49,7 @@ static const struct class {
 	{ "usercopy", "fail_usercopy", EFAULT },
 };
 
-#define CLASSES (sizeof(classes) / sizeof(classes[0]))
+#define CLASSES (ARRAY_SIZE(classes))
 
 /* Sets of them. */
 #define SLAB (1u << 0)
@@ -629,7 +621,7 @@ static const struct operation {
 	{ "rdma link add", link_add, link_del, nothing, nothing, false, { ENFILE, ENOBUFS }, SLAB },
 };
 
-#define OPERATIONS (sizeof(operations) / sizeof(operations[0]))
+#define OPERATIONS (ARRAY_SIZE(operations))
 
 /* A transition is done once: each attempt that succeeds needs a fresh queue pair. */
 static int prepare(const struct operation *operation)
@@ -752,7 +744,7 @@ static bool run_messages(void)
 		put(classes[i].directory, "probability", "10");
 	}
 	for (i = 0; !error && i < 10; i++) {
-		for (j = 0; !error && j < sizeof(kinds) / sizeof(kinds[0]); j++)
+		for (j = 0; !error && j < ARRAY_SIZE(kinds); j++)
 			error = kinds[j]();
 	}
 	if (error)
@@ -766,41 +758,61 @@ static bool run_messages(void)
 	return !error && failed >= 10;
 }
 
-int main(int argc, char **argv)
+static bool run_sweep(int which)
+{
+	const struct operation *operation = &operations[which / CLASSES];
+	unsigned int class = which % CLASSES, made;
+	bool ok = sweep(operation, &classes[class], &made);
+
+	if (!made && operation->makes & 1u << class) {
+		ksft_print_msg("there was no call that could fail\n");
+		ok = false;
+	}
+	return made ? ok : row_skip("it makes no such call") && ok;
+}
+
+static bool run_failures(void)
+{
+	return failures[0] > 100 && failures[1] > 10 && failures[2] > 3;
+}
+
+static void add(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < OPERATIONS * CLASSES; i++)
+		row_add((struct row){
+			row_name("%s: %s", operations[i / CLASSES].name, classes[i % CLASSES].name),
+			.run_with = run_sweep, i,
+		});
+	/* Of all these together. */
+	if (!rows_are_chosen())
+		row_add((struct row){ "calls of each class have failed", run_failures });
+	row_add((struct row){ "messages while one allocation in ten fails", run_messages });
+}
+
+static bool take_option(int option, const char *argument)
+{
+	(void)option;
+	(void)argument;
+	every = true;
+	return true;
+}
+
+static void begin(char **operands)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
-	uint64_t seed = time(NULL);
-	unsigned int i, j;
-	int option;
+	int i;
 
-	while ((option = getopt(argc, argv, "es:")) != -1) {
-		switch (option) {
-		case 'e':
-			every = true;
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 3)
-		die("two devices and a netdev are needed");
-	netdev = argv[optind + 2];
-	ksft_print_header();
-	ksft_set_plan(OPERATIONS * CLASSES + 2);
-	random_seed(seed);
+	netdev = operands[2];
 	find_text();
 	choose(0);
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], 4);
+		device_open(&devices[i], operands[i], 4);
 		region_make(&regions[i], &devices[i], SIZE,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
-		cqs[i] = ibv_create_cq(devices[i].context, 4 * DEPTH, NULL, NULL, 0);
-		if (!cqs[i])
-			die("ibv_create_cq: %s", strerror(errno));
+		cqs[i] = cq_make(&devices[i], 4 * DEPTH);
 		rc[i] = qp_make(&devices[i], IBV_QPT_RC, cqs[i], cqs[i], depth, NULL);
 		ud[i] = qp_make(&devices[i], IBV_QPT_UD, cqs[i], cqs[i], depth, NULL);
 		if (qp_init(ud[i], 0, 0))
@@ -811,33 +823,21 @@ int main(int argc, char **argv)
 	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		die("mmap: %s", strerror(errno));
+}
 
-	for (i = 0; i < OPERATIONS; i++) {
-		for (j = 0; j < CLASSES; j++) {
-			unsigned int made;
-			char name[128];
-			bool ok = sweep(&operations[i], &classes[j], &made);
-
-			snprintf(name, sizeof(name), "%s: %s", operations[i].name, classes[j].name);
-			if (!made && operations[i].makes & 1u << j) {
-				ksft_print_msg("there was no call that could fail\n");
-				ok = false;
-			}
-			if (ok && !made)
-				ksft_test_result_code(KSFT_SKIP, name, "it makes no such call");
-			else
-				ksft_test_result(ok, "%s\n", name);
-		}
-	}
-	ksft_test_result(failures[0] > 100 && failures[1] > 10 && failures[2] > 3,
-			 "calls of each class have failed\n");
-	ksft_test_result(run_messages(), "messages while one allocation in ten fails\n");
+static void end(void)
+{
+	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(rc[i]) || ibv_destroy_qp(ud[i]) || ibv_destroy_cq(cqs[i]))
-			die("destroy: %s", strerror(errno));
+		qp_free(rc[i]);
+		qp_free(ud[i]);
+		cq_free(cqs[i]);
 		region_free(&regions[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+const struct test test = {
+	.operands = "DEVICE DEVICE NETDEV", .options = "e", .option = take_option, .add = add, .begin = begin, .end = end,
+};

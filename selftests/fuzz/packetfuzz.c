@@ -6,21 +6,18 @@
  * queue pairs that exist. A bystander on the same device must not notice, and the
  * machine's memory must not go.
  *
- * packetfuzz [-s SEED] [-t SECONDS] [-c FILE] [-n NAMESPACE] [-T] -i NETDEV -m MAC
- *            [-d DEVICE] DEVICE DEVICE
+ * packetfuzz [-n NAMESPACE] [-T] -i NETDEV -m MAC [-d DEVICE] DEVICE DEVICE
  *	-i	where the packets are sent from; in the network namespace -n
  *	-m	whom they are for
  *	-d	whose packets they are, if not the first device's
  *	-T	NETDEV is a tap under the device itself: then the module works at packets in
  *		the system call that writes them, which kcov sees, and the peer is imagined
- *	-c	adds the addresses that kcov notes to FILE
  *
  * The invariant CRC is written from the specification, as in lib/icrc.py.
  */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/if_packet.h>
@@ -28,23 +25,16 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/ether.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "bystander.h"
 #include "coverage.h"
-#include "endpoint.h"
 #include "fuzzer.h"
-#include "kselftest.h"
 #include "namespace.h"
 #include "packet.h"
-#include "rows.h"
+#include "test.h"
 
 #define ROCE_PORT 4791
 #define REGION_SIZE (1 << 16)
@@ -64,8 +54,6 @@
 /* Fragments wait for others, and slabs have some air; a kernel with KASAN keeps what is freed. */
 #define GROWTH_KIB (8 << 10)
 #define GROWTH_DEBUG_KIB (192 << 10)
-
-#define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static uint32_t below(uint32_t limit)
 {
@@ -417,15 +405,6 @@ static struct {
 	uint8_t within;
 } victim;
 
-static struct ibv_cq *cq_make(struct device *device)
-{
-	struct ibv_cq *cq = ibv_create_cq(device->context, 4 * DEPTH, NULL, NULL, 0);
-
-	if (!cq)
-		die("%s: ibv_create_cq: %s", device->name, strerror(errno));
-	return cq;
-}
-
 static struct ibv_mr *mr_make(struct device *device)
 {
 	struct ibv_mr *mr = ibv_reg_mr(device->pd, victim.memory, REGION_SIZE,
@@ -484,7 +463,7 @@ static void sends_post(struct ibv_qp *qp, struct ibv_mr *local, struct ibv_mr *r
 	unsigned int i;
 
 	for (i = 0; i < 1 + below(4); i++) {
-		wr.opcode = opcodes[below(ARRAY_LENGTH(opcodes))];
+		wr.opcode = opcodes[below(ARRAY_SIZE(opcodes))];
 		sge.length = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : below(6000);
 		wr.wr.rdma.remote_addr = (uintptr_t)victim.memory;
 		wr.wr.rdma.rkey = remote->rkey;
@@ -596,7 +575,7 @@ static void victims_make(void)
 	if (victim.memory == MAP_FAILED)
 		die("no memory");
 	victim.mr = mr_make(&target);
-	victim.cq = cq_make(&target);
+	victim.cq = cq_make(&target, 4 * DEPTH);
 	victim.rc = victim_qp(&target, IBV_QPT_RC, victim.cq);
 	victim.ud = victim_qp(&target, IBV_QPT_UD, victim.cq);
 	if (qp_init(victim.ud, 0, QKEY))
@@ -604,13 +583,12 @@ static void victims_make(void)
 	qp_ready_ud(victim.ud);
 	if (!peer_imagined) {
 		victim.peer_mr = mr_make(&peer);
-		victim.peer_cq = cq_make(&peer);
+		victim.peer_cq = cq_make(&peer, 4 * DEPTH);
 		victim.peer_rc = victim_qp(&peer, IBV_QPT_RC, victim.peer_cq);
 	}
 	gone = victim_qp(&target, IBV_QPT_RC, victim.cq);
 	victim.gone = gone->qp_num;
-	if (ibv_destroy_qp(gone))
-		die("ibv_destroy_qp");
+	qp_free(gone);
 }
 
 static void victims_end(void)
@@ -820,7 +798,7 @@ static const struct {
 	{ "no receive", "no_receive", sample_too_long, false },
 };
 
-static bool class_run(unsigned int which)
+static bool class_run(int which)
 {
 	uint64_t before, after, end;
 	unsigned int i;
@@ -896,7 +874,7 @@ static uint8_t opcode_choose(uint32_t number)
 	if (number == 1 || number == victim.ud->qp_num)
 		return one_in(2) ? UD_SEND_ONLY : UD_SEND_ONLY_IMM;
 	do {
-		opcode = below(ARRAY_LENGTH(extensions));
+		opcode = below(ARRAY_SIZE(extensions));
 	} while (!extensions[opcode]);
 	return opcode;
 }
@@ -906,7 +884,7 @@ static uint32_t length_choose(void)
 	static const uint16_t lengths[] = { 0, 1, 2, 3, 4, 7, 8, 9, 40, 64, 255, 256, 257, 1023, 1024,
 					    1025, 1024, 1024, 4096, 4100 };
 
-	return one_in(8) ? below(4200) : lengths[below(ARRAY_LENGTH(lengths))];
+	return one_in(8) ? below(4200) : lengths[below(ARRAY_SIZE(lengths))];
 }
 
 static uint32_t odd_number(uint32_t usual)
@@ -933,7 +911,7 @@ static void packet_follow(struct packet *packet)
 					 RC_COMPARE_SWAP, RC_FETCH_ADD, RC_FLUSH,
 					 RC_ATOMIC_WRITE, RC_SEND_FIRST, RC_WRITE_FIRST };
 
-	*packet = packet_plain(whole[below(ARRAY_LENGTH(whole))], victim.rc->qp_num);
+	*packet = packet_plain(whole[below(ARRAY_SIZE(whole))], victim.rc->qp_num);
 	if (victim.within == RC_SEND_FIRST)
 		packet->opcode = one_in(2) ? RC_SEND_LAST : RC_SEND_LAST_IMM;
 	else if (victim.within == RC_WRITE_FIRST)
@@ -1131,7 +1109,7 @@ static bool counters_rose(const uint64_t *before)
 	bool ok = true;
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_LENGTH(raised); i++) {
+	for (i = 0; i < ARRAY_SIZE(raised); i++) {
 		uint64_t rise = counter(raised[i]) - before[i];
 
 		ksft_print_msg("%s +%" PRIu64 "\n", raised[i], rise);
@@ -1225,81 +1203,19 @@ static void networks_find(void)
 	}
 }
 
-/* Whether all rows are wanted: else those of classes alone, by the names of these. */
-static bool is_whole(void)
-{
-	return !getenv("FERROCE_ROWS");
-}
+static const char *netdev, *space, *attacked;
+static bool bystander_stops;
+static uint64_t before[ARRAY_SIZE(raised)], frames;
+static long used, most;
 
-static unsigned int rows_in_plan(void)
+static bool run_flood(void)
 {
-	return ROWS_WANTED(classes) + (is_whole() ? 4 : 0);
-}
-
-int main(int argc, char **argv)
-{
-	const char *netdev = NULL, *space = NULL, *attacked = NULL;
-	bool checkers = !access("/sys/kernel/debug/kmemleak", F_OK), calm;
-	uint64_t before[ARRAY_LENGTH(raised)], frames;
-	struct fuzzer fuzzer;
-	long used, most = 0;
 	unsigned int i;
-	int option;
-
-	rows_count(argc, argv, rows_in_plan());
-	fuzzer_prepare(&fuzzer);
-	while ((option = getopt(argc, argv, FUZZER_OPTIONS "n:Ti:m:d:")) != -1) {
-		if (fuzzer_option(&fuzzer, option, optarg))
-			continue;
-		switch (option) {
-		case 'n':
-			space = optarg;
-			break;
-		case 'T':
-			line.tap = true;
-			peer_imagined = true;
-			break;
-		case 'i':
-			netdev = optarg;
-			break;
-		case 'm':
-			if (!ether_aton_r(optarg, (struct ether_addr *)line.target))
-				die("'%s' is no address", optarg);
-			break;
-		case 'd':
-			attacked = optarg;
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 2 || !netdev)
-		die("two devices and a netdev are needed");
-	fuzzer_begin(&fuzzer, rows_in_plan());
-	bystander_start(&bystander, argv[optind], argv[optind + 1], fuzzer.seed);
-	random_seed(fuzzer.seed);
-	line_open(netdev, space);
-	target.name = attacked ? attacked : argv[optind];
-	port_wait(target.name);
-	device_open(&target, target.name, 4);
-	if (!peer_imagined)
-		device_open(&peer, argv[optind + 1], 4);
-	networks_find();
-	victims_make();
-	coverage_start();
-
-	for (i = 0; i < ARRAY_LENGTH(classes); i++)
-		if (row_is_wanted(classes[i].name))
-			ksft_test_result(class_run(i), "packets: counted: %s\n", classes[i].name);
-	if (!is_whole()) {
-		bystander_stop(&bystander);
-		ksft_finished();
-	}
 
 	flood(WARM_UP_SECONDS, 0, NULL);
 	successes = 0;
 	errors = 0;
-	for (i = 0; i < ARRAY_LENGTH(raised); i++)
+	for (i = 0; i < ARRAY_SIZE(raised); i++)
 		before[i] = counter(raised[i]);
 	used = memory_used();
 	frames = line.frames;
@@ -1308,18 +1224,90 @@ int main(int argc, char **argv)
 	ksft_print_msg("executions %" PRIu64 "\n", frames);
 	ksft_print_msg("%" PRIu64 " completions of success, %" PRIu64 " with an error\n", successes,
 		       errors);
-	ksft_test_result(frames >= FEWEST_FRAMES && successes && errors,
-			 "packets: a flood\n");
-	ksft_test_result(counters_rose(before), "packets: the counters show each class\n");
-	ksft_test_result(memory_back(used, most, checkers), "packets: the memory is there\n");
-	calm = bystander_stop(&bystander);
-	ksft_test_result(calm, "packets: others notice nothing\n");
+	return frames >= FEWEST_FRAMES && successes && errors;
+}
 
+static bool run_counters(void)
+{
+	return counters_rose(before);
+}
+
+static bool run_memory(void)
+{
+	return memory_back(used, most, !access("/sys/kernel/debug/kmemleak", F_OK));
+}
+
+static bool run_others(void)
+{
+	bystander_stops = true;
+	return bystander_stop(&bystander);
+}
+
+/* About the flood. */
+static const struct row rows[] = {
+	{ "packets: a flood", run_flood },
+	{ "packets: the counters show each class", run_counters },
+	{ "packets: the memory is there", run_memory },
+	{ "packets: others notice nothing", run_others },
+};
+
+static void add(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(classes); i++)
+		row_add((struct row){
+			row_name("packets: counted: %s", classes[i].name), .run_with = class_run, i,
+		});
+	for (i = 0; i < ARRAY_SIZE(rows) && !rows_are_chosen(); i++)
+		row_add(rows[i]);
+}
+
+static bool take_option(int option, const char *argument)
+{
+	switch (option) {
+	case 'n': space = argument; break;
+	case 'i': netdev = argument; break;
+	case 'd': attacked = argument; break;
+	case 'T':
+		line.tap = true;
+		peer_imagined = true;
+		break;
+	case 'm':
+		return ether_aton_r(argument, (struct ether_addr *)line.target);
+	}
+	return true;
+}
+
+static void begin(char **names)
+{
+	if (!netdev)
+		die("a netdev is needed");
+	fuzzer_begin();
+	bystander_start(&bystander, names[0], names[1], seed);
+	random_seed(seed);
+	line_open(netdev, space);
+	target.name = attacked ? attacked : names[0];
+	port_wait(target.name);
+	device_open(&target, target.name, 4);
+	if (!peer_imagined)
+		device_open(&peer, names[1], 4);
+	networks_find();
+	victims_make();
+	coverage_start();
+}
+
+static void end(void)
+{
+	if (!bystander_stops)
+		bystander_stop(&bystander);
 	victims_end();
 	if (!peer_imagined)
 		device_close(&peer);
 	device_close(&target);
-	if (fuzzer.coverage)
-		coverage_write(fuzzer.coverage);
-	ksft_finished();
+	fuzzer_end();
 }
+
+const struct test test = {
+	.options = "n:Ti:m:d:", .option = take_option, .add = add, .begin = begin, .end = end,
+};

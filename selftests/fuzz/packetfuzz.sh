@@ -9,11 +9,8 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
-seconds=${FERROCE_SECONDS:-30}
 coverage=${FERROCE_COVERAGE:-}
-rows=$("$here/packetfuzz" count)
-rows=${rows:-1}
+rows=$(rows_of "$here/packetfuzz")
 
 mac_of()
 {
@@ -51,20 +48,15 @@ if [ -z "$coverage" ]; then
 else
 	ktap_start $((2 * rows + 3))
 fi
-for device in "$dev1 $address1" "$dev1 $address1v6" "$dev2 $address2" "$dev2 $address2v6"; do
-	# shellcheck disable=SC2086
-	gid_index_wait $device >/dev/null
-done
+devices_wait
 # Fragments that wait in vain for others are not to be taken for a leak.
 in1 sysctl -qw net.ipv4.ipfrag_time=2 net.ipv6.ip6frag_time=2
-netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 objects_note "$ktap_dir/before"
-absorb "$rows" "$here/packetfuzz" -s "$seed" -t "$seconds" -n n2 -i "$netdev2" \
-	-m "$(mac_of n1 "$netdev1")" "$dev1" "$dev2"
+absorb "$rows" env -u FERROCE_COVERAGE "$here/packetfuzz" -n n2 -i "$netdev2" -m "$(mac_of n1 "$netdev1")" \
+	"$dev1" "$dev2"
 if [ -n "$coverage" ]; then
 	row "packets: a device on a tap" tap_up
-	absorb "$rows" "$here/packetfuzz" -s "$seed" -t "$seconds" -c "$coverage" -T -i fuzz0 \
-		-m "$(cat /sys/class/net/fuzz0/address)" -d fuzz0 "$dev1" "$dev2"
+	absorb "$rows" "$here/packetfuzz" -T -i fuzz0 -m "$(cat /sys/class/net/fuzz0/address)" -d fuzz0 "$dev1" "$dev2"
 	row "packets: no device on a tap" tap_down
 fi
 row "packets: nothing is left" settled

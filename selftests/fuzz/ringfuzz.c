@@ -5,35 +5,25 @@
  * write(); and moves queue pairs through all states, destroys and makes them again,
  * with completion queues and regions. A bystander must not notice.
  *
- * ringfuzz [-s SEED] [-t SECONDS] [-c FILE] DEVICE DEVICE
- *	-c	adds the addresses that kcov notes to FILE
- *
  * The seed decides what each thread does; how the threads interleave it does not.
  */
 
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_rxe.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "bystander.h"
 #include "choice.h"
 #include "coverage.h"
-#include "endpoint.h"
 #include "fuzzer.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define SLOTS 3
 #define RINGS 48
@@ -50,8 +40,6 @@
 #define LAST_ACTION_MS 120000
 /* Of an action that is as seldom as that, chance may leave out all. */
 #define SELDOM 10
-
-#define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* --- What was done --------------------------------------------------------------------- */
 
@@ -194,7 +182,7 @@ static void mappings_read(const struct ibv_context *context, struct mappings *ma
 		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %" SCNx64, &next->start, &next->end,
 			   &next->offset) != 3)
 			die("not understood: %s", line);
-		if (++mappings->count == ARRAY_LENGTH(mappings->all))
+		if (++mappings->count == ARRAY_SIZE(mappings->all))
 			die("too many mappings");
 	}
 	fclose(maps);
@@ -375,8 +363,8 @@ static const struct field receive_fields[] = {
 static const struct field *field_choose(struct choice *choice, const struct ring *ring)
 {
 	if (ring->kind == SEND_RING)
-		return &send_fields[below(choice, ARRAY_LENGTH(send_fields))];
-	return &receive_fields[below(choice, ARRAY_LENGTH(receive_fields))];
+		return &send_fields[below(choice, ARRAY_SIZE(send_fields))];
+	return &receive_fields[below(choice, ARRAY_SIZE(receive_fields))];
 }
 
 static void put(uint8_t *to, uint64_t value, size_t size)
@@ -424,7 +412,7 @@ static void spoil_header(struct choice *choice, struct ring *ring)
 		offsetof(struct rxe_queue_buf, pad_2),
 		offsetof(struct rxe_queue_buf, pad_3),
 	};
-	uint32_t *at = word(ring, offsets[below(choice, ARRAY_LENGTH(offsets))]);
+	uint32_t *at = word(ring, offsets[below(choice, ARRAY_SIZE(offsets))]);
 
 	if (one_in(choice, 3))
 		store(at, load(at) + below(choice, 3) - 1);
@@ -697,7 +685,7 @@ static void slot_revive(struct choice *choice, struct slot *slot)
 						 IBV_QPS_RTS };
 	unsigned int i, step;
 
-	for (step = 0; step < ARRAY_LENGTH(way); step++) {
+	for (step = 0; step < ARRAY_SIZE(way); step++) {
 		for (i = 0; i < 2; i++) {
 			int error = qp_modify(choice, slot, &slot->ends[i], way[step], false);
 
@@ -715,7 +703,7 @@ static void slot_make(struct choice *choice, struct slot *slot)
 	enum spoil spoil = below(choice, SPOILS);
 	unsigned int i;
 
-	slot->type = types[below(choice, ARRAY_LENGTH(types) - without_uc)];
+	slot->type = types[below(choice, ARRAY_SIZE(types) - without_uc)];
 	/* Most of the time most is at stake; but not before libibverbs has done its part. */
 	if (spoil == NOTHING && one_in(choice, 2))
 		spoil = EVERYTHING;
@@ -793,7 +781,7 @@ static uint32_t opcode_choose(struct choice *choice, const struct slot *slot)
 	if (slot->type == IBV_QPT_UC)
 		return opcodes[below(choice, 4)];
 	/* The last three mostly put the queue pair in error. */
-	return opcodes[below(choice, one_in(choice, 20) ? ARRAY_LENGTH(opcodes) : 9)];
+	return opcodes[below(choice, one_in(choice, 20) ? ARRAY_SIZE(opcodes) : 9)];
 }
 
 static uint32_t sges_choose(struct choice *choice, const struct end *end, struct rxe_sge *sges,
@@ -1016,7 +1004,7 @@ static void write_list(struct choice *choice, struct end *end)
 
 	for (i = 0; i + 8 <= sizeof(bytes); i += 8)
 		put(bytes + i, any(choice), 8);
-	header->command = commands[below(choice, ARRAY_LENGTH(commands))];
+	header->command = commands[below(choice, ARRAY_SIZE(commands))];
 	command->response = one_in(choice, 8) ? odd_value(choice, 0) : (uintptr_t)answer;
 	command->qp_handle = one_in(choice, 8) ? odd_value(choice, 0) : end->qp->handle;
 	command->wr_count = count;
@@ -1025,7 +1013,7 @@ static void write_list(struct choice *choice, struct end *end)
 	for (i = 0; i < 4; i++) {
 		wrs[i].num_sge = one_in(choice, 4) ? odd_value(choice, 0) : below(choice, 3);
 		wrs[i].opcode = one_in(choice, 4) ? odd_value(choice, 0)
-						  : opcodes[below(choice, ARRAY_LENGTH(opcodes))];
+						  : opcodes[below(choice, ARRAY_SIZE(opcodes))];
 		wrs[i].wr.ud.ah = one_in(choice, 2) ? below(choice, 16)
 						    : (end->ah ? end->ah->handle : 0);
 	}
@@ -1268,28 +1256,33 @@ static bool enough(void)
 	       counts->spoilt_elements && counts->spoilt_fields;
 }
 
-int main(int argc, char **argv)
+static const char *const *names;
+
+static void begin(char **operands)
+{
+	names = (const char *const *)operands;
+	fuzzer_begin();
+	counts = fuzzer_shared(sizeof(*counts));
+}
+
+static void tell(void)
 {
 	struct bystander bystander;
-	struct fuzzer fuzzer;
 	bool ended;
 	pid_t pid;
 
-	fuzzer_start(&fuzzer, argc, argv, 2, "two devices are needed");
-	fuzzer_begin(&fuzzer, 3);
-	counts = fuzzer_shared(sizeof(*counts));
-	bystander_start(&bystander, argv[optind], argv[optind + 1], fuzzer.seed);
+	bystander_start(&bystander, names[0], names[1], seed);
 	pid = fuzzer_fork();
 	if (!pid) {
-		worker((const char *const *)argv + optind, fuzzer.seed, fuzzer.seconds);
-		if (fuzzer.coverage)
-			coverage_write(fuzzer.coverage);
+		worker(names, seed, fuzzer.seconds);
+		fuzzer_end();
 		fflush(stdout);
 		_exit(0);
 	}
-	ended = fuzzer_wait(&fuzzer, pid, LAST_ACTION_MS) && counts->ended;
-	ksft_test_result(ended, "rings: all is destroyed as it should\n");
-	ksft_test_result(enough(), "rings: everything was tried\n");
-	ksft_test_result(bystander_stop(&bystander), "rings: others notice nothing\n");
-	ksft_finished();
+	ended = fuzzer_wait(pid, LAST_ACTION_MS) && counts->ended;
+	row_result(ended, "rings: all is destroyed as it should", NULL);
+	row_result(enough(), "rings: everything was tried", NULL);
+	row_result(bystander_stop(&bystander), "rings: others notice nothing", NULL);
 }
+
+const struct test test = { .begin = begin, .told = 3, .tell = tell };

@@ -8,20 +8,15 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
-seconds=${FERROCE_SECONDS:-30}
-
 settled()
 {
 	objects_as_before "$ktap_dir/before" 10
 }
 
-ktap_start 4
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
+rows=$(rows_of "$here/ringfuzz")
+ktap_start $((rows + 1))
+devices_wait
 objects_note "$ktap_dir/before"
-coverage=()
-[ -z "${FERROCE_COVERAGE:-}" ] || coverage=(-c "$FERROCE_COVERAGE")
-absorb 3 "$here/ringfuzz" -s "$seed" -t "$seconds" "${coverage[@]}" "$dev1" "$dev2"
+absorb "$rows" "$here/ringfuzz" "$dev1" "$dev2"
 row "rings: nothing is left" settled
 ktap_finish

@@ -6,36 +6,30 @@
  * them, listen and connect by rdma_cm, dump by netlink, fork. Meanwhile the processes are killed, run
  * out of memory and out of objects, and are replaced. A bystander must not notice.
  *
- * verbsfuzz [-s SEED] [-t SECONDS] [-c FILE] DEVICE DEVICE NAMESPACE NAMESPACE
- *	-c	adds the addresses that kcov notes to FILE
+ * verbsfuzz DEVICE DEVICE NAMESPACE NAMESPACE
  *	NAMESPACE	the network namespace of each device
  *
- * The seed decides what each thread does, but not how threads interleave. Each of verbsfuzz/*.c has a table of the
+ * The seed decides what each thread does, but not how threads interleave. Each file in verbsfuzz has a table of the
  * actions that threads choose from.
  */
 
 #define _GNU_SOURCE
-#include <errno.h>
 #include <inttypes.h>
 #include <linux/netlink.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "bystander.h"
 #include "cgroup.h"
 #include "coverage.h"
-#include "endpoint.h"
 #include "fuzzer.h"
 #include "namespace.h"
+#include "test.h"
 #include "verbsfuzz/verbsfuzz.h"
 
 #define FEWEST_COMMANDS 3000
@@ -59,7 +53,6 @@ uint8_t arena[ARENA] __attribute__((aligned(4096)));
 unsigned int crew_index;
 
 static bool has_memory_cgroups, has_rdma_cgroups;
-static uint64_t seed;
 
 /* --- What can be done ----------------------------------------------------------------------- */
 
@@ -90,7 +83,7 @@ static bool needs_meet(struct hand *hand, const struct action *action)
 	hand->file = file_pick(hand);
 	if (hand->file < 0)
 		return false;
-	for (i = 0; i < ARRAY_LENGTH(action->needs) && action->needs[i] >= PD; i++) {
+	for (i = 0; i < ARRAY_SIZE(action->needs) && action->needs[i] >= PD; i++) {
 		hand->with[i] = object_pick(hand, hand->file, action->needs[i]);
 		if (!hand->with[i])
 			return false;
@@ -480,26 +473,28 @@ static bool all_succeeded(void)
 	return !what;
 }
 
-int main(int argc, char **argv)
+static void begin(char **operands)
 {
 	static const struct action *const tables[] = {
 		file_actions, object_actions, event_actions, traffic_actions, netlink_actions, cm_actions,
 		process_actions,
 	};
-	struct bystander bystander;
-	struct fuzzer fuzzer;
 	unsigned int i;
+
+	fuzzer_begin();
+	for (i = 0; i < ARRAY_SIZE(tables); i++)
+		actions_add(tables[i]);
+	shared = fuzzer_shared(sizeof(*shared));
+	devices_know(operands, operands + 2);
+	groups_make();
+}
+
+static void tell(void)
+{
+	struct bystander bystander;
 	bool gone, ended;
 	pid_t pid;
 
-	fuzzer_start(&fuzzer, argc, argv, 4, "two devices and their namespaces are needed");
-	fuzzer_begin(&fuzzer, 8);
-	seed = fuzzer.seed;
-	for (i = 0; i < ARRAY_LENGTH(tables); i++)
-		actions_add(tables[i]);
-	shared = fuzzer_shared(sizeof(*shared));
-	devices_know(argv + optind, argv + optind + 2);
-	groups_make();
 	bystander_start(&bystander, devices[0].name, devices[1].name, seed);
 	mail_open();
 	pid = fuzzer_fork();
@@ -508,27 +503,25 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		_exit(0);
 	}
-	ended = fuzzer_wait(&fuzzer, pid, 2 * LAST_COMMANDS_MS) && shared->ended;
+	ended = fuzzer_wait(pid, 2 * LAST_COMMANDS_MS) && shared->ended;
 	/* With files in them that nobody has taken. */
 	mail_close();
 	report();
 	gone = groups_end();
-	ksft_test_result(ended && gone, "verbs: all processes end\n");
-	ksft_test_result(all_succeeded(), "verbs: all that can succeed has succeeded\n");
-	ksft_test_result(flowed(), "verbs: messages flow through objects that are destroyed\n");
-	ksft_test_result(shared->kills && shared->replaced, "verbs: processes were killed and replaced\n");
-	if (has_memory_cgroups)
-		ksft_test_result(shared->oom_kills, "verbs: processes were killed for want of memory\n");
-	else
-		ksft_test_result_skip("verbs: processes were killed for want of memory: no memory cgroups\n");
-	if (has_rdma_cgroups)
-		ksft_test_result(shared->limited, "verbs: a cgroup's limits were reached\n");
-	else
-		ksft_test_result_skip("verbs: a cgroup's limits were reached: no rdma cgroups\n");
-	ksft_test_result(bystander_stop(&bystander), "verbs: others notice nothing\n");
+	row_result(ended && gone, "verbs: all processes end", NULL);
+	row_result(all_succeeded(), "verbs: all that can succeed has succeeded", NULL);
+	row_result(flowed(), "verbs: messages flow through objects that are destroyed", NULL);
+	row_result(shared->kills && shared->replaced, "verbs: processes were killed and replaced", NULL);
+	row_result(shared->oom_kills || !has_memory_cgroups, "verbs: processes were killed for want of memory",
+		   has_memory_cgroups ? NULL : "no memory cgroups");
+	row_result(shared->limited || !has_rdma_cgroups, "verbs: a cgroup's limits were reached",
+		   has_rdma_cgroups ? NULL : "no rdma cgroups");
+	row_result(bystander_stop(&bystander), "verbs: others notice nothing", NULL);
 	bystander_start(&bystander, devices[0].name, devices[1].name, seed + 1);
-	ksft_test_result(bystander_finish(&bystander), "verbs: both devices work afterwards\n");
-	if (fuzzer.coverage)
-		coverage_write(fuzzer.coverage);
-	ksft_finished();
+	row_result(bystander_finish(&bystander), "verbs: both devices work afterwards", NULL);
+	fuzzer_end();
 }
+
+const struct test test = {
+	.operands = "DEVICE DEVICE NAMESPACE NAMESPACE", .begin = begin, .told = 8, .tell = tell,
+};

@@ -8,9 +8,6 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
-seconds=${FERROCE_SECONDS:-30}
-
 # A message of rdma_cm that nobody answers has an address handle for as long as it is repeated: 16 times 4.3 s.
 settled()
 {
@@ -24,16 +21,14 @@ first_messages()
 	in2 timeout $((30 * slowness)) rping -c -a "$address1" -C 1 >"$ktap_dir/rping" 2>&1
 }
 
-ktap_start 9
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
+rows=$(rows_of "$here/verbsfuzz")
+ktap_start $((rows + 1))
+devices_wait
 modprobe rdma_ucm
 # The list of processes would fill the kernel's log.
 sysctl -qw vm.oom_dump_tasks=0
 first_messages
 objects_note "$ktap_dir/before"
-coverage=()
-[ -z "${FERROCE_COVERAGE:-}" ] || coverage=(-c "$FERROCE_COVERAGE")
-absorb 8 "$here/verbsfuzz" -s "$seed" -t "$seconds" "${coverage[@]}" "$dev1" "$dev2" n1 n2
+absorb "$rows" "$here/verbsfuzz" "$dev1" "$dev2" n1 n2
 row "verbs: nothing is left" settled
 ktap_finish

@@ -3,10 +3,8 @@
  * Memory that a completion has given back: whatever looks at the packets on their way, and however late, sees
  * what was sent, never what the sender's process wrote after the completion.
  *
- * tenants [-d DISK] [-r REGEX] [-n] [-s SEED] DEVICE NAMESPACE NETDEV SENDER SENDER-NAMESPACE SENDER-NETDEV [FILE]
+ * tenants [-d DISK] DEVICE NAMESPACE NETDEV SENDER SENDER-NAMESPACE SENDER-NETDEV FILE
  *	-d	what the process sends are writes to DISK, which is FILE at the other end
- *	-r	only the rows that match
- *	-n	prints how many rows those are, and does nothing
  *
  * DEVICE is on NETDEV in NAMESPACE: there this process receives, and looks. The sender is another process, a new one
  * for each row, with the device SENDER.
@@ -18,7 +16,6 @@
 #define _GNU_SOURCE
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <linux/netfilter.h>
@@ -28,24 +25,16 @@
 #include <linux/netlink.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
 #include "namespace.h"
 #include "packet.h"
-#include "rows.h"
+#include "test.h"
 #include "wire.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* The longest message, where its payload starts in its memory, and what that memory has room for. */
 #define LONGEST 12288
@@ -144,6 +133,7 @@ static struct meeting *meeting;
 
 /* The row. */
 static const struct sending *sending;
+static unsigned int combinations, leaks;
 static uint32_t nonce;
 static struct sight sight;
 /* The sender's memory; of some of it there is a mapping in either process. */
@@ -471,6 +461,7 @@ static const struct way {
 };
 
 static const struct way *way;
+static bool way_is_ready;
 
 /* Whether this process has a queue pair that the packets are for. */
 static bool is_received(void)
@@ -561,9 +552,7 @@ static void qp_open(unsigned int side)
 
 	if (sending->flags & IBV_SEND_INLINE)
 		depth.inline_size = sending->size;
-	cq = ibv_create_cq(devices[side].context, 2 * ACTIONS, NULL, NULL, 0);
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	cq = cq_make(&devices[side], 2 * ACTIONS);
 	qp = qp_make(&devices[side], sending->type, cq, cq, depth, NULL);
 	meeting->qpn[side] = qp->qp_num;
 	meeting->psn[side] = random_between(1, 0xffffff);
@@ -991,11 +980,12 @@ static bool run_once(bool *early)
 	return ok;
 }
 
-static bool run_row(unsigned int *leaks)
+static bool run_row(int which)
 {
 	bool early, ok;
 	unsigned int i;
 
+	sending = &sendings[which];
 	delay_ms = way->delays ? 300 : 0;
 	do {
 		if (way->delays && !netem_delay())
@@ -1012,7 +1002,7 @@ static bool run_row(unsigned int *leaks)
 			continue;
 		printf("# %s: %llu bytes are seen that were written after the completion\n", action_names[i],
 		       (unsigned long long)sight.late[i] * 8);
-		*leaks += 1;
+		leaks++;
 		ok = false;
 	}
 	return ok && !sight.strange;
@@ -1020,97 +1010,83 @@ static bool run_row(unsigned int *leaks)
 
 static bool is_row(const struct sending *what, const struct way *how)
 {
-	char name[128];
-
 	if (what->is_disk != !!disk)
 		return false;
 	if (how->holds && what->type == IBV_QPT_RC)
 		return false;
-	if (how->answers && (what->is_disk || what->type != IBV_QPT_RC || what->opcode == IBV_WR_RDMA_READ))
-		return false;
-	snprintf(name, sizeof(name), "%s, %s", what->name, how->name);
-	return row_is_wanted(name);
+	return !how->answers || (!what->is_disk && what->type == IBV_QPT_RC && what->opcode != IBV_WR_RDMA_READ);
 }
 
-int main(int argc, char **argv)
+static void add(void)
 {
-	unsigned int i, j, count = 0, leaks = 0;
-	uint64_t seed = time(NULL);
-	bool only_count = false;
-	int option;
+	unsigned int i, j;
 
-	while ((option = getopt(argc, argv, "d:nr:s:")) != -1) {
-		switch (option) {
-		case 'd':
-			disk = optarg;
-			break;
-		case 'n':
-			only_count = true;
-			break;
-		case 'r':
-			rows_want(optarg);
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		default:
-			return KSFT_FAIL;
-		}
+	for (i = 0; i < ARRAY_SIZE(ways); i++)
+		for (j = 0; j < ARRAY_SIZE(sendings); j++)
+			if (is_row(&sendings[j], &ways[i]))
+				row_add((struct row){
+					.name = row_name("%s, %s", sendings[j].name, ways[i].name),
+					.run_with = run_row, .argument = j, .needs = i,
+				});
+}
+
+static void way_end(void)
+{
+	if (way && !way->end())
+		ksft_print_msg("%s: what it needs does not go away\n", way->name);
+}
+
+/* The rows of a way follow one another. */
+static bool run_on_way(const struct row *row)
+{
+	if (way != &ways[row->needs]) {
+		way_end();
+		way = &ways[row->needs];
+		way_is_ready = way->begin();
 	}
-	for (i = 0; i < COUNT(ways); i++) {
-		for (j = 0; j < COUNT(sendings); j++)
-			count += is_row(&sendings[j], &ways[i]);
-	}
-	if (only_count) {
-		printf("%u\n", count);
-		return 0;
-	}
-	if (argc - optind != 6 + !!disk)
-		die("two devices are needed, each with its namespace and netdev, and the disk's file");
-	argv += optind;
-	disk_file = argv[6];
-	ksft_print_header();
-	ksft_set_plan(count);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
+	combinations += ACTIONS;
+	return way_is_ready && row_run(row);
+}
+
+static void begin(char **operands)
+{
+	int i;
+
+	disk_file = disk ? operands[6] : NULL;
 	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (meeting == MAP_FAILED)
 		die("mmap: %s", strerror(errno));
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[3 * i], 4);
-		namespaces[i] = argv[3 * i + 1];
-		netdevs[i] = argv[3 * i + 2];
+		device_open(&devices[i], operands[3 * i], 4);
+		namespaces[i] = operands[3 * i + 1];
+		netdevs[i] = operands[3 * i + 2];
 		close(capture_open(namespaces[i], netdevs[i], macs[i]));
 	}
 	for (i = 0; i < ACTIONS; i++)
 		region_make(&sinks[i], &devices[OWN], ROOM, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	for (i = 0; i < COUNT(ways); i++) {
-		bool ready = false, any = false;
+}
 
-		way = &ways[i];
-		for (j = 0; j < COUNT(sendings); j++) {
-			uint64_t began = now_ms();
-			bool ok;
+static void end(void)
+{
+	int i;
 
-			sending = &sendings[j];
-			if (!is_row(sending, way))
-				continue;
-			if (!any)
-				ready = way->begin();
-			any = true;
-			ok = ready && run_row(&leaks);
-			if (now_ms() - began > 5000)
-				ksft_print_msg("%llu ms\n", (unsigned long long)(now_ms() - began));
-			ksft_test_result(ok, "%s, %s\n", sending->name, way->name);
-		}
-		if (any && !way->end())
-			ksft_print_msg("%s: what it needs does not go away\n", way->name);
-	}
-	ksft_print_msg("%u combinations, of which %u show what was written after the completion\n", count * ACTIONS,
+	way_end();
+	ksft_print_msg("%u combinations, of which %u show what was written after the completion\n", combinations,
 		       leaks);
 	for (i = 0; i < ACTIONS; i++)
 		region_free(&sinks[i]);
 	for (i = 0; i < 2; i++)
 		device_close(&devices[i]);
-	ksft_finished();
 }
+
+static bool take_option(int option, const char *argument)
+{
+	(void)option;
+	disk = argument;
+	return true;
+}
+
+const struct test test = {
+	.operands = "DEVICE NAMESPACE NETDEV DEVICE NAMESPACE NETDEV FILE", .options = "d:", .option = take_option,
+	.add = add, .begin = begin, .end = end, .run_row = run_on_way,
+};

@@ -6,14 +6,9 @@
 # What others see of a sender's packets once it has its memory back: the rows are those of the program tenants.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
-
 . "$(dirname "$0")/../lib/nvme.sh"
 
-wanted=${FERROCE_ROWS:-.}
-rows=$("$here/tenants" -r "$wanted" -n)
-disk_rows=$("$here/tenants" -d disk -r "$wanted" -n)
-rows=${rows:-1} disk_rows=${disk_rows:-1}
-seed=${FERROCE_SEED:-$(date +%s)}
+rows=$(rows_of "$here/tenants") disk_rows=$(rows_of "$here/tenants" -d disk)
 disk_address=10.6.0.1 host_address=10.7.0.2
 
 # wire_rules FROM TO NETDEV TABLE: the second rule is for rdma_cm, which looks up the reverse route.
@@ -74,14 +69,12 @@ disk_undo()
 ktap_start $((rows + disk_rows + 2 * (disk_rows > 0)))
 disk_file=$ktap_dir/disk
 modprobe -a tun ifb sch_netem act_mirred nfnetlink_queue nfnetlink_log
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
+devices_wait
 in2 ping -qc 1 "$address1" >/dev/null
-[ "$rows" -eq 0 ] || absorb "$rows" "$here/tenants" -r "$wanted" -s "$seed" \
-	"$dev1" n1 "$(netdev_of n1 "$dev1")" "$dev2" n2 "$(netdev_of n2 "$dev2")"
+absorb "$rows" "$here/tenants" "$dev1" n1 "$netdev1" "$dev2" n2 "$netdev2" -
 if [ "$disk_rows" -gt 0 ]; then
 	row "the NVMe disk is there" disk_make
-	absorb "$disk_rows" "$here/tenants" -d "$(nvme_disk)" -r "$wanted" -s "$seed" \
+	absorb "$disk_rows" "$here/tenants" -d "$(nvme_disk)" \
 		nvme_target first target nvme_host first host "$disk_file"
 	row "the NVMe disk goes away" disk_undo
 fi

@@ -7,6 +7,7 @@
 #                                a row that goes missing then shows
 #   row NAME COMMAND [ARG...]    runs COMMAND (a shell function, in a subshell) as
 #                                one row; its output is shown when it fails
+#   rows_of COMMAND...           prints how many rows a program has: its plan
 #   absorb COUNT COMMAND...      takes over the COUNT rows of a program's own KTAP
 #   fail WORDS, skip WORDS       end the row from inside
 #   ktap_finish                  the kernel log as a last row, and the exit status
@@ -90,8 +91,18 @@ note()
 }
 exec 4>&1
 
+# A program that does not say it has one row, which then fails.
+rows_of()
+{
+	local rows
+	rows=$("$@" count)
+	echo "${rows:-1}"
+}
+
 absorb()
 {
+	# None of its rows is chosen.
+	[ "$1" -ne 0 ] || return 0
 	local expected=$1 line text seen=0 status=unknown
 	shift
 	while IFS= read -r line; do

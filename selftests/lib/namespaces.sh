@@ -86,6 +86,15 @@ gid_index_wait()
 	gid_index "$1" "$2"
 }
 
+# Waits for the GIDs of both devices, of both families, and says which netdevs they have, to programs too.
+devices_wait()
+{
+	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev2" "$address2" >/dev/null &&
+		gid_index_wait "$dev1" "$address1v6" >/dev/null && gid_index_wait "$dev2" "$address2v6" >/dev/null
+	netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+	export FERROCE_NETDEV1=$netdev1 FERROCE_NETDEV2=$netdev2
+}
+
 # links_up [MTU]: the two namespaces, their addresses and their devices.
 links_up()
 {

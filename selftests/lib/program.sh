@@ -5,9 +5,8 @@
 set -u
 . "$(dirname "$0")/test.sh"
 
-rows=$("$here/$1" count)
-ktap_start "${rows:-1}"
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
-absorb "${rows:-1}" "$here/$1" "$dev1" "$dev2"
+rows=$(rows_of "$here/$1")
+ktap_start "$rows"
+devices_wait
+absorb "$rows" "$here/$1" "$dev1" "$dev2"
 ktap_finish

@@ -3,7 +3,7 @@
  * Traffic of one kind between two devices, both ways, until its time is over or a device goes. Each end is a process of
  * its own, in its own network namespace. Every byte that arrives must be right.
  *
- * traffic [-6] [-t SECONDS] [-s SEED] [-p MICROSECONDS] [-m MESSAGES] KIND NAMESPACE DEVICE NAMESPACE DEVICE
+ * traffic [-6] [-t SECONDS] [-p MICROSECONDS] [-m MESSAGES] KIND NAMESPACE DEVICE NAMESPACE DEVICE
  *	-p	how long an end pauses after each turn
  *	-m	how many messages each end must have received in the end
  *
@@ -40,6 +40,7 @@
 #include <unistd.h>
 
 #include "endpoint.h"
+#include "kselftest.h"
 #include "namespace.h"
 
 #define PAIRS 2
@@ -720,7 +721,7 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 5)
 		die("a kind, and a namespace and a device twice, are needed");
-	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		if (!strcmp(kinds[i].name, argv[optind]))
 			kind = &kinds[i];
 	if (!kind)

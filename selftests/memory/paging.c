@@ -5,14 +5,13 @@
  * of their own, and of one of all addresses. And advice about such memory, given by the
  * kernel's own interface: the provider of rdma-core 56 has no ibv_advise_mr().
  *
- * paging [-4|-6] [-s SEED] [-r REGEX] [-q QPS] -N NAMESPACE -i NETDEV DEVICE DEVICE
- * paging [-r REGEX] -n
+ * paging [-4|-6] [-q QPS] DEVICE DEVICE
  *
- * -r chooses rows; -n only counts them. QPS wait together for a page that never comes. NAMESPACE has NETDEV, which
- * the first device is on: from there packets are sent by hand.
+ * QPS wait together for a page that never comes. From the first device's netdev packets are sent by hand.
+ *
+ * Test: memory that is paged on demand
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
@@ -21,20 +20,13 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 #include "wire.h"
 
 #define PAGES 48
@@ -63,7 +55,6 @@ static struct end ends[2];
 /* The one that asks, and its peer. */
 static struct end *const a = &ends[0], *const b = &ends[1];
 static size_t page, size;
-static int family = 4;
 /* Neither aligned nor a multiple of anything. */
 static const size_t at = 123;
 static uint32_t length;
@@ -117,8 +108,7 @@ static void finish(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ends[i].qp && ibv_destroy_qp(ends[i].qp))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(ends[i].qp);
 		ends[i].qp = NULL;
 		if (ends[i].mr && ibv_dereg_mr(ends[i].mr))
 			die("ibv_dereg_mr: %s", strerror(errno));
@@ -207,7 +197,7 @@ static bool moved(enum ibv_wr_opcode opcode)
 	return true;
 }
 
-static bool run_absent(enum ibv_wr_opcode opcode)
+static bool run_absent(int opcode)
 {
 	uint64_t *theirs = (uint64_t *)b->memory, *ours = (uint64_t *)a->memory;
 
@@ -227,7 +217,7 @@ static bool run_absent(enum ibv_wr_opcode opcode)
 }
 
 /* Other pages take the place of those that a message has used. */
-static bool run_replaced(enum ibv_wr_opcode opcode)
+static bool run_replaced(int opcode)
 {
 	int i;
 
@@ -240,7 +230,7 @@ static bool run_replaced(enum ibv_wr_opcode opcode)
 	return moved(opcode);
 }
 
-static bool run_discarded(enum ibv_wr_opcode opcode)
+static bool run_discarded(int opcode)
 {
 	int i;
 
@@ -255,7 +245,7 @@ static bool run_discarded(enum ibv_wr_opcode opcode)
 }
 
 /* After a fork the pages are the child's and ours, until one writes: it must be we. */
-static bool run_forked(enum ibv_wr_opcode opcode)
+static bool run_forked(int opcode)
 {
 	int to_child[2], status;
 	uint8_t old = 0x5a;
@@ -312,7 +302,7 @@ static void *keep_forking(void *count)
 	return NULL;
 }
 
-static bool run_restless(enum ibv_wr_opcode opcode)
+static bool run_restless(int opcode)
 {
 	unsigned int forks = 0, i;
 	pthread_t thread;
@@ -330,7 +320,7 @@ static bool run_restless(enum ibv_wr_opcode opcode)
 }
 
 /* What the process could not do itself, its peer cannot do either. */
-static bool run_write_protected(enum ibv_wr_opcode opcode)
+static bool run_write_protected(int opcode)
 {
 	struct end *to = opcode == IBV_WR_RDMA_READ ? a : b;
 	enum ibv_wc_status status;
@@ -348,7 +338,7 @@ static bool run_write_protected(enum ibv_wr_opcode opcode)
 	return !memcmp(expected, to->memory + at, length);
 }
 
-static bool run_unmapped_source(enum ibv_wr_opcode opcode)
+static bool run_unmapped_source(int opcode)
 {
 	struct end *from = opcode == IBV_WR_RDMA_READ ? b : a;
 
@@ -360,7 +350,7 @@ static bool run_unmapped_source(enum ibv_wr_opcode opcode)
 }
 
 /* The process's own permission is asked for, page by page. */
-static bool run_last_page(enum ibv_wr_opcode opcode)
+static bool run_last_page(int opcode)
 {
 	if (!moved(opcode) || munmap(b->memory + size - page, page))
 		return false;
@@ -369,7 +359,7 @@ static bool run_last_page(enum ibv_wr_opcode opcode)
 }
 
 /* Pages that the kernel itself cannot reach. */
-static bool run_secret(enum ibv_wr_opcode opcode)
+static bool run_secret(int opcode)
 {
 	int fd = syscall(SYS_memfd_secret, 0);
 
@@ -385,7 +375,7 @@ static bool run_secret(enum ibv_wr_opcode opcode)
 }
 
 /* A message over the border of two of the pieces that the kernel cuts the address space into. */
-static bool run_border(enum ibv_wr_opcode opcode)
+static bool run_border(int opcode)
 {
 	uint8_t *ranges[2];
 	bool ok = true;
@@ -422,7 +412,7 @@ static bool run_border(enum ibv_wr_opcode opcode)
 }
 
 /* Of a region so large that what is known of it is not cleared in one go, all is: also at the borders. */
-static bool run_large(enum ibv_wr_opcode opcode)
+static bool run_large(int opcode)
 {
 	const size_t step = 4096 * page, all = 4 * step + size;
 	uint8_t *memory = b->memory, *range;
@@ -457,14 +447,14 @@ static uint8_t in_bss[3 * 4096];
 static uint8_t in_data[3 * 4096] = { 1 };
 
 /* Whatever address the process has, also one that it got after the registration. */
-static bool run_everywhere(enum ibv_wr_opcode opcode)
+static bool run_everywhere(int opcode)
 {
 	uint8_t on_stack[3 * 4096];
 	uint8_t *low = (uint8_t *)0x10000000, *high = (uint8_t *)0x7f0000000000 - 16 * CHUNK;
 	uint8_t *memory[2] = { a->memory, b->memory };
 	uint8_t *on_heap = malloc(sizeof(on_stack));
 	uint8_t *places[] = { in_bss, in_data, on_stack, on_heap, low, high };
-	const int count = sizeof(places) / sizeof(places[0]);
+	const int count = ARRAY_SIZE(places);
 	uint32_t all = length;
 	bool ok = true;
 	int i, j;
@@ -496,7 +486,7 @@ static bool run_everywhere(enum ibv_wr_opcode opcode)
 /* More pieces of the address space than the kernel keeps lists for: one for each MiB of the
  * machine's memory, which is half as much as such a piece.
  */
-static bool run_sparse(enum ibv_wr_opcode opcode)
+static bool run_sparse(int opcode)
 {
 	size_t lists = (size_t)sysconf(_SC_PHYS_PAGES) * page / (CHUNK / 2);
 	size_t count = lists + lists / 8, i;
@@ -544,27 +534,27 @@ static bool refused_at(enum ibv_wr_opcode opcode, uint64_t address)
 	return ok;
 }
 
-static bool run_null(enum ibv_wr_opcode opcode)
+static bool run_null(int opcode)
 {
 	return refused_at(opcode, 0);
 }
 
-static bool run_kernel(enum ibv_wr_opcode opcode)
+static bool run_kernel(int opcode)
 {
 	return refused_at(opcode, 0xffff888000001000);
 }
 
-static bool run_vsyscall(enum ibv_wr_opcode opcode)
+static bool run_vsyscall(int opcode)
 {
 	return refused_at(opcode, 0xffffffffff600000);
 }
 
-static bool run_last_address(enum ibv_wr_opcode opcode)
+static bool run_last_address(int opcode)
 {
 	return refused_at(opcode, UINT64_MAX - 63 - at);
 }
 
-static bool run_without_right(enum ibv_wr_opcode opcode)
+static bool run_without_right(int opcode)
 {
 	post(opcode, length);
 	return completed(a->send_cq, "the request", IBV_WC_REM_ACCESS_ERR);
@@ -585,7 +575,7 @@ static bool registers(struct ibv_pd *pd, void *start, size_t bytes, uint64_t iov
 	return wanted ? !mr && errno == wanted : !!mr;
 }
 
-static bool run_registrations(enum ibv_wr_opcode opcode)
+static bool run_registrations(int opcode)
 {
 	struct ibv_query_device_ex_input input = {};
 	struct ibv_device_attr_ex attr;
@@ -631,10 +621,8 @@ static void be_the_peer(int tell, int go, const int last[2])
 	char byte;
 
 	device_open(&b->device, b->device.name, family);
-	b->send_cq = ibv_create_cq(b->device.context, DEPTH, NULL, NULL, 0);
-	b->recv_cq = ibv_create_cq(b->device.context, DEPTH, NULL, NULL, 0);
-	if (!b->send_cq || !b->recv_cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	b->send_cq = cq_make(&b->device, DEPTH);
+	b->recv_cq = cq_make(&b->device, DEPTH);
 	b->qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq, depth, NULL);
 	adopt(b, map_anonymous(NULL));
 	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, VERY_PATIENT);
@@ -651,7 +639,7 @@ static void be_the_peer(int tell, int go, const int last[2])
 	_exit(*(uint64_t *)b->memory != *(uint64_t *)a->memory);
 }
 
-static bool run_orphaned(enum ibv_wr_opcode opcode)
+static bool run_orphaned(int opcode)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
 	struct end before = *b;
@@ -664,8 +652,7 @@ static bool run_orphaned(enum ibv_wr_opcode opcode)
 	if (pipe(tell) || pipe(go) || pipe(last))
 		die("pipe: %s", strerror(errno));
 	random_fill(a->memory, 8);
-	if (ibv_destroy_qp(a->qp))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(a->qp);
 	a->qp = qp_make(&a->device, IBV_QPT_RC, a->send_cq, a->recv_cq, depth, NULL);
 	child = fork();
 	if (child < 0)
@@ -759,7 +746,7 @@ static bool advised(const struct end *end, uint64_t advice, uint64_t flags)
 }
 
 /* After the advice, all is there: the message finds no page absent. */
-static bool run_prefetched(enum ibv_wr_opcode opcode)
+static bool run_prefetched(int opcode)
 {
 	unsigned long long before;
 	bool ok;
@@ -781,7 +768,7 @@ static bool run_prefetched(enum ibv_wr_opcode opcode)
 	return ok;
 }
 
-static bool run_prefetched_later(enum ibv_wr_opcode opcode)
+static bool run_prefetched_later(int opcode)
 {
 	uint64_t began = now_ms();
 
@@ -798,7 +785,7 @@ static bool run_prefetched_later(enum ibv_wr_opcode opcode)
 }
 
 /* For reading: it can be read from at once, but writing to it takes its own page fault. */
-static bool run_prefetched_read(enum ibv_wr_opcode opcode)
+static bool run_prefetched_read(int opcode)
 {
 	unsigned long long before;
 
@@ -825,7 +812,7 @@ static bool run_prefetched_read(enum ibv_wr_opcode opcode)
 }
 
 /* Only what is there: nothing is brought in. */
-static bool run_if_present(enum ibv_wr_opcode opcode)
+static bool run_if_present(int opcode)
 {
 	unsigned long long before;
 	size_t i;
@@ -862,7 +849,7 @@ static bool refuses(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct i
 }
 
 /* As ibv_advise_mr(3) has it. */
-static bool run_advice_refused(enum ibv_wr_opcode opcode)
+static bool run_advice_refused(int opcode)
 {
 	const uint64_t flush = IBV_ADVISE_MR_FLAG_FLUSH;
 	struct ibv_pd *pd = b->device.pd, *other = ibv_alloc_pd(b->device.context);
@@ -948,9 +935,7 @@ static bool others_go_on(void)
 
 	for (i = 0; i < 2; i++) {
 		region_make(&regions[i], &ends[i].device, PAGES * page, access);
-		cqs[i] = ibv_create_cq(ends[i].device.context, 1, NULL, NULL, 0);
-		if (!cqs[i])
-			die("ibv_create_cq: %s", strerror(errno));
+		cqs[i] = cq_make(&ends[i].device, 1);
 		qps[i] = qp_make(&ends[i].device, IBV_QPT_RC, cqs[i], cqs[i], depth, NULL);
 	}
 	qp_connect(&a->device, qps[0], &b->device, qps[1], IBV_MTU_1024, VERY_PATIENT);
@@ -1037,12 +1022,12 @@ static bool stuck(enum ibv_wr_opcode opcode, enum cause cause)
 	return ok;
 }
 
-static bool run_stuck(enum ibv_wr_opcode opcode)
+static bool run_stuck(int opcode)
 {
 	return stuck(opcode, MESSAGE);
 }
 
-static bool run_stuck_advice(enum ibv_wr_opcode opcode)
+static bool run_stuck_advice(int opcode)
 {
 	return stuck(opcode, ADVICE);
 }
@@ -1056,7 +1041,7 @@ static void count_signal(int number)
 }
 
 /* Signals that come all the time do not keep it from its end. */
-static bool run_interrupted_flush(enum ibv_wr_opcode opcode)
+static bool run_interrupted_flush(int opcode)
 {
 	struct end *b = &ends[1];
 	/* No SA_RESTART: a call that gives up is seen. */
@@ -1096,13 +1081,13 @@ static bool run_interrupted_flush(enum ibv_wr_opcode opcode)
 }
 
 /* Who waits for what was advised can still be killed. */
-static bool run_stuck_flush(enum ibv_wr_opcode opcode)
+static bool run_stuck_flush(int opcode)
 {
 	return stuck(opcode, FLUSHED_ADVICE);
 }
 
 /* A page that comes after a peer of ordinary patience would have given up, had nobody told it. */
-static bool run_late(enum ibv_wr_opcode opcode)
+static bool run_late(int opcode)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
 	int fd, i;
@@ -1110,8 +1095,7 @@ static bool run_late(enum ibv_wr_opcode opcode)
 	bool ok;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(ends[i].qp))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(ends[i].qp);
 		ends[i].qp = qp_make(&ends[i].device, IBV_QPT_RC, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
 	}
 	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, PATIENT);
@@ -1136,7 +1120,6 @@ static bool run_late(enum ibv_wr_opcode opcode)
 #define WAITING_PER_QP 511
 #define MOST_WAITING (16 << 20)
 
-static const char *namespace, *netdev;
 
 /* The kernel's memory for small objects, in KiB, with what each CPU has counted for itself. */
 static long kernel_memory(void)
@@ -1192,7 +1175,7 @@ static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
 }
 
 /* Of each little fragment the kernel has hundreds of bytes besides. */
-static bool run_fragments(enum ibv_wr_opcode opcode)
+static bool run_fragments(int opcode)
 {
 	int absence = absence_begin(b->memory, size);
 	long before, after, last;
@@ -1201,7 +1184,7 @@ static bool run_fragments(enum ibv_wr_opcode opcode)
 	int tries = 0;
 
 	(void)opcode;
-	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
+	wire_open(&wire, "n1", netdev_of(1), &a->device.gid, &b->device.gid);
 	qp = waiting_qp(&wire, b->recv_cq);
 	absence_noticed(absence);
 	/* For nobody, until the kernel has taken what memory it takes for such packets when none of them waits. */
@@ -1215,8 +1198,7 @@ static bool run_fragments(enum ibv_wr_opcode opcode)
 	after = kernel_memory();
 	ksft_print_msg("%d datagrams in fragments of %d bytes: %ld KiB more (%ld KiB when sent to nobody)\n",
 		       FRAGMENTED, FRAGMENT, after - before, before - last);
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(qp);
 	close(absence);
 	wire_close(&wire);
 	return after - before < MOST_FRAGMENTED;
@@ -1228,7 +1210,7 @@ static unsigned long long counted(const char *name)
 }
 
 /* Packets of many queue pairs: what they use together is bounded, by more than their number. */
-static bool run_crowd(enum ibv_wr_opcode opcode)
+static bool run_crowd(int opcode)
 {
 	int absence = absence_begin(b->memory, size);
 	const unsigned long long all = CROWD * WAITING_PER_QP;
@@ -1240,7 +1222,7 @@ static bool run_crowd(enum ibv_wr_opcode opcode)
 	int i, j, k;
 
 	(void)opcode;
-	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
+	wire_open(&wire, "n1", netdev_of(1), &a->device.gid, &b->device.gid);
 	for (i = 0; i < CROWD; i++) {
 		qps[i] = waiting_qp(&wire, b->recv_cq);
 		absence_noticed(absence);
@@ -1269,8 +1251,7 @@ static bool run_crowd(enum ibv_wr_opcode opcode)
 	dropped = counted("page_fault_dropped") - dropped;
 	ksft_print_msg("%llu packets of %llu came, %llu of them wait\n", came, all, came - dropped);
 	for (i = 0; i < CROWD; i++) {
-		if (ibv_destroy_qp(qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(qps[i]);
 	}
 	close(absence);
 	wire_close(&wire);
@@ -1295,10 +1276,8 @@ static bool another_goes_on(void)
 			struct end *end = &ends[i];
 
 			device_open(&end->device, end->device.name, family);
-			end->send_cq = ibv_create_cq(end->device.context, DEPTH, NULL, NULL, 0);
-			end->recv_cq = ibv_create_cq(end->device.context, DEPTH, NULL, NULL, 0);
-			if (!end->send_cq || !end->recv_cq)
-				die("ibv_create_cq: %s", strerror(errno));
+			end->send_cq = cq_make(&end->device, DEPTH);
+			end->recv_cq = cq_make(&end->device, DEPTH);
 			end->qp = qp_make(&end->device, IBV_QPT_RC, end->send_cq, end->recv_cq, depth, NULL);
 			adopt(end, map_anonymous(NULL));
 		}
@@ -1319,7 +1298,7 @@ static bool another_goes_on(void)
 static unsigned int stuck_qps = 100;
 
 /* A process that waits for many pages has not all of the kernel's workers; and each of its queue pairs gets its turn. */
-static bool run_many_stuck(enum ibv_wr_opcode opcode)
+static bool run_many_stuck(int opcode)
 {
 	int absence = absence_begin(b->memory, size);
 	struct ibv_qp **qps = calloc(stuck_qps, sizeof(*qps));
@@ -1334,7 +1313,7 @@ static bool run_many_stuck(enum ibv_wr_opcode opcode)
 	(void)opcode;
 	if (!cq || !qps)
 		die("no memory");
-	wire_open(&wire, namespace, netdev, &a->device.gid, &b->device.gid);
+	wire_open(&wire, "n1", netdev_of(1), &a->device.gid, &b->device.gid);
 	for (i = 0; i < stuck_qps; i++)
 		qps[i] = waiting_qp(&wire, cq);
 	while (page_faults(b) - before < stuck_qps && now_ms() < end)
@@ -1359,11 +1338,9 @@ static bool run_many_stuck(enum ibv_wr_opcode opcode)
 		ok = false;
 	}
 	for (i = 0; i < stuck_qps; i++) {
-		if (ibv_destroy_qp(qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(qps[i]);
 	}
-	if (ibv_destroy_cq(cq))
-		die("ibv_destroy_cq: %s", strerror(errno));
+	cq_free(cq);
 	free(qps);
 	wire_close(&wire);
 	return ok;
@@ -1372,160 +1349,109 @@ static bool run_many_stuck(enum ibv_wr_opcode opcode)
 /* What the regions are of. */
 enum extent { OWN, EVERYWHERE, NOT_WRITABLE };
 
-static const struct {
-	const char *name;
-	bool (*run)(enum ibv_wr_opcode opcode);
-	enum ibv_wr_opcode opcode;
-	enum extent extent;
-} rows[] = {
-	{ "SEND, absent pages", run_absent, IBV_WR_SEND, OWN },
-	{ "WRITE, absent pages", run_absent, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ, absent pages", run_absent, IBV_WR_RDMA_READ, OWN },
-	{ "COMPARE AND SWAP, absent pages", run_absent, IBV_WR_ATOMIC_CMP_AND_SWP, OWN },
-	{ "FETCH AND ADD, absent pages", run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD, OWN },
-	{ "SEND, replaced pages", run_replaced, IBV_WR_SEND, OWN },
-	{ "WRITE, replaced pages", run_replaced, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ, replaced pages", run_replaced, IBV_WR_RDMA_READ, OWN },
-	{ "SEND, discarded pages", run_discarded, IBV_WR_SEND, OWN },
-	{ "READ, discarded pages", run_discarded, IBV_WR_RDMA_READ, OWN },
-	{ "WRITE, discarded pages of a large region", run_large, IBV_WR_RDMA_WRITE, OWN },
-	{ "WRITE, pages of a fork", run_forked, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ, pages of a fork", run_forked, IBV_WR_RDMA_READ, OWN },
-	{ "SEND, restless pages", run_restless, IBV_WR_SEND, OWN },
-	{ "WRITE, restless pages", run_restless, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ, restless pages", run_restless, IBV_WR_RDMA_READ, OWN },
-	{ "SEND to write-protected pages", run_write_protected, IBV_WR_SEND, OWN },
-	{ "WRITE to write-protected pages", run_write_protected, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ to write-protected pages", run_write_protected, IBV_WR_RDMA_READ, OWN },
-	{ "SEND from unmapped pages", run_unmapped_source, IBV_WR_SEND, OWN },
-	{ "WRITE from unmapped pages", run_unmapped_source, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ from unmapped pages", run_unmapped_source, IBV_WR_RDMA_READ, OWN },
-	{ "WRITE to an unmapped last page", run_last_page, IBV_WR_RDMA_WRITE, OWN },
-	{ "WRITE to secret pages", run_secret, IBV_WR_RDMA_WRITE, OWN },
-	{ "WRITE to a page that never comes", run_stuck, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ from a page that never comes", run_stuck, IBV_WR_RDMA_READ, OWN },
-	{ "SEND to a page that comes late", run_late, IBV_WR_SEND, OWN },
-	{ "WRITE to a page that comes late", run_late, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ from a page that comes late", run_late, IBV_WR_RDMA_READ, OWN },
-	{ "datagrams in fragments, behind a page that never comes", run_fragments, IBV_WR_SEND, OWN },
+static const struct row rows[] = {
+	{ "SEND, absent pages", .run_with = run_absent, IBV_WR_SEND, OWN },
+	{ "WRITE, absent pages", .run_with = run_absent, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, absent pages", .run_with = run_absent, IBV_WR_RDMA_READ, OWN },
+	{ "COMPARE AND SWAP, absent pages", .run_with = run_absent, IBV_WR_ATOMIC_CMP_AND_SWP, OWN },
+	{ "FETCH AND ADD, absent pages", .run_with = run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD, OWN },
+	{ "SEND, replaced pages", .run_with = run_replaced, IBV_WR_SEND, OWN },
+	{ "WRITE, replaced pages", .run_with = run_replaced, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, replaced pages", .run_with = run_replaced, IBV_WR_RDMA_READ, OWN },
+	{ "SEND, discarded pages", .run_with = run_discarded, IBV_WR_SEND, OWN },
+	{ "READ, discarded pages", .run_with = run_discarded, IBV_WR_RDMA_READ, OWN },
+	{ "WRITE, discarded pages of a large region", .run_with = run_large, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE, pages of a fork", .run_with = run_forked, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, pages of a fork", .run_with = run_forked, IBV_WR_RDMA_READ, OWN },
+	{ "SEND, restless pages", .run_with = run_restless, IBV_WR_SEND, OWN },
+	{ "WRITE, restless pages", .run_with = run_restless, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, restless pages", .run_with = run_restless, IBV_WR_RDMA_READ, OWN },
+	{ "SEND to write-protected pages", .run_with = run_write_protected, IBV_WR_SEND, OWN },
+	{ "WRITE to write-protected pages", .run_with = run_write_protected, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ to write-protected pages", .run_with = run_write_protected, IBV_WR_RDMA_READ, OWN },
+	{ "SEND from unmapped pages", .run_with = run_unmapped_source, IBV_WR_SEND, OWN },
+	{ "WRITE from unmapped pages", .run_with = run_unmapped_source, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ from unmapped pages", .run_with = run_unmapped_source, IBV_WR_RDMA_READ, OWN },
+	{ "WRITE to an unmapped last page", .run_with = run_last_page, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE to secret pages", .run_with = run_secret, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE to a page that never comes", .run_with = run_stuck, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ from a page that never comes", .run_with = run_stuck, IBV_WR_RDMA_READ, OWN },
+	{ "SEND to a page that comes late", .run_with = run_late, IBV_WR_SEND, OWN },
+	{ "WRITE to a page that comes late", .run_with = run_late, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ from a page that comes late", .run_with = run_late, IBV_WR_RDMA_READ, OWN },
+	{ "datagrams in fragments, behind a page that never comes", .run_with = run_fragments, IBV_WR_SEND, OWN },
 	{ "many queue pairs behind a page that never comes, and another process",
-	  run_many_stuck, IBV_WR_SEND, OWN },
-	{ "16 queue pairs with packets behind a page that never comes", run_crowd, IBV_WR_SEND, OWN },
+	  .run_with = run_many_stuck, IBV_WR_SEND, OWN },
+	{ "16 queue pairs with packets behind a page that never comes", .run_with = run_crowd, IBV_WR_SEND, OWN },
 	{ "region of all addresses: what can be registered",
-	  run_registrations, IBV_WR_SEND, EVERYWHERE },
-	{ "all addresses: SEND, absent pages", run_absent, IBV_WR_SEND, EVERYWHERE },
-	{ "all addresses: WRITE, absent pages", run_absent, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: READ, absent pages", run_absent, IBV_WR_RDMA_READ, EVERYWHERE },
+	  .run_with = run_registrations, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: SEND, absent pages", .run_with = run_absent, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: WRITE, absent pages", .run_with = run_absent, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ, absent pages", .run_with = run_absent, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: COMPARE AND SWAP, absent pages",
-	  run_absent, IBV_WR_ATOMIC_CMP_AND_SWP, EVERYWHERE },
+	  .run_with = run_absent, IBV_WR_ATOMIC_CMP_AND_SWP, EVERYWHERE },
 	{ "all addresses: FETCH AND ADD, absent pages",
-	  run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD, EVERYWHERE },
-	{ "all addresses: SEND, everywhere", run_everywhere, IBV_WR_SEND, EVERYWHERE },
-	{ "all addresses: READ, everywhere", run_everywhere, IBV_WR_RDMA_READ, EVERYWHERE },
-	{ "all addresses: SEND over a border", run_border, IBV_WR_SEND, EVERYWHERE },
-	{ "all addresses: WRITE over a border", run_border, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: READ over a border", run_border, IBV_WR_RDMA_READ, EVERYWHERE },
-	{ "all addresses: WRITE, sparse pages", run_sparse, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: WRITE, replaced pages", run_replaced, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: READ, discarded pages", run_discarded, IBV_WR_RDMA_READ, EVERYWHERE },
-	{ "all addresses: WRITE, pages of a fork", run_forked, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: SEND, restless pages", run_restless, IBV_WR_SEND, EVERYWHERE },
-	{ "all addresses: READ, restless pages", run_restless, IBV_WR_RDMA_READ, EVERYWHERE },
+	  .run_with = run_absent, IBV_WR_ATOMIC_FETCH_AND_ADD, EVERYWHERE },
+	{ "all addresses: SEND, everywhere", .run_with = run_everywhere, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: READ, everywhere", .run_with = run_everywhere, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: SEND over a border", .run_with = run_border, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: WRITE over a border", .run_with = run_border, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ over a border", .run_with = run_border, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: WRITE, sparse pages", .run_with = run_sparse, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE, replaced pages", .run_with = run_replaced, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: READ, discarded pages", .run_with = run_discarded, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: WRITE, pages of a fork", .run_with = run_forked, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: SEND, restless pages", .run_with = run_restless, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: READ, restless pages", .run_with = run_restless, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: SEND to write-protected pages",
-	  run_write_protected, IBV_WR_SEND, EVERYWHERE },
+	  .run_with = run_write_protected, IBV_WR_SEND, EVERYWHERE },
 	{ "all addresses: WRITE to write-protected pages",
-	  run_write_protected, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	  .run_with = run_write_protected, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "all addresses: WRITE from unmapped pages",
-	  run_unmapped_source, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	  .run_with = run_unmapped_source, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "all addresses: READ from unmapped pages",
-	  run_unmapped_source, IBV_WR_RDMA_READ, EVERYWHERE },
+	  .run_with = run_unmapped_source, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: WRITE to an unmapped last page",
-	  run_last_page, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: WRITE to secret pages", run_secret, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: WRITE to the address 0", run_null, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: WRITE to the kernel", run_kernel, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	  .run_with = run_last_page, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to secret pages", .run_with = run_secret, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to the address 0", .run_with = run_null, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE to the kernel", .run_with = run_kernel, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "all addresses: READ from the vsyscall page",
-	  run_vsyscall, IBV_WR_RDMA_READ, EVERYWHERE },
+	  .run_with = run_vsyscall, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: READ from the last address",
-	  run_last_address, IBV_WR_RDMA_READ, EVERYWHERE },
+	  .run_with = run_last_address, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: WRITE without the right",
-	  run_without_right, IBV_WR_RDMA_WRITE, NOT_WRITABLE },
+	  .run_with = run_without_right, IBV_WR_RDMA_WRITE, NOT_WRITABLE },
 	{ "all addresses: WRITE to a process that is gone",
-	  run_orphaned, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	  .run_with = run_orphaned, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "all addresses: WRITE to a page that never comes",
-	  run_stuck, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "WRITE to a process that is gone", run_orphaned, IBV_WR_RDMA_WRITE, OWN },
-	{ "WRITE, prefetched pages", run_prefetched, IBV_WR_RDMA_WRITE, OWN },
-	{ "SEND, prefetched pages", run_prefetched, IBV_WR_SEND, OWN },
-	{ "all addresses: WRITE, prefetched pages", run_prefetched, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "WRITE, pages prefetched later", run_prefetched_later, IBV_WR_RDMA_WRITE, OWN },
+	  .run_with = run_stuck, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE to a process that is gone", .run_with = run_orphaned, IBV_WR_RDMA_WRITE, OWN },
+	{ "WRITE, prefetched pages", .run_with = run_prefetched, IBV_WR_RDMA_WRITE, OWN },
+	{ "SEND, prefetched pages", .run_with = run_prefetched, IBV_WR_SEND, OWN },
+	{ "all addresses: WRITE, prefetched pages", .run_with = run_prefetched, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, pages prefetched later", .run_with = run_prefetched_later, IBV_WR_RDMA_WRITE, OWN },
 	{ "all addresses: WRITE, pages prefetched later",
-	  run_prefetched_later, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "WRITE, pages prefetched for reading", run_prefetched_read, IBV_WR_RDMA_WRITE, OWN },
+	  .run_with = run_prefetched_later, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, pages prefetched for reading", .run_with = run_prefetched_read, IBV_WR_RDMA_WRITE, OWN },
 	{ "all addresses: WRITE, pages prefetched for reading",
-	  run_prefetched_read, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "WRITE, pages prefetched if present", run_if_present, IBV_WR_RDMA_WRITE, OWN },
+	  .run_with = run_prefetched_read, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, pages prefetched if present", .run_with = run_if_present, IBV_WR_RDMA_WRITE, OWN },
 	{ "all addresses: WRITE, pages prefetched if present",
-	  run_if_present, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "advice that is refused", run_advice_refused, IBV_WR_SEND, OWN },
-	{ "all addresses: advice that is refused", run_advice_refused, IBV_WR_SEND, EVERYWHERE },
-	{ "advice about a page that never comes", run_stuck_advice, IBV_WR_SEND, OWN },
+	  .run_with = run_if_present, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "advice that is refused", .run_with = run_advice_refused, IBV_WR_SEND, OWN },
+	{ "all addresses: advice that is refused", .run_with = run_advice_refused, IBV_WR_SEND, EVERYWHERE },
+	{ "advice about a page that never comes", .run_with = run_stuck_advice, IBV_WR_SEND, OWN },
 	{ "all addresses: advice about a page that never comes",
-	  run_stuck_advice, IBV_WR_SEND, EVERYWHERE },
-	{ "signals while waiting for advice to be taken", run_interrupted_flush, IBV_WR_SEND, OWN },
-	{ "killed while waiting for advice to be taken", run_stuck_flush, IBV_WR_SEND, OWN },
+	  .run_with = run_stuck_advice, IBV_WR_SEND, EVERYWHERE },
+	{ "signals while waiting for advice to be taken", .run_with = run_interrupted_flush, IBV_WR_SEND, OWN },
+	{ "killed while waiting for advice to be taken", .run_with = run_stuck_flush, IBV_WR_SEND, OWN },
 };
 
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	int option, i;
-	bool only_count = false;
-	unsigned int count = 0;
-	uint64_t seed = time(NULL);
-	unsigned int row;
+	int i;
 
-	while ((option = getopt(argc, argv, "46i:nN:q:r:s:")) != -1) {
-		switch (option) {
-		case 'i':
-			netdev = optarg;
-			break;
-		case 'N':
-			namespace = optarg;
-			break;
-		case 'n':
-			only_count = true;
-			break;
-		case 'q':
-			stuck_qps = strtoul(optarg, NULL, 0);
-			break;
-		case 'r':
-			rows_want(optarg);
-			break;
-		case '4':
-		case '6':
-			family = option - '0';
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	for (row = 0; row < ROWS; row++)
-		count += row_is_wanted(rows[row].name);
-	if (only_count) {
-		printf("%u\n", count);
-		return KSFT_PASS;
-	}
-	if (argc - optind != 2 || !namespace || !netdev)
-		die("two devices are needed, and the namespace and netdev of the first");
-	ksft_print_header();
-	ksft_set_plan(count);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
 	page = sysconf(_SC_PAGESIZE);
 	size = PAGES * page;
 	length = size - at;
@@ -1535,37 +1461,51 @@ int main(int argc, char **argv)
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 
-		device_open(&end->device, argv[optind + i], family);
-		end->send_cq = ibv_create_cq(end->device.context, DEPTH, NULL, NULL, 0);
-		end->recv_cq = ibv_create_cq(end->device.context, DEPTH, NULL, NULL, 0);
-		if (!end->send_cq || !end->recv_cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		device_open(&end->device, names[i], family);
+		end->send_cq = cq_make(&end->device, DEPTH);
+		end->recv_cq = cq_make(&end->device, DEPTH);
 	}
-	for (row = 0; row < ROWS; row++) {
-		bool ok;
+}
 
-		bool stuck_row = rows[row].run == run_stuck || rows[row].run == run_stuck_advice ||
-				 rows[row].run == run_stuck_flush || rows[row].run == run_late ||
-				 rows[row].run == run_fragments || rows[row].run == run_crowd ||
-				 rows[row].run == run_many_stuck;
+static void end(void)
+{
+	int i;
 
-		if (!row_is_wanted(rows[row].name))
-			continue;
-		if (stuck_row && !has_userfaultfd()) {
-			ksft_test_result_code(KSFT_SKIP, rows[row].name, "this kernel has no userfaultfd");
-			continue;
-		}
-		everywhere = rows[row].extent != OWN;
-		without = rows[row].extent == NOT_WRITABLE ? IBV_ACCESS_REMOTE_WRITE : 0;
-		start();
-		ok = rows[row].run(rows[row].opcode);
-		finish();
-		ksft_test_result(ok, "%s\n", rows[row].name);
-	}
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].send_cq) || ibv_destroy_cq(ends[i].recv_cq))
-			die("ibv_destroy_cq: %s", strerror(errno));
+		cq_free(ends[i].send_cq);
+		cq_free(ends[i].recv_cq);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+static bool is_stuck(const struct row *row)
+{
+	return row->run_with == run_stuck || row->run_with == run_stuck_advice || row->run_with == run_stuck_flush ||
+	       row->run_with == run_late || row->run_with == run_fragments || row->run_with == run_crowd ||
+	       row->run_with == run_many_stuck;
+}
+
+static bool run_row(const struct row *row)
+{
+	bool ok;
+
+	if (is_stuck(row) && !has_userfaultfd())
+		return row_skip("this kernel has no userfaultfd");
+	everywhere = row->needs != OWN;
+	without = row->needs == NOT_WRITABLE ? IBV_ACCESS_REMOTE_WRITE : 0;
+	start();
+	ok = row_run(row);
+	finish();
+	return ok;
+}
+
+static bool take_option(int option, const char *argument)
+{
+	(void)option;
+	stuck_qps = strtoul(argument, NULL, 0);
+	return stuck_qps;
+}
+
+const struct test test = {
+	ROWS(rows), .options = "q:", .option = take_option, .begin = begin, .end = end, .run_row = run_row,
+};

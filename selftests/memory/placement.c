@@ -3,7 +3,7 @@
  * ATOMIC WRITE and FLUSH between two devices (IBTA 1.7, annex A19): the bytes, the
  * completions, that nobody sees half a word, and what must be refused.
  *
- * placement [-4|-6] [-l] [-p FILE] [-s SEED] DEVICE DEVICE
+ * placement [-4|-6] [-l] [-p FILE] DEVICE DEVICE
  *	-l	the network is lossy: leave out what is refused, by a NAK that is sent once
  *	-p	only flushes for persistence, of memory that keeps its contents: FILE is a device
  *		like /dev/dax0.0
@@ -12,20 +12,12 @@
  * Suites: all
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #ifdef NO_FLUSH
 /* libibverbs of rdma-core 44 cannot post a FLUSH: rows that do are skipped. The kernel's values. */
@@ -118,8 +110,7 @@ static bool finish(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(ends[i].qp))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(ends[i].qp);
 		ok &= region_check(&ends[i].open, i ? "the peer's memory" : "our memory");
 		ok &= region_check(&ends[i].shut, i ? "the peer's shut memory" : "our shut memory");
 		while (ibv_poll_cq(ends[i].cq, 1, &wc) > 0)
@@ -128,7 +119,7 @@ static bool finish(void)
 	return ok;
 }
 
-static struct ibv_qp_ex *begin(uint64_t id, unsigned int flags)
+static struct ibv_qp_ex *work_begin(uint64_t id, unsigned int flags)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(a->qp);
 
@@ -149,7 +140,7 @@ static void end_of(struct ibv_qp_ex *qp)
 static void atomic_write(uint64_t id, uint32_t rkey, uint64_t address, uint64_t value,
 			 unsigned int flags)
 {
-	struct ibv_qp_ex *qp = begin(id, flags);
+	struct ibv_qp_ex *qp = work_begin(id, flags);
 
 	ibv_wr_atomic_write(qp, rkey, address, &value);
 	end_of(qp);
@@ -158,7 +149,7 @@ static void atomic_write(uint64_t id, uint32_t rkey, uint64_t address, uint64_t 
 static void flush(uint64_t id, uint32_t rkey, uint64_t address, size_t length, uint8_t type,
 		  uint8_t level)
 {
-	struct ibv_qp_ex *qp = begin(id, IBV_SEND_SIGNALED);
+	struct ibv_qp_ex *qp = work_begin(id, IBV_SEND_SIGNALED);
 
 	ibv_wr_flush(qp, rkey, address, length, type, level);
 	end_of(qp);
@@ -167,7 +158,7 @@ static void flush(uint64_t id, uint32_t rkey, uint64_t address, size_t length, u
 static void write_or_read(uint64_t id, bool writes, size_t from, size_t to, uint32_t length,
 			  unsigned int flags)
 {
-	struct ibv_qp_ex *qp = begin(id, flags);
+	struct ibv_qp_ex *qp = work_begin(id, flags);
 	uint64_t address = (uintptr_t)b->open.memory + to;
 
 	if (writes)
@@ -211,7 +202,7 @@ static bool run_capabilities(void)
 
 	if (ibv_query_device_ex(a->device.context, NULL, &attr))
 		die("ibv_query_device_ex: %s", strerror(errno));
-	for (i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(bits); i++) {
 		if (attr.device_cap_flags_ex & bits[i].bit)
 			continue;
 		printf("# the device has not IB_DEVICE_%s\n", bits[i].name);
@@ -770,43 +761,39 @@ enum {
 	ROW_FLUSHES = 4,
 };
 
-static const struct row {
-	const char *name;
-	bool (*run)(void);
-	unsigned int is;
-} rows[] = {
-	{ "the device says what it can do", run_capabilities, 0 },
-	{ "atomic write", run_atomic_write, ROW_PATIENT },
-	{ "atomic writes in a queue", run_atomic_write_queue, ROW_PATIENT },
-	{ "atomic write of whole words", run_whole_words, ROW_PATIENT },
-	{ "atomic write and flush of memory that is paged on demand", run_on_demand, ROW_PATIENT | ROW_FLUSHES },
-	{ "flush of a range", run_flush_range, ROW_PATIENT | ROW_FLUSHES },
-	{ "flush of a region", run_flush_region, ROW_PATIENT | ROW_FLUSHES },
-	{ "write, flush, atomic write, flush, read", run_log, ROW_PATIENT | ROW_FLUSHES },
-	{ "atomic write at an address that is not a multiple of eight", run_write_unaligned, 0 },
-	{ "atomic write with an unknown key", run_write_key, 0 },
-	{ "atomic write after the region's end", run_write_end, 0 },
-	{ "atomic write where the region does not allow it", run_write_shut, 0 },
-	{ "atomic write where the queue pair does not allow it", run_write_shut_qp, 0 },
-	{ "flush with an unknown key", run_flush_key, ROW_FLUSHES },
-	{ "flush of a region with another variant of its key", run_flush_key_region, ROW_FLUSHES },
-	{ "flush beyond the region's end", run_flush_end, ROW_FLUSHES },
-	{ "flush of a range where the region does not allow it", run_flush_shut, ROW_FLUSHES },
-	{ "flush of a region that does not allow it", run_flush_shut_region, ROW_FLUSHES },
-	{ "flush where the queue pair does not allow it", run_flush_shut_qp, ROW_FLUSHES },
-	{ "flush for persistence of what is not registered for it", run_persistent, ROW_FLUSHES },
-	{ "flush for both of what is not registered for it", run_persistent_and_global, ROW_FLUSHES },
-	{ "flush for both where the queue pair does not allow it", run_persistent_shut_qp, ROW_FLUSHES },
-	{ "atomic write and flush through a window", run_window, ROW_FLUSHES },
-	{ "flush through a window that does not allow it", run_window_shut, ROW_FLUSHES },
-	{ "a window for persistence on ordinary memory", run_window_persistent, 0 },
-	{ "flush for nothing", run_no_placement, ROW_FLUSHES },
-	{ "flush for something that is not known", run_no_such_placement, ROW_FLUSHES },
-	{ "flush of something that is not known", run_no_such_level, ROW_FLUSHES },
-	{ "ordinary memory cannot be registered for persistence", run_register, 0 },
-	{ "nor what is paged on demand", run_register_on_demand, 0 },
-	{ "flush for persistence", run_durable, ROW_PATIENT | ROW_DURABLE | ROW_FLUSHES },
-	{ "flush for persistence through another region", run_durable_not_registered, ROW_DURABLE | ROW_FLUSHES },
+static const struct row rows[] = {
+	{ "the device says what it can do", run_capabilities },
+	{ "atomic write", run_atomic_write, .needs = ROW_PATIENT },
+	{ "atomic writes in a queue", run_atomic_write_queue, .needs = ROW_PATIENT },
+	{ "atomic write of whole words", run_whole_words, .needs = ROW_PATIENT },
+	{ "atomic write and flush of memory that is paged on demand", run_on_demand, .needs = ROW_PATIENT | ROW_FLUSHES },
+	{ "flush of a range", run_flush_range, .needs = ROW_PATIENT | ROW_FLUSHES },
+	{ "flush of a region", run_flush_region, .needs = ROW_PATIENT | ROW_FLUSHES },
+	{ "write, flush, atomic write, flush, read", run_log, .needs = ROW_PATIENT | ROW_FLUSHES },
+	{ "atomic write at an address that is not a multiple of eight", run_write_unaligned },
+	{ "atomic write with an unknown key", run_write_key },
+	{ "atomic write after the region's end", run_write_end },
+	{ "atomic write where the region does not allow it", run_write_shut },
+	{ "atomic write where the queue pair does not allow it", run_write_shut_qp },
+	{ "flush with an unknown key", run_flush_key, .needs = ROW_FLUSHES },
+	{ "flush of a region with another variant of its key", run_flush_key_region, .needs = ROW_FLUSHES },
+	{ "flush beyond the region's end", run_flush_end, .needs = ROW_FLUSHES },
+	{ "flush of a range where the region does not allow it", run_flush_shut, .needs = ROW_FLUSHES },
+	{ "flush of a region that does not allow it", run_flush_shut_region, .needs = ROW_FLUSHES },
+	{ "flush where the queue pair does not allow it", run_flush_shut_qp, .needs = ROW_FLUSHES },
+	{ "flush for persistence of what is not registered for it", run_persistent, .needs = ROW_FLUSHES },
+	{ "flush for both of what is not registered for it", run_persistent_and_global, .needs = ROW_FLUSHES },
+	{ "flush for both where the queue pair does not allow it", run_persistent_shut_qp, .needs = ROW_FLUSHES },
+	{ "atomic write and flush through a window", run_window, .needs = ROW_FLUSHES },
+	{ "flush through a window that does not allow it", run_window_shut, .needs = ROW_FLUSHES },
+	{ "a window for persistence on ordinary memory", run_window_persistent },
+	{ "flush for nothing", run_no_placement, .needs = ROW_FLUSHES },
+	{ "flush for something that is not known", run_no_such_placement, .needs = ROW_FLUSHES },
+	{ "flush of something that is not known", run_no_such_level, .needs = ROW_FLUSHES },
+	{ "ordinary memory cannot be registered for persistence", run_register },
+	{ "nor what is paged on demand", run_register_on_demand },
+	{ "flush for persistence", run_durable, .needs = ROW_PATIENT | ROW_DURABLE | ROW_FLUSHES },
+	{ "flush for persistence through another region", run_durable_not_registered, .needs = ROW_DURABLE | ROW_FLUSHES },
 };
 
 #ifdef NO_FLUSH
@@ -815,69 +802,61 @@ static const bool has_flush = false;
 static const bool has_flush = true;
 #endif
 
-static bool is_wanted(const struct row *row, bool is_lossy)
+static bool is_lossy;
+
+static void add(void)
 {
-	return !!(row->is & ROW_DURABLE) == !!durable_file && (!is_lossy || row->is & ROW_PATIENT) &&
-	       row_is_wanted(row->name);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (!!(rows[i].needs & ROW_DURABLE) == !!durable_file && (!is_lossy || rows[i].needs & ROW_PATIENT))
+			row_add(rows[i]);
 }
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	uint64_t seed = time(NULL);
-	int option, family = 4, i;
-	bool is_lossy = false;
-	unsigned int j, count = 0;
+	int i;
 
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
-		count += is_wanted(&rows[j], is_lossy);
-	rows_count(argc, argv, count);
-	while ((option = getopt(argc, argv, "46lp:s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == 'l')
-			is_lossy = true;
-		else if (option == 'p')
-			durable_file = optarg;
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	count = 0;
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
-		count += is_wanted(&rows[j], is_lossy);
-	ksft_print_header();
-	ksft_set_plan(count);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 
-		device_open(&end->device, argv[optind + i], family);
+		device_open(&end->device, names[i], family);
 		region_make(&end->open, &end->device, SIZE, MR_ACCESS);
 		region_make(&end->shut, &end->device, SIZE,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
 			    IBV_ACCESS_REMOTE_READ);
-		end->cq = ibv_create_cq(end->device.context, 2 * DEPTH, NULL, NULL, 0);
-		if (!end->cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		end->cq = cq_make(&end->device, 2 * DEPTH);
 	}
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++) {
-		if (!is_wanted(&rows[j], is_lossy))
-			continue;
-		if (rows[j].is & ROW_FLUSHES && !has_flush)
-			ksft_test_result_code(KSFT_SKIP, rows[j].name, "libibverbs has no FLUSH");
-		else
-			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
-	}
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].cq))
-			die("ibv_destroy_cq");
+		cq_free(ends[i].cq);
 		region_free(&ends[i].open);
 		region_free(&ends[i].shut);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+static bool run_row(const struct row *row)
+{
+	if (row->needs & ROW_FLUSHES && !has_flush)
+		return row_skip("libibverbs has no FLUSH");
+	return row_run(row);
+}
+
+static bool take_option(int option, const char *argument)
+{
+	if (option == 'l')
+		is_lossy = true;
+	else
+		durable_file = argument;
+	return true;
+}
+
+const struct test test = {
+	.options = "lp:", .option = take_option, .add = add, .begin = begin, .end = end, .run_row = run_row,
+};

@@ -3,26 +3,16 @@
  * Memory regions that are registered again (REREG_MR): other rights, other memory, another protection domain.
  * Whatever a peer may do is seen through the region's key.
  *
- * regions [-4|-6] [-s SEED] DEVICE DEVICE
- *
  * Test: memory regions that are registered again
  */
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <rdma/ib_user_verbs.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #define SIZE (16 * 4096)
 #define LENGTH 6000
@@ -63,8 +53,7 @@ static void link_free(struct link *link)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(link->qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(link->qps[i]);
 		cq_drain(cqs[i]);
 	}
 }
@@ -426,10 +415,7 @@ static bool run_traffic(void)
 	return ok;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "other rights", run_rights },
 	{ "other memory", run_memory },
 	{ "another protection domain", run_domain },
@@ -441,52 +427,40 @@ static const struct {
 	{ "in the midst of messages", run_traffic },
 };
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	const unsigned int count = sizeof(rows) / sizeof(rows[0]);
-	uint64_t seed = time(NULL);
-	int option, family = 4;
-	unsigned int i, wanted = ROWS_WANTED(rows);
+	int i;
 
-	rows_count(argc, argv, wanted);
-	while ((option = getopt(argc, argv, "46s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(wanted);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], family);
-		cqs[i] = ibv_create_cq(devices[i].context, 16, NULL, NULL, 0);
+		device_open(&devices[i], names[i], family);
+		cqs[i] = cq_make(&devices[i], 16);
 		places[i] = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (!cqs[i] || places[i] == MAP_FAILED)
-			die("a queue, or memory: %s", strerror(errno));
+		if (places[i] == MAP_FAILED)
+			die("mmap: %s", strerror(errno));
 	}
 	region_make(&source, a, LENGTH, IBV_ACCESS_LOCAL_WRITE);
-	for (i = 0; i < count; i++) {
-		int place;
+}
 
-		if (!row_is_wanted(rows[i].name))
-			continue;
-		for (place = 0; place < 2; place++) {
-			random_fill(expected[place], SIZE);
-			memcpy(places[place], expected[place], SIZE);
-		}
-		ksft_test_result(rows[i].run() && are_as_expected(), "%s\n", rows[i].name);
-	}
+static void end(void)
+{
+	int i;
+
 	region_free(&source);
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(cqs[i]))
-			die("ibv_destroy_cq: %s", strerror(errno));
+		cq_free(cqs[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+static bool run_row(const struct row *row)
+{
+	int place;
+
+	for (place = 0; place < 2; place++) {
+		random_fill(expected[place], SIZE);
+		memcpy(places[place], expected[place], SIZE);
+	}
+	return row_run(row) && are_as_expected();
+}
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end, .run_row = run_row };

@@ -3,28 +3,18 @@
  * Memory windows: each state of a window with each thing that can be done to it, who
  * may bind what to which region, and who may then reach which bytes.
  *
- * windows [-4|-6] [-s SEED] DEVICE DEVICE
- *
  * Test: memory windows: each state, each operation
  * Suites: all
  */
 
-#include <errno.h>
 #include <pthread.h>
 #include <rdma/ib_user_verbs.h>
 #include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #define SIZE 16384
 #define START 4120
@@ -54,7 +44,6 @@ static struct ibv_mw *mw;
 static uint32_t key;
 /* Of the devices. */
 static char **names;
-static int family = 4;
 
 static void start(enum ibv_mw_type type)
 {
@@ -82,8 +71,7 @@ static void destroy_pairs(void)
 
 	for (i = 0; i < 2; i++) {
 		for (j = 0; j < 2; j++) {
-			if (ends[j].qp[i] && ibv_destroy_qp(ends[j].qp[i]))
-				die("ibv_destroy_qp: %s", strerror(errno));
+			qp_free(ends[j].qp[i]);
 			ends[j].qp[i] = NULL;
 		}
 	}
@@ -449,8 +437,11 @@ static bool try_op(enum op op, bool ok)
 	}
 }
 
-static bool run_combination(enum ibv_mw_type type, enum state state, enum op op)
+static bool run_combination(int combination)
 {
+	enum ibv_mw_type type = combination / (STATES * OPS) ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1;
+	enum state state = combination / OPS % STATES;
+	enum op op = combination % OPS;
 	bool ok;
 
 	start(type);
@@ -961,8 +952,7 @@ static bool run_pair_gone(void)
 
 	start(IBV_MW_TYPE_2);
 	ok = bind_usual();
-	if (ibv_destroy_qp(b->qp[0]))
-		die("ibv_destroy_qp");
+	qp_free(b->qp[0]);
 	b->qp[0] = NULL;
 	ok = ok && invalidate(1, key, IBV_WC_MW_BIND_ERR);
 	error = ibv_dereg_mr(mr);
@@ -1120,10 +1110,8 @@ static void open_all(void)
 		struct end *end = &ends[i];
 
 		device_open(&end->device, names[i], family);
-		end->cq = ibv_create_cq(end->device.context, 4 * DEPTH, NULL, NULL, 0);
-		end->recv_cq = ibv_create_cq(end->device.context, 4 * DEPTH, NULL, NULL, 0);
-		if (!end->cq || !end->recv_cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		end->cq = cq_make(&end->device, 4 * DEPTH);
+		end->recv_cq = cq_make(&end->device, 4 * DEPTH);
 	}
 	region_make(&data, &a->device, SIZE,
 		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -1264,10 +1252,7 @@ static bool run_unanswered(void)
 	return finish() && ok;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "the device's attributes", run_attributes },
 	{ "bind: an unknown region", run_unknown_region },
 	{ "bind: a region whose registration then fails", run_unanswered },
@@ -1315,61 +1300,37 @@ static const struct {
 	{ "local invalidate under traffic", run_local_inv_in_traffic },
 };
 
-/* Each operation in each state, of both types: how many are wanted. They are run if told so. */
-static unsigned int combinations(bool run)
+static void add(void)
 {
-	int type, state, op;
-	unsigned int wanted = 0;
+	int i;
 
-	for (type = 1; type <= 2; type++)
-		for (state = 0; state < STATES; state++)
-			for (op = 0; op < OPS; op++) {
-				char name[128];
-
-				snprintf(name, sizeof(name), "type %d, %s: %s", type, state_names[state], op_names[op]);
-				if (!row_is_wanted(name))
-					continue;
-				wanted++;
-				if (run)
-					ksft_test_result(run_combination(type == 1 ? IBV_MW_TYPE_1 :
-									 IBV_MW_TYPE_2, state, op), "%s\n", name);
-			}
-	return wanted;
+	for (i = 0; i < 2 * STATES * OPS; i++)
+		row_add((struct row){
+			.name = row_name("type %d, %s: %s", 1 + i / (STATES * OPS), state_names[i / OPS % STATES],
+					 op_names[i % OPS]),
+			.run_with = run_combination, i,
+		});
+	for (i = 0; i < (int)ARRAY_SIZE(rows); i++)
+		row_add(rows[i]);
 }
 
-int main(int argc, char **argv)
+static void begin(char **operands)
 {
-	uint64_t seed = time(NULL);
-	int option, i;
-	unsigned int j;
-
-	rows_count(argc, argv, combinations(false) + ROWS_WANTED(rows));
-	while ((option = getopt(argc, argv, "46s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(combinations(false) + ROWS_WANTED(rows));
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
-	names = argv + optind;
+	names = operands;
 	open_all();
-	combinations(true);
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
-		if (row_is_wanted(rows[j].name))
-			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+}
+
+static void end(void)
+{
+	int i;
+
 	region_free(&data);
 	region_free(&hidden);
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].cq) || ibv_destroy_cq(ends[i].recv_cq))
-			die("ibv_destroy_cq");
+		cq_free(ends[i].cq);
+		cq_free(ends[i].recv_cq);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+const struct test test = { .add = add, .begin = begin, .end = end };

@@ -23,7 +23,7 @@ traffic()
 	local program
 	for program in "move -q -m 512" atomics datagrams; do
 		# shellcheck disable=SC2086
-		"$here"/$program "-$1" "$dev1" "$dev2" >"$ktap_dir/traffic" 2>&1 || {
+		env -u FERROCE_ROWS "$here"/$program "-$1" "$dev1" "$dev2" >"$ktap_dir/traffic" 2>&1 || {
 			tail -n 20 "$ktap_dir/traffic"
 			fail "$program failed"
 		}

@@ -4,20 +4,14 @@
  * RC must bring all. UC and UD may lose messages, as tunnels drop and reorder packets: they go on until enough have
  * arrived.
  *
- * tunnels [-4|-6] [-s SEED] [-m MTU] DEVICE DEVICE
+ * tunnels [-4|-6] [-m MTU] DEVICE DEVICE
  *	-m	the path MTU (1024)
  */
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "exchange.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define MESSAGE 65536
 #define SIDE_SIZE (24 * MESSAGE)
@@ -48,8 +42,7 @@ static void qps_end(struct ibv_qp *qps[2])
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(qps[i]);
 		cq_drain(sides[i].send_cq);
 		cq_drain(sides[i].recv_cq);
 	}
@@ -205,7 +198,7 @@ static bool run_uc(void)
 	bool ok = true;
 	unsigned int i;
 
-	for (i = 0; ok && i < sizeof(uc_opcodes) / sizeof(uc_opcodes[0]); i++) {
+	for (i = 0; ok && i < ARRAY_SIZE(uc_opcodes); i++) {
 		unsigned int j;
 
 		for (j = 0; j < 2; j++)
@@ -238,45 +231,35 @@ static bool run_ud(void)
 	return ok;
 }
 
-int main(int argc, char **argv)
-{
-	uint64_t seed = time(NULL);
-	int option, family = 4, i;
+static const struct row rows[] = { { "RC", run_rc }, { "UC", run_uc }, { "UD", run_ud } };
 
-	while ((option = getopt(argc, argv, "46s:m:")) != -1) {
-		switch (option) {
-		case '4':
-		case '6':
-			family = option - '0';
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 'm':
-			mtu = atoi(optarg) == 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(3);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
+static bool take_option(int option, const char *argument)
+{
+	(void)option;
+	mtu = atoi(argument) == 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
+	return true;
+}
+
+static void begin(char **names)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], family);
+		device_open(&devices[i], names[i], family);
 		side_make(&sides[i], &devices[i], SIDE_SIZE, 4 * MAX_MESSAGES);
 	}
 	if (devices[0].active_mtu < mtu || devices[1].active_mtu < mtu)
 		die("the ports' MTU is smaller");
-	ksft_test_result(run_rc(), "RC\n");
-	ksft_test_result(run_uc(), "UC\n");
-	ksft_test_result(run_ud(), "UD\n");
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
 		side_free(&sides[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+const struct test test = { ROWS(rows), .options = "m:", .option = take_option, .begin = begin, .end = end };

@@ -13,7 +13,6 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
 wanted=${FERROCE_ROWS:-.}
 own1=${link_type}tun1
 own2=${link_type}tun2
@@ -297,7 +296,7 @@ cut_up()
 # messages FAMILY MTU
 messages()
 {
-	"$here/tunnels" "-$1" -s "$seed" -m "$2" "$own1" "$own2" || fail "MTU $2"
+	env -u FERROCE_ROWS "$here/tunnels" "-$1" -m "$2" "$own1" "$own2" || fail "MTU $2"
 }
 
 # by KIND FAMILY NAMESPACE: the tunnel begins there.

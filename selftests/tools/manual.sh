@@ -86,8 +86,7 @@ example_multicast()
 	return "$failed"
 }
 
-verbs_rows=62
-cm_rows=77
+verbs_rows=$(rows_of "$here/manual_verbs") cm_rows=$(rows_of "$here/manual_cm")
 ktap_start $((verbs_rows + cm_rows + 7))
 netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")

@@ -16,25 +16,17 @@
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
+#include "test.h"
 #include "waiter.h"
 #include "wire.h"
 
-#define ROWS 77
 #define LENGTH 5000
 #define GRH 40
 #define RESOLVE_MS 5000
@@ -67,7 +59,7 @@ static int home;
 
 static void entry(bool ok, const char *name)
 {
-	ksft_test_result(ok, "%s\n", name);
+	row_result(ok, name, NULL);
 }
 
 /* From here on this thread's identifiers belong to that network namespace. */
@@ -581,9 +573,9 @@ static void beyond_the_manual(void)
 #ifdef NO_ADDRINFO_EVENTS
 static void address_information(void)
 {
-	ksft_test_result_code(KSFT_SKIP, "rdma_resolve_addrinfo", "librdmacm has none");
-	ksft_test_result_code(KSFT_SKIP, "rdma_query_addrinfo", "librdmacm has none");
-	ksft_test_result_code(KSFT_SKIP, "rdma_write_cm_event", "librdmacm has none");
+	row_result(true, "rdma_resolve_addrinfo", "librdmacm has none");
+	row_result(true, "rdma_query_addrinfo", "librdmacm has none");
+	row_result(true, "rdma_write_cm_event", "librdmacm has none");
 }
 #else
 static void address_information(void)
@@ -981,34 +973,36 @@ static void datagrams(void)
 	rdma_destroy_ep(peer.listener);
 }
 
-int main(int argc, char **argv)
-{
-	struct misfortune removal = {}, change = {}, loss = {};
-	const char *black_hole = NULL, *netdev = NULL;
-	int option;
+static struct misfortune removal, change, loss;
+static const char *black_hole, *netdev;
 
-	while ((option = getopt(argc, argv, "r:a:g:R:A:G:b:i:")) != -1) {
-		switch (option) {
-		case 'r': removal.command = optarg; break;
-		case 'a': change.command = optarg; break;
-		case 'g': loss.command = optarg; break;
-		case 'R': removal.address = optarg; break;
-		case 'A': change.address = optarg; break;
-		case 'G': loss.address = optarg; break;
-		case 'b': black_hole = optarg; break;
-		case 'i': netdev = optarg; break;
-		default: return KSFT_FAIL;
-		}
+static bool take_option(int option, const char *argument)
+{
+	switch (option) {
+	case 'r': removal.command = argument; break;
+	case 'a': change.command = argument; break;
+	case 'g': loss.command = argument; break;
+	case 'R': removal.address = argument; break;
+	case 'A': change.address = argument; break;
+	case 'G': loss.address = argument; break;
+	case 'b': black_hole = argument; break;
+	case 'i': netdev = argument; break;
 	}
-	if (argc - optind != 4 || !removal.address || !removal.command || !change.address || !change.command ||
-	    !loss.address || !loss.command || !black_hole || !netdev)
-		die("see the head of its source for the arguments");
-	server = (struct party){ argv[optind], argv[optind + 1] };
-	client = (struct party){ argv[optind + 2], argv[optind + 3] };
-	ksft_print_header();
-	ksft_set_plan(ROWS);
-	random_seed(time(NULL));
+	return true;
+}
+
+static void begin(char **operands)
+{
+	if (!removal.address || !removal.command || !change.address || !change.command || !loss.address ||
+	    !loss.command || !black_hole || !netdev)
+		die("see the head of its source for the options");
+	server = (struct party){ operands[0], operands[1] };
+	client = (struct party){ operands[2], operands[3] };
 	home = open("/proc/self/ns/net", O_RDONLY);
+}
+
+static void tell(void)
+{
 	unreachable_begin(black_hole);
 	lists();
 	connections();
@@ -1021,5 +1015,9 @@ int main(int argc, char **argv)
 	address_information();
 	misfortunes(&removal, &change, &loss);
 	unreachable_end();
-	ksft_finished();
 }
+
+const struct test test = {
+	.operands = "NAMESPACE ADDRESS NAMESPACE ADDRESS", .options = "r:a:g:R:A:G:b:i:", .option = take_option,
+	.begin = begin, .told = 77, .tell = tell,
+};

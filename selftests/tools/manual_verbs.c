@@ -2,25 +2,15 @@
 /*
  * Chapter 3 of the "RDMA Aware Networks Programming" manual, entry by entry: each function that asks a device once,
  * as the manual describes it. What each does in full is other tests' business; Documentation/manual.rst says whose.
- *
- * manual_verbs DEVICE DEVICE: between which packets can go
  */
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
+#include "test.h"
 #include "waiter.h"
 
-#define ROWS 62
 #define LENGTH 5000
 #define QKEY 0x1234567
 #define GRH 40
@@ -38,7 +28,7 @@ static struct end ends[2];
 
 static void entry(bool ok, const char *name)
 {
-	ksft_test_result(ok, "%s\n", name);
+	row_result(ok, name, NULL);
 }
 
 /* 3.1 and 3.2 */
@@ -593,20 +583,17 @@ static void groups(void)
 	entry(!ibv_attach_mcast(qp, &group, 0) && ibv_attach_mcast(end->qp, &group, 0) == EINVAL,
 	      "3.6.13 ibv_attach_mcast");
 	entry(!ibv_detach_mcast(qp, &group, 0) && ibv_detach_mcast(qp, &group, 0), "3.6.14 ibv_detach_mcast");
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp");
+	qp_free(qp);
 }
 
 static void destroy_qp(void *qp)
 {
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(qp);
 }
 
 static void destroy_cq(void *cq)
 {
-	if (ibv_destroy_cq(cq))
-		die("ibv_destroy_cq: %s", strerror(errno));
+	cq_free(cq);
 }
 
 /* 3.7: SQ_DRAINED, the one event that can be asked for. What an event is about stays until it is acknowledged. */
@@ -665,8 +652,7 @@ static void enhanced_establishment(struct end *end)
 	entry(ibv_query_ece(qp, &ece) == EOPNOTSUPP && !ece.vendor_id, "ibv_query_ece: the provider has none");
 	entry(ibv_set_ece(qp, &ece) == EOPNOTSUPP && ibv_set_ece(qp, &ours) == EOPNOTSUPP,
 	      "ibv_set_ece: the provider has none");
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp");
+	qp_free(qp);
 }
 
 /* 3.8: the vendor's experimental calls became these of everybody's. */
@@ -706,21 +692,16 @@ static void extended(struct end *end)
 		die("what is not used any more cannot be destroyed");
 }
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
 	int i;
 
-	if (argc != 3)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(ROWS);
-	random_seed(time(NULL));
-	device_operations(argv[1]);
+	device_operations(names[0]);
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 		int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-		device_open(&end->device, argv[1 + i], 4);
+		device_open(&end->device, names[i], 4);
 		region_make(&end->source, &end->device, LENGTH, access);
 		region_make(&end->sink, &end->device, GRH + LENGTH, access);
 		end->channel = ibv_create_comp_channel(end->device.context);
@@ -730,6 +711,10 @@ int main(int argc, char **argv)
 		if (!end->cq)
 			die("ibv_create_cq: %s", strerror(errno));
 	}
+}
+
+static void tell(void)
+{
 	context_operations(&ends[0]);
 	completion_vectors();
 	domain_operations(&ends[0]);
@@ -741,12 +726,16 @@ int main(int argc, char **argv)
 	groups();
 	enhanced_establishment(&ends[0]);
 	events();
-	if (ibv_destroy_qp(ends[1].qp))
-		die("ibv_destroy_qp");
+	qp_free(ends[1].qp);
 	acknowledgement();
-	if (ibv_destroy_cq(ends[0].cq))
-		die("ibv_destroy_cq");
+	cq_free(ends[0].cq);
 	extended(&ends[0]);
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
 		if (ibv_destroy_comp_channel(ends[i].channel))
 			die("ibv_destroy_comp_channel");
@@ -754,5 +743,6 @@ int main(int argc, char **argv)
 		region_free(&ends[i].sink);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+const struct test test = { .begin = begin, .end = end, .told = 62, .tell = tell };

@@ -4,22 +4,15 @@
  * the values left, the bytes around them, and that two never see the same value; nor do they
  * and a CPU that changes the same word.
  *
- * atomics [-4|-6] [-c] [-l] [-s SEED] DEVICE DEVICE
+ * atomics [-4|-6] [-c] [-l] DEVICE DEVICE
  *	-c	one more row, with a CPU
  *	-l	the network is lossy: leave out what is refused, by a NAK that is sent once
  */
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define SIZE 4096
 #define WORD 8
@@ -65,8 +58,7 @@ static bool links_end(unsigned int count)
 
 	for (i = 0; i < count; i++) {
 		for (j = 0; j < 2; j++) {
-			if (ibv_destroy_qp(qps[i][j]))
-				die("ibv_destroy_qp: %s", strerror(errno));
+			qp_free(qps[i][j]);
 		}
 	}
 	for (j = 0; j < 2; j++) {
@@ -335,58 +327,88 @@ static bool run_refused(const struct ibv_mr *mr, size_t target)
 	return links_end(1) && ok;
 }
 
-int main(int argc, char **argv)
+static bool run_fetch_add(void)
 {
-	uint64_t seed = time(NULL);
-	int option, family = 4, i;
-	bool is_lossy = false, with_cpu = false;
+	return run_each(IBV_WR_ATOMIC_FETCH_AND_ADD, false);
+}
 
-	while ((option = getopt(argc, argv, "46cls:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == 'l')
-			is_lossy = true;
-		else if (option == 'c')
-			with_cpu = true;
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan((is_lossy ? 4 : 6) + with_cpu);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
+static bool run_equal(void)
+{
+	return run_each(IBV_WR_ATOMIC_CMP_AND_SWP, true);
+}
+
+static bool run_unequal(void)
+{
+	return run_each(IBV_WR_ATOMIC_CMP_AND_SWP, false);
+}
+
+static bool run_beyond(void)
+{
+	return run_refused(ends[1].target.mr, SIZE);
+}
+
+static bool run_not_allowed(void)
+{
+	return run_refused(ends[1].results.mr, 0);
+}
+
+enum { ALWAYS, WITH_CPU, NOT_LOSSY };
+
+static const struct row rows[] = {
+	{ "fetch and add", run_fetch_add },
+	{ "compare and swap, equal", run_equal },
+	{ "compare and swap, unequal", run_unequal },
+	{ "8 queue pairs count in one word", run_counter },
+	{ "a CPU counts in the same words", run_with_cpu, .needs = WITH_CPU },
+	{ "a target after the region", run_beyond, .needs = NOT_LOSSY },
+	{ "a target without the permission", run_not_allowed, .needs = NOT_LOSSY },
+};
+
+static bool is_lossy, with_cpu;
+
+static void add(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (rows[i].needs == ALWAYS || (rows[i].needs == WITH_CPU ? with_cpu : !is_lossy))
+			row_add(rows[i]);
+}
+
+static bool take_option(int option, const char *argument)
+{
+	(void)argument;
+	if (option == 'l')
+		is_lossy = true;
+	else
+		with_cpu = true;
+	return true;
+}
+
+static void begin(char **names)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 
-		device_open(&end->device, argv[optind + i], family);
+		device_open(&end->device, names[i], family);
 		region_make(&end->results, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
 		region_make(&end->target, &end->device, SIZE, TARGET_ACCESS);
-		end->cq = ibv_create_cq(end->device.context, LINKS * DEPTH, NULL, NULL, 0);
-		if (!end->cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		end->cq = cq_make(&end->device, LINKS * DEPTH);
 	}
-	ksft_test_result(run_each(IBV_WR_ATOMIC_FETCH_AND_ADD, false), "fetch and add\n");
-	ksft_test_result(run_each(IBV_WR_ATOMIC_CMP_AND_SWP, true), "compare and swap, equal\n");
-	ksft_test_result(run_each(IBV_WR_ATOMIC_CMP_AND_SWP, false), "compare and swap, unequal\n");
-	ksft_test_result(run_counter(), "8 queue pairs count in one word\n");
-	if (with_cpu)
-		ksft_test_result(run_with_cpu(), "a CPU counts in the same words\n");
-	if (!is_lossy) {
-		ksft_test_result(run_refused(ends[1].target.mr, SIZE),
-				 "a target after the region\n");
-		ksft_test_result(run_refused(ends[1].results.mr, 0),
-				 "a target without the permission\n");
-	}
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].cq))
-			die("ibv_destroy_cq");
+		cq_free(ends[i].cq);
 		region_free(&ends[i].results);
 		region_free(&ends[i].target);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+const struct test test = { .options = "cl", .option = take_option, .add = add, .begin = begin, .end = end };

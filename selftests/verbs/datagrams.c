@@ -2,20 +2,11 @@
 /*
  * Datagrams (UD) between two devices: their bytes, the 40 bytes of network header
  * before them, their completions, and those that must not arrive.
- *
- * datagrams [-4|-6] [-s SEED] DEVICE DEVICE
  */
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define GRH 40
 #define SIZE (2 * 4096 + GRH)
@@ -38,7 +29,6 @@ struct end {
 };
 
 static struct end ends[2];
-static int family = 4;
 /* Receives whose sl is not the packet's type. */
 static unsigned int wrong_types;
 
@@ -183,12 +173,12 @@ static bool run_one(unsigned int from, uint32_t length, uint32_t spare, bool wit
 	return region_check(&b->sink, "sink") && region_check(&a->source, "source");
 }
 
-static bool run_lengths(bool with_imm)
+static bool run_lengths(int with_imm)
 {
 	uint32_t mtu = mtu_bytes(ends[0].device.active_mtu), i;
 	const uint32_t lengths[] = { 0, 1, 2, 3, 4, 5, 255, 256, 257, 1000, mtu - 1, mtu };
 
-	for (i = 0; i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++) {
+	for (i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
 		if (!run_one(i % 2, lengths[i / 2], i % 5, with_imm)) {
 			printf("# %u bytes\n", lengths[i / 2]);
 			return false;
@@ -243,9 +233,7 @@ static void end_make(struct end *end, const char *name)
 	device_open(&end->device, name, family);
 	region_make(&end->source, &end->device, SIZE, 0);
 	region_make(&end->sink, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
-	end->cq = ibv_create_cq(end->device.context, 256, NULL, NULL, 0);
-	if (!end->cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	end->cq = cq_make(&end->device, 256);
 	end->qp = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
 	error = qp_init(end->qp, 0, QKEY);
 	if (error)
@@ -262,35 +250,36 @@ static void end_close(struct end *end)
 	device_close(&end->device);
 }
 
-int main(int argc, char **argv)
+/* The types of all that has come before. */
+static bool run_types(void)
 {
-	uint64_t seed = time(NULL);
-	int option, i;
+	return (!rows_are_chosen() || run_lengths(false)) && !wrong_types;
+}
 
-	while ((option = getopt(argc, argv, "46s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(5);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
+static const struct row rows[] = {
+	{ "datagrams of all lengths", .run_with = run_lengths, false },
+	{ "datagrams with immediate", .run_with = run_lengths, true },
+	{ "a burst, and one without a receive", run_burst },
+	{ "a wrong Q_Key", run_qkey },
+	{ "the packet's type in sl", run_types },
+};
+
+static void begin(char **names)
+{
+	int i;
+
 	for (i = 0; i < 2; i++)
-		end_make(&ends[i], argv[optind + i]);
+		end_make(&ends[i], names[i]);
 	for (i = 0; i < 2; i++)
 		ends[i].ah = ah_make(&ends[i].device, &ends[!i].device);
-	ksft_test_result(run_lengths(false), "datagrams of all lengths\n");
-	ksft_test_result(run_lengths(true), "datagrams with immediate\n");
-	ksft_test_result(run_burst(), "a burst, and one without a receive\n");
-	ksft_test_result(run_qkey(), "a wrong Q_Key\n");
-	ksft_test_result(!wrong_types, "the packet's type in sl\n");
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++)
 		end_close(&ends[i]);
-	ksft_finished();
 }
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end };

@@ -4,24 +4,17 @@
  * the right object; and the states of a queue pair that go with them: SQD and SQE, and what
  * ibv_query_qp() says of each attribute.
  *
- * events -n NAMESPACE -i NETDEV DEVICE DEVICE
- *	-n, -i	of the second device: some packets come from there that it would not send
+ * Some packets come from the second device's netdev that it would not send.
+ *
  * events -w DEVICE
  *	holds a queue pair, prints "ready", then a line for each event, until the device ends
  */
 
-#include <errno.h>
 #include <poll.h>
 #include <rdma/rdma_user_rxe.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 #include "wire.h"
 
 #define SIZE (4 << 20)
@@ -39,7 +32,6 @@
 #define OUR_PSN 0xfffffe
 #define THEIR_PSN 0x1000
 
-#define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 struct end {
 	struct device device;
@@ -258,8 +250,7 @@ static bool finish(void)
 
 	for (i = 0; i < 2; i++) {
 		ok &= no_event(&ends[i]);
-		if (ends[i].qp && ibv_destroy_qp(ends[i].qp))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(ends[i].qp);
 		ends[i].qp = NULL;
 		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0 ||
 		       ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0) {
@@ -605,8 +596,7 @@ static bool run_attributes_rc(void)
 	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE, "SQD to ERR");
 	modify(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
 	ok = ok && attributes_are(qp, fresh) && no_event(a);
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp");
+	qp_free(qp);
 	return ok;
 }
 
@@ -633,8 +623,7 @@ static bool run_attributes_ud(void)
 	ok = ok && attributes_step(qp, &wanted, IBV_QP_QKEY, "a change in RTS");
 	modify(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
 	ok = ok && attributes_are(qp, fresh) && no_event(a);
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp");
+	qp_free(qp);
 	return ok;
 }
 
@@ -992,9 +981,9 @@ static bool run_requester_limit(void)
 
 	attr.max_rd_atomic = limit;
 	lone_start(attr);
-	for (i = 0; i < ARRAY_LENGTH(kinds); i++)
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		post(a, kinds[i], i);
-	for (i = 0; ok && i < ARRAY_LENGTH(kinds); i++) {
+	for (i = 0; ok && i < ARRAY_SIZE(kinds); i++) {
 		bool read = kinds[i] == IBV_WR_RDMA_READ;
 
 		ok = on_wire(read ? RC_READ_REQUEST : RC_FETCH_ADD, i, NULL);
@@ -1007,8 +996,8 @@ static bool run_requester_limit(void)
 		       WIRE_ACK, read ? LENGTH : 0);
 		ok = ok && sent(a, i + 1 - limit, IBV_WC_SUCCESS);
 	}
-	answer(RC_READ_RESPONSE_ONLY, ARRAY_LENGTH(kinds) - 1, WIRE_ACK, LENGTH);
-	ok = ok && sent(a, ARRAY_LENGTH(kinds) - 1, IBV_WC_SUCCESS);
+	answer(RC_READ_RESPONSE_ONLY, ARRAY_SIZE(kinds) - 1, WIRE_ACK, LENGTH);
+	ok = ok && sent(a, ARRAY_SIZE(kinds) - 1, IBV_WC_SUCCESS);
 	return finish() && ok;
 }
 
@@ -1458,16 +1447,13 @@ static bool run_naks(void)
 	unsigned int i;
 	bool ok = true;
 
-	for (i = 0; i < ARRAY_LENGTH(naks); i++)
+	for (i = 0; i < ARRAY_SIZE(naks); i++)
 		ok &= answered(IBV_WR_SEND, RC_SEND_ONLY, RC_ACKNOWLEDGE, naks[i].syndrome, 0,
 			       naks[i].status);
 	return ok;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "attributes: RC: what was set is read", run_attributes_rc },
 	{ "attributes: UD: what was set is read", run_attributes_ud },
 	{ "attributes: out of range, or not in this state", run_out_of_range },
@@ -1549,51 +1535,38 @@ static int watch(const char *name)
 	}
 }
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	const char *namespace = NULL, *netdev = NULL;
-	unsigned int j;
-	int option, i;
+	int i;
 
-	rows_count(argc, argv, ROWS_WANTED(rows));
-	while ((option = getopt(argc, argv, "n:i:w:")) != -1) {
-		switch (option) {
-		case 'n':
-			namespace = optarg;
-			break;
-		case 'i':
-			netdev = optarg;
-			break;
-		case 'w':
-			return watch(optarg);
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 2 || !namespace || !netdev)
-		die("two devices, and the second one's namespace and netdev, are needed");
-	ksft_print_header();
-	ksft_set_plan(ROWS_WANTED(rows));
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 
-		device_open(&end->device, argv[optind + i], 4);
+		device_open(&end->device, names[i], family);
 		region_make(&end->region, &end->device, SIZE, ACCESS);
-		end->send_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
-		end->recv_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
-		if (!end->send_cq || !end->recv_cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		end->send_cq = cq_make(&end->device, 64);
+		end->recv_cq = cq_make(&end->device, 64);
 	}
-	wire_open(&wire, namespace, netdev, &b->device.gid, &a->device.gid);
-	for (j = 0; j < ARRAY_LENGTH(rows); j++)
-		if (row_is_wanted(rows[j].name))
-			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+	wire_open(&wire, "n2", netdev_of(2), &b->device.gid, &a->device.gid);
+}
+
+static void end(void)
+{
+	int i;
+
 	wire_close(&wire);
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].send_cq) || ibv_destroy_cq(ends[i].recv_cq))
-			die("ibv_destroy_cq");
+		cq_free(ends[i].send_cq);
+		cq_free(ends[i].recv_cq);
 		region_free(&ends[i].region);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+static bool take_option(int option, const char *argument)
+{
+	(void)option;
+	exit(watch(argument));
+}
+
+const struct test test = { ROWS(rows), .options = "w:", .option = take_option, .begin = begin, .end = end };

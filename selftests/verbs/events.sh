@@ -92,16 +92,14 @@ removed()
 	told 1 "local work queue catastrophic error of the queue pair"
 }
 
-rows=$("$here/events" count)
+rows=$(rows_of "$here/events")
 others=4
 [ -z "${FERROCE_ROWS:-}" ] || others=0
-ktap_start $((${rows:-1} + others))
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
-netdev2=$(netdev_of n2 "$dev2")
+ktap_start $((rows + others))
+devices_wait
 # Its rows play the peer, packet by packet.
 packets_of_many off
-absorb "${rows:-1}" "$here/events" -n /run/netns/n2 -i "$netdev2" "$dev1" "$dev2"
+absorb "$rows" "$here/events" "$dev1" "$dev2"
 packets_of_many on
 if [ "$others" -gt 0 ]; then
 	row "event: PORT_ERR, PORT_ACTIVE" port

@@ -4,26 +4,20 @@
  * promise; a queue pair's life, with requests still in its queues; a queue that is
  * not open yet; the room in a completion queue. And whose memory it is.
  *
- * exhaustion [-4|-6] -c COMMAND -m COMMAND DEVICE DEVICE
- *	-c	takes away the route from the first device; -m brings it back
+ * Test: retries, time, room in queues: what runs out
+ * Suites: all
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cgroup.h"
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "namespace.h"
+#include "test.h"
 
 #define SIZE 4096
 #define LENGTH 64
@@ -35,7 +29,6 @@ static struct device devices[2];
 static struct region regions[2];
 static struct ibv_cq *send_cqs[2], *recv_cqs[2];
 static struct ibv_qp *qps[2];
-static const char *cut_command, *mend_command;
 
 static uint64_t now_us(void)
 {
@@ -66,8 +59,7 @@ static void finish(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (qps[i] && ibv_destroy_qp(qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(qps[i]);
 		qps[i] = NULL;
 		cq_drain(send_cqs[i]);
 		cq_drain(recv_cqs[i]);
@@ -196,8 +188,7 @@ static bool run_timeout(uint8_t timeout, uint8_t retries)
 	bool ok;
 
 	start((struct patience){ .timeout = timeout, .retries = retries, .rnr_retries = 7 });
-	if (ibv_destroy_qp(qps[1]))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(qps[1]);
 	qps[1] = NULL;
 	before = now_us();
 	send_one(1);
@@ -267,8 +258,7 @@ static bool run_timeout_after_reset(void)
 	/* Without a receive it is under way until RESET. */
 	send_one(2);
 	start_again((struct patience){ .timeout = 16, .retries = 1, .rnr_retries = 7 });
-	if (ibv_destroy_qp(qps[1]))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(qps[1]);
 	qps[1] = NULL;
 	send_one(3);
 	ok = ok && completed(send_cqs[0], "the send after RESET", 3, IBV_WC_RETRY_EXC_ERR);
@@ -318,8 +308,7 @@ static bool run_flush_many(void)
 	ksft_print_msg("%u receives: %llu ms\n", i, (unsigned long long)(now_ms() - began));
 	ok = ok && now_ms() - began < patience_ms(4000) && cq_quiet(cq, QUIET_MS);
 	finish();
-	if (ibv_destroy_cq(cq))
-		die("ibv_destroy_cq");
+	cq_free(cq);
 	return ok;
 }
 
@@ -348,8 +337,8 @@ static bool run_no_route(void)
 		die("RESET to INIT");
 	set(qps[0], attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, "UC to RTR");
 	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE | IBV_QP_SQ_PSN, "UC to RTS");
-	if (system(cut_command))
-		die("%s", cut_command);
+	if (!command("ip -n n1 route del 10.0.0.0/24 dev %s", netdev_of(1)))
+		die("no route to take away");
 	sge.length = 1u << 31;
 	began = now_ms();
 	for (i = 0; i < depth.send; i++) {
@@ -358,12 +347,11 @@ static bool run_no_route(void)
 	}
 	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "UC to ERR");
 	began = now_ms() - began;
-	if (system(mend_command))
-		die("%s", mend_command);
+	if (!command("ip -n n1 route add 10.0.0.0/24 dev %s proto kernel scope link src 10.0.0.1", netdev_of(1)))
+		die("the route does not come back");
 	ksft_print_msg("%u requests of 2 GiB, and to ERR: %llu ms\n", i, (unsigned long long)began);
 	finish();
-	if (ibv_destroy_cq(cq))
-		die("ibv_destroy_cq");
+	cq_free(cq);
 	return began < patience_ms(4000);
 }
 
@@ -453,8 +441,7 @@ static bool run_cq_overflow(void)
 		ok = completed(cq, "a send", id, IBV_WC_SUCCESS);
 	ok = ok && !has_event(context, IBV_EVENT_CQ_ERR, QUIET_MS);
 	finish();
-	if (ibv_destroy_cq(cq))
-		die("ibv_destroy_cq: %s", strerror(errno));
+	cq_free(cq);
 	return ok;
 }
 
@@ -652,71 +639,56 @@ static bool run_handles_charged(void)
 	return run_charged(make_handle, 2);
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-	bool needs_charges;
-} rows[] = {
-	{ "RNR retries take as long as the timer's code says", run_rnr_timer, false },
-	{ "one retry takes as long as the timeout says", run_timeout_short, false },
-	{ "five retries take as long as the timeout says", run_timeout_retries, false },
-	{ "a retry after RESET, and its timeout", run_timeout_after_reset, false },
-	{ "a retry after RESET, and its RNR timer", run_rnr_after_reset, false },
-	{ "both queues are flushed in order, once", run_flush, false },
-	{ "thousands of receives are flushed at once", run_flush_many, false },
-	{ "without a route a queue of long messages holds up nobody", run_no_route, false },
-	{ "a doorbell in RESET is refused, and its request gone", run_refused_in_reset, false },
-	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init, false },
-	{ "a completion queue overflows", run_cq_overflow, false },
-	{ "a completion queue is polled until it is empty, by ibv_start_poll()", run_cq_ex, false },
-	{ "memory windows are charged to who makes them", run_windows_charged, true },
-	{ "memory regions are charged to who makes them", run_regions_charged, true },
-	{ "address handles are charged to who makes them", run_handles_charged, true },
+/* Rows that need control groups which charge memory. */
+#define CHARGES true
+
+static const struct row rows[] = {
+	{ "RNR retries take as long as the timer's code says", run_rnr_timer },
+	{ "one retry takes as long as the timeout says", run_timeout_short },
+	{ "five retries take as long as the timeout says", run_timeout_retries },
+	{ "a retry after RESET, and its timeout", run_timeout_after_reset },
+	{ "a retry after RESET, and its RNR timer", run_rnr_after_reset },
+	{ "both queues are flushed in order, once", run_flush },
+	{ "thousands of receives are flushed at once", run_flush_many },
+	{ "without a route a queue of long messages holds up nobody", run_no_route },
+	{ "a doorbell in RESET is refused, and its request gone", run_refused_in_reset },
+	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init },
+	{ "a completion queue overflows", run_cq_overflow },
+	{ "a completion queue is polled until it is empty, by ibv_start_poll()", run_cq_ex },
+	{ "memory windows are charged to who makes them", run_windows_charged, .needs = CHARGES },
+	{ "memory regions are charged to who makes them", run_regions_charged, .needs = CHARGES },
+	{ "address handles are charged to who makes them", run_handles_charged, .needs = CHARGES },
 };
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	int option, family = 4, i;
-	unsigned int j;
-	bool charges;
+	int i;
 
-	rows_count(argc, argv, ROWS_WANTED(rows));
-	while ((option = getopt(argc, argv, "46c:m:")) != -1) {
-		switch (option) {
-		case '4':
-		case '6': family = option - '0'; break;
-		case 'c': cut_command = optarg; break;
-		case 'm': mend_command = optarg; break;
-		default: return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 2 || !cut_command || !mend_command)
-		die("two devices and two commands are needed");
-	ksft_print_header();
-	ksft_set_plan(ROWS_WANTED(rows));
-	random_seed(time(NULL));
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], family);
+		device_open(&devices[i], names[i], family);
 		region_make(&regions[i], &devices[i], SIZE, IBV_ACCESS_LOCAL_WRITE);
-		send_cqs[i] = ibv_create_cq(devices[i].context, 4 * DEPTH, NULL, NULL, 0);
-		recv_cqs[i] = ibv_create_cq(devices[i].context, 4 * DEPTH, NULL, NULL, 0);
-		if (!send_cqs[i] || !recv_cqs[i])
-			die("ibv_create_cq: %s", strerror(errno));
+		send_cqs[i] = cq_make(&devices[i], 4 * DEPTH);
+		recv_cqs[i] = cq_make(&devices[i], 4 * DEPTH);
 	}
-	charges = cgroup_has("memory");
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++) {
-		if (!row_is_wanted(rows[j].name))
-			continue;
-		if (rows[j].needs_charges && !charges)
-			ksft_test_result_code(KSFT_SKIP, rows[j].name, "no memory cgroups");
-		else
-			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
-	}
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(send_cqs[i]) || ibv_destroy_cq(recv_cqs[i]))
-			die("ibv_destroy_cq");
+		cq_free(send_cqs[i]);
+		cq_free(recv_cqs[i]);
 		region_free(&regions[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+static bool run_row(const struct row *row)
+{
+	if (row->needs == CHARGES && !cgroup_has("memory"))
+		return row_skip("no memory cgroups");
+	return row_run(row);
+}
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end, .run_row = run_row };

@@ -2,31 +2,24 @@
 /*
  * Raw packet queue pairs: whole Ethernet frames, as they come out at the other end of the cable.
  *
- * frames [-s SEED] DEVICE NAMESPACE NETDEV PEER-NAMESPACE PEER-NETDEV
+ * frames DEVICE NAMESPACE NETDEV PEER-NAMESPACE PEER-NETDEV
  *
  * DEVICE is on NETDEV in the network namespace NAMESPACE, and loses it in the end.
  */
 #define _GNU_SOURCE
 
-#include <errno.h>
 #include <linux/capability.h>
 #include <linux/if_packet.h>
 #include <linux/if_tun.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
 #include "namespace.h"
 #include "packet.h"
+#include "test.h"
 
 /* A type for experiments, and that of a VLAN tag. */
 #define TYPE 0x88b5
@@ -41,7 +34,6 @@
 #define WAIT_MS 10000
 #define QUIET_MS 300
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static struct device device;
 static struct region region;
@@ -277,7 +269,7 @@ static bool run_lengths(void)
 	static const size_t lengths[] = { HEADER, HEADER + 1, 59, 60, 64, 65, 1000, MTU + 13, MTU + HEADER };
 	unsigned int i;
 
-	for (i = 0; i < COUNT(lengths); i++) {
+	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
 		if (!run_frame(lengths[i], 1, 0, false))
 			return false;
 	}
@@ -491,7 +483,7 @@ static bool run_operations(void)
 	unsigned int i;
 
 	sge.addr = (uintptr_t)frame_make(0, 64, false);
-	for (i = 0; i < COUNT(others); i++) {
+	for (i = 0; i < ARRAY_SIZE(others); i++) {
 		wr.opcode = others[i].opcode;
 		wr.send_flags = 0;
 		if (!fails(others[i].name, &wr, IBV_WC_LOC_QP_OP_ERR))
@@ -828,10 +820,7 @@ static bool run_gone(void)
 	return ok && (flushed || !goes_on) && done == posted;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "frames of all lengths", run_lengths },
 	{ "frames with a VLAN tag", run_tagged },
 	{ "frames in several pieces", run_pieces },
@@ -854,39 +843,28 @@ static const struct {
 	{ "a netdev that goes", run_gone },
 };
 
-int main(int argc, char **argv)
+static void begin(char **operands)
 {
-	uint64_t seed = time(NULL);
-	unsigned int i;
-	int option;
-
-	while ((option = getopt(argc, argv, "s:")) != -1) {
-		if (option != 's')
-			return KSFT_FAIL;
-		seed = strtoull(optarg, NULL, 0);
-	}
-	if (argc - optind != 5)
-		die("a device, its namespace and netdev, and those of the peer are needed");
-	own_namespace = argv[optind + 1];
-	own_netdev = argv[optind + 2];
-	ksft_print_header();
-	ksft_set_plan(COUNT(rows));
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
-	device_open(&device, argv[optind], 4);
-	peer_open(argv[optind + 3], argv[optind + 4]);
+	own_namespace = operands[1];
+	own_netdev = operands[2];
+	device_open(&device, operands[0], 4);
+	peer_open(operands[3], operands[4]);
 	region_make(&region, &device, SIZE, IBV_ACCESS_LOCAL_WRITE);
-	cq = ibv_create_cq(device.context, 4 * DEPTH, NULL, NULL, 0);
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	cq = cq_make(&device, 4 * DEPTH);
 	qp_open();
 	if (!qp_ready())
 		die("the queue pair does not become ready");
-	for (i = 0; i < COUNT(rows); i++)
-		ksft_test_result(rows[i].run(), "%s\n", rows[i].name);
-	if (!qp_close() || ibv_destroy_cq(cq))
-		die("an object does not go away: %s", strerror(errno));
+}
+
+static void end(void)
+{
+	if (!qp_close())
+		die("the queue pair does not go away");
+	cq_free(cq);
 	region_free(&region);
 	device_close(&device);
-	ksft_finished();
 }
+
+const struct test test = {
+	ROWS(rows), .operands = "DEVICE NAMESPACE NETDEV NAMESPACE NETDEV", .begin = begin, .end = end,
+};

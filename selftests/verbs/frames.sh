@@ -20,9 +20,10 @@ ends_up()
 		gid_index_wait "$own" 10.7.0.1 >/dev/null
 }
 
-ktap_start 20
+rows=$(rows_of "$here/frames")
+ktap_start "$rows"
 ends_up
-absorb 20 "$here/frames" -s "${FERROCE_SEED:-$(date +%s)}" "$own" f1 frames1 f2 frames2
+absorb "$rows" "$here/frames" "$own" f1 frames1 f2 frames2
 ip netns del f1
 ip netns del f2
 ktap_finish

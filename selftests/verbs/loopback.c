@@ -3,10 +3,7 @@
  * Packets between queue pairs of one device: their bytes, that no network sees them, and that no chain of
  * answers, nor any flood, is too long for the kernel.
  *
- * loopback [-r REGEX] [-n] [-s SEED] NAMESPACE DEVICE NETDEV ADDRESS ADDRESS6 SECOND-ADDRESS OTHER-DEVICE
- *	    OTHER-ADDRESS
- *	-r	only the rows that match
- *	-n	prints how many rows those are, and does nothing
+ * loopback NAMESPACE DEVICE NETDEV ADDRESS ADDRESS6 SECOND-ADDRESS OTHER-DEVICE OTHER-ADDRESS
  *
  * DEVICE is on NETDEV in the network namespace NAMESPACE, and the three addresses are NETDEV's, all but the
  * second of IPv4. OTHER-DEVICE is on another netdev of the namespace, with OTHER-ADDRESS.
@@ -14,28 +11,21 @@
 #define _GNU_SOURCE
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "exchange.h"
-#include "kselftest.h"
 #include "namespace.h"
-#include "rows.h"
+#include "test.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /*
  * Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack. More than are handed over
@@ -82,7 +72,7 @@ static struct device device_at(const struct device *device, const char *text)
 	if (inet_pton(AF_INET, text, gid.raw + 12) != 1 && inet_pton(AF_INET6, text, gid.raw) != 1)
 		die("%s is no address", text);
 	do {
-		count = ibv_query_gid_table(device->context, entries, COUNT(entries), 0);
+		count = ibv_query_gid_table(device->context, entries, ARRAY_SIZE(entries), 0);
 		for (i = 0; i < count; i++) {
 			if (entries[i].gid_type != IBV_GID_TYPE_ROCE_V2 || memcmp(&entries[i].gid, &gid, 16))
 				continue;
@@ -93,14 +83,6 @@ static struct device device_at(const struct device *device, const char *text)
 		usleep(10000);
 	} while (now_ms() < end);
 	die("%s: no GID for %s", device->name, text);
-}
-
-static void qp_free(struct ibv_qp *qp)
-{
-	int error = ibv_destroy_qp(qp);
-
-	if (error)
-		die("ibv_destroy_qp: %s", strerror(error));
 }
 
 /* Two queue pairs, connected with each other, that of either side at an address of its own. */
@@ -150,7 +132,7 @@ static bool each_length(enum ibv_mtu mtu, enum ibv_qp_type type, struct way *way
 	};
 	unsigned int i, which, way;
 
-	for (i = 0; i < COUNT(lengths); i++) {
+	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
 		for (which = 0; which < opcodes_of(type); which++) {
 			for (way = 0; way < count; way++) {
 				ways_start(ways, count);
@@ -262,9 +244,7 @@ static void chain_make(struct chain *chain)
 {
 	unsigned int i;
 
-	chain->cq = ibv_create_cq(devices[0].context, 4 * LINKS, NULL, NULL, 0);
-	if (!chain->cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	chain->cq = cq_make(&devices[0], 4 * LINKS);
 	region_make(&chain->words, &devices[0], 8 * (LINKS + 1),
 		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 	region_make(&chain->results, &devices[0], 8 * (2 * LINKS + 1), IBV_ACCESS_LOCAL_WRITE);
@@ -300,8 +280,7 @@ static void chain_free(struct chain *chain)
 	}
 	qp_free(chain->first);
 	qp_free(chain->hole);
-	if (ibv_destroy_cq(chain->cq))
-		die("ibv_destroy_cq: %s", strerror(errno));
+	cq_free(chain->cq);
 	region_free(&chain->words);
 	region_free(&chain->results);
 }
@@ -522,18 +501,18 @@ static bool run_addresses(void)
 	const char *const at[][2] = {
 		{ address, address }, { address6, address6 }, { address, second }, { second, second },
 	};
-	struct pair pairs[COUNT(at)];
-	static struct way ways[2 * COUNT(at)];
+	struct pair pairs[ARRAY_SIZE(at)];
+	static struct way ways[2 * ARRAY_SIZE(at)];
 	unsigned int i;
 	bool ok;
 
-	for (i = 0; i < COUNT(at); i++) {
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
 		pair_make(&pairs[i], IBV_QPT_RC, at[i], i % 2 ? IBV_MTU_1024 : IBV_MTU_4096, PATIENT);
 		pair_ways(&pairs[i], &ways[2 * i]);
 	}
-	ok = mixed(ways, COUNT(ways), 8, NULL);
+	ok = mixed(ways, ARRAY_SIZE(ways), 8, NULL);
 	ok = side_check(&sides[0]) & side_check(&sides[1]) && ok;
-	for (i = 0; i < COUNT(at); i++)
+	for (i = 0; i < ARRAY_SIZE(at); i++)
 		pair_free(&pairs[i]);
 	return ok;
 }
@@ -973,8 +952,7 @@ static bool full_free(struct full *full)
 
 	for (i = 0; i < 2; i++)
 		qp_free(full->qps[i]);
-	if (ibv_destroy_cq(full->cq))
-		die("ibv_destroy_cq: %s", strerror(errno));
+	cq_free(full->cq);
 	free(full->wrs);
 	free(full->sges);
 	memcpy(side->sink.expected, side->source.expected, 8);
@@ -1450,10 +1428,7 @@ static bool run_datagrams_come_back(void)
 	return ok && arrived == MAX_MESSAGES && side_check(side) && !seen.captured && seen.netdevs <= NOISE;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "a chain of answers", run_chain },
 	{ "to itself, RC", run_itself_rc },
 	{ "to itself, UC", run_itself_uc },
@@ -1482,68 +1457,37 @@ static const struct {
 	{ "a flood of READs", run_flood_reads },
 };
 
-int main(int argc, char **argv)
+static void begin(char **operands)
 {
-	uint64_t seed = time(NULL);
-	unsigned int i, count = 0;
-	bool only_count = false;
-	int option, j;
+	int i;
 
-	while ((option = getopt(argc, argv, "nr:s:")) != -1) {
-		switch (option) {
-		case 'n':
-			only_count = true;
-			break;
-		case 'r':
-			rows_want(optarg);
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	for (i = 0; i < COUNT(rows); i++)
-		count += row_is_wanted(rows[i].name);
-	if (only_count) {
-		printf("%u\n", count);
-		return 0;
-	}
-	if (argc - optind != 8)
-		die("a namespace, a device, its netdev and addresses, and another device and its address are needed");
-	argv += optind;
-	close(namespace_enter(argv[0]));
-	netdev = argv[2];
-	address = argv[3];
-	address6 = argv[4];
-	second = argv[5];
-	other_name = argv[6];
-	other_address = argv[7];
-	ksft_print_header();
-	ksft_set_plan(count);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
-	for (j = 0; j < 2; j++) {
-		device_open(&devices[j], argv[1], 4);
-		devices[j] = device_at(&devices[j], address);
-		side_make(&sides[j], &devices[j], SIDE_SIZE, 8 * MAX_MESSAGES);
+	close(namespace_enter(operands[0]));
+	netdev = operands[2];
+	address = operands[3];
+	address6 = operands[4];
+	second = operands[5];
+	other_name = operands[6];
+	other_address = operands[7];
+	for (i = 0; i < 2; i++) {
+		device_open(&devices[i], operands[1], 4);
+		devices[i] = device_at(&devices[i], address);
+		side_make(&sides[i], &devices[i], SIDE_SIZE, 8 * MAX_MESSAGES);
 	}
 	packets_open();
-	for (i = 0; i < COUNT(rows); i++) {
-		uint64_t began = now_ms();
-		bool ok;
-
-		if (!row_is_wanted(rows[i].name))
-			continue;
-		ok = rows[i].run();
-		if (now_ms() - began > 5000)
-			ksft_print_msg("%llu ms\n", (unsigned long long)(now_ms() - began));
-		ksft_test_result(ok, "%s\n", rows[i].name);
-	}
-	for (j = 0; j < 2; j++) {
-		side_free(&sides[j]);
-		device_close(&devices[j]);
-	}
-	ksft_finished();
 }
+
+static void end(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		side_free(&sides[i]);
+		device_close(&devices[i]);
+	}
+}
+
+const struct test test = {
+	ROWS(rows),
+	.operands = "NAMESPACE DEVICE NETDEV ADDRESS IPV6-ADDRESS ANOTHER-ADDRESS ANOTHER-DEVICE ITS-ADDRESS",
+	.begin = begin, .end = end,
+};

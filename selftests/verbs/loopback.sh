@@ -8,7 +8,6 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
 own=${link_type}loop1
 other=${link_type}loop2
 
@@ -25,19 +24,14 @@ devices_up()
 		gid_index_wait "$own" 10.8.0.2 >/dev/null && gid_index_wait "$other" 10.9.0.1 >/dev/null
 }
 
-rows=$("$here/loopback" -r "${FERROCE_ROWS:-.}" -n)
-rows=${rows:-1}
-others=$((2 * (7 + 5)))
-[ -z "${FERROCE_ROWS:-}" ] || others=0
-
-ktap_start $((rows + others))
+rows=$(rows_of "$here/loopback")
+atomics=$(rows_of "$here/atomics" -c) datagrams=$(rows_of "$here/datagrams")
+ktap_start $((rows + 2 * (atomics + datagrams)))
 devices_up
-absorb "$rows" "$here/loopback" -r "${FERROCE_ROWS:-.}" -s "$seed" \
-	l1 "$own" loop1 10.8.0.1 fd08::1 10.8.0.2 "$other" 10.9.0.1
+absorb "$rows" "$here/loopback" l1 "$own" loop1 10.8.0.1 fd08::1 10.8.0.2 "$other" 10.9.0.1
 for family in 4 6; do
-	[ "$others" -gt 0 ] || break
-	absorb 7 "$here/atomics" -c "-$family" -s "$seed" "$own" "$own"
-	absorb 5 "$here/datagrams" "-$family" -s "$seed" "$own" "$own"
+	absorb "$atomics" "$here/atomics" -c "-$family" "$own" "$own"
+	absorb "$datagrams" "$here/datagrams" "-$family" "$own" "$own"
 done
 ip netns del l1
 ktap_finish

@@ -9,16 +9,9 @@
  *	-r	only shows that the kernel refuses alternate paths
  */
 
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define LENGTH 5000
 #define SLOTS 32
@@ -158,8 +151,7 @@ static void finish(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(ends[i].qp))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(ends[i].qp);
 		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0)
 			;
 		while (ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0)
@@ -473,8 +465,7 @@ static bool run_datagrams_refuse(void)
 	qp_ready_ud(qp);
 	path = ibv_modify_qp(qp, &attr, IBV_QP_ALT_PATH);
 	state = ibv_modify_qp(qp, &attr, IBV_QP_PATH_MIG_STATE);
-	if (ibv_destroy_qp(qp))
-		die("ibv_destroy_qp");
+	qp_free(qp);
 	return path == EINVAL && state == EINVAL;
 }
 
@@ -667,63 +658,96 @@ static void addresses_find(struct end *end, const char *name, int index)
 		die("%s: no GID %d", name, index);
 }
 
-int main(int argc, char **argv)
+static bool run_by_request(void)
 {
-	uint64_t seed = time(NULL);
-	bool is_refused = false;
-	int option, i;
+	return run_request(IBV_QPT_RC, 0, 0, SECOND);
+}
 
-	while ((option = getopt(argc, argv, "rc:m:s:")) != -1) {
-		switch (option) {
-		case 'r': is_refused = true; break;
-		case 'c': cut_command = optarg; break;
-		case 'm': mend_command = optarg; break;
-		case 's': seed = strtoull(optarg, NULL, 0); break;
-		default: return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 4)
-		die("two devices and two indices are needed");
-	ksft_print_header();
-	ksft_set_plan(is_refused ? 1 : 13);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
+static bool run_by_request_v6(void)
+{
+	return run_request(IBV_QPT_RC, 0, 1, SIX);
+}
+
+static bool run_by_request_uc(void)
+{
+	return run_request(IBV_QPT_UC, 1, 1, SECOND);
+}
+
+static bool run_midst(void)
+{
+	return run_traffic(ask, SECOND);
+}
+
+static const struct row refused_row = { "the kernel refuses alternate paths on RoCE", run_core_refuses };
+
+static const struct row rows[] = {
+	{ "states, and what is read back", run_states },
+	{ "what each state refuses", run_refused },
+	{ "datagrams have no alternate path", run_datagrams_refuse },
+	{ "loaded before RTR, armed with RTS", run_early },
+	{ "by request, and back", run_by_request },
+	{ "by request, to IPv6; the peer sends before it knows", run_by_request_v6 },
+	{ "by request, and back, UC", run_by_request_uc },
+	{ "by request, in the midst of messages", run_midst },
+	{ "a dead path, in the midst of messages", .run_with = run_dead_path, SECOND },
+	{ "a dead path, to IPv6", .run_with = run_dead_path, SIX },
+	{ "a dead path of a queue pair that is not armed", run_dead_unarmed },
+	{ "a peer that migrates elsewhere is refused", run_disagreement },
+	{ "RESET forgets the alternate path", run_reset },
+};
+
+static bool is_refused;
+
+static void add(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows) && !is_refused; i++)
+		row_add(rows[i]);
+	if (is_refused)
+		row_add(refused_row);
+}
+
+static void begin(char **operands)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 
-		device_open(&end->device, argv[optind + i], 4);
-		addresses_find(end, argv[optind + i], atoi(argv[optind + 2 + i]));
+		device_open(&end->device, operands[i], 4);
+		addresses_find(end, operands[i], atoi(operands[2 + i]));
 		region_make(&end->source, &end->device, SIZE, ACCESS);
 		region_make(&end->sink, &end->device, SIZE, ACCESS);
-		end->send_cq = ibv_create_cq(end->device.context, 2 * DEPTH, NULL, NULL, 0);
-		end->recv_cq = ibv_create_cq(end->device.context, 2 * DEPTH, NULL, NULL, 0);
-		if (!end->send_cq || !end->recv_cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		end->send_cq = cq_make(&end->device, 2 * DEPTH);
+		end->recv_cq = cq_make(&end->device, 2 * DEPTH);
 	}
-	if (is_refused) {
-		ksft_test_result(run_core_refuses(), "the kernel refuses alternate paths on RoCE\n");
-	} else {
-		ksft_test_result(run_states(), "states, and what is read back\n");
-		ksft_test_result(run_refused(), "what each state refuses\n");
-		ksft_test_result(run_datagrams_refuse(), "datagrams have no alternate path\n");
-		ksft_test_result(run_early(), "loaded before RTR, armed with RTS\n");
-		ksft_test_result(run_request(IBV_QPT_RC, 0, 0, SECOND), "by request, and back\n");
-		ksft_test_result(run_request(IBV_QPT_RC, 0, 1, SIX),
-				 "by request, to IPv6; the peer sends before it knows\n");
-		ksft_test_result(run_request(IBV_QPT_UC, 1, 1, SECOND), "by request, and back, UC\n");
-		ksft_test_result(run_traffic(ask, SECOND), "by request, in the midst of messages\n");
-		ksft_test_result(run_dead_path(SECOND), "a dead path, in the midst of messages\n");
-		ksft_test_result(run_dead_path(SIX), "a dead path, to IPv6\n");
-		ksft_test_result(run_dead_unarmed(), "a dead path of a queue pair that is not armed\n");
-		ksft_test_result(run_disagreement(), "a peer that migrates elsewhere is refused\n");
-		ksft_test_result(run_reset(), "RESET forgets the alternate path\n");
-	}
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].send_cq) || ibv_destroy_cq(ends[i].recv_cq))
-			die("ibv_destroy_cq");
+		cq_free(ends[i].send_cq);
+		cq_free(ends[i].recv_cq);
 		region_free(&ends[i].source);
 		region_free(&ends[i].sink);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+static bool take_option(int option, const char *argument)
+{
+	switch (option) {
+	case 'r': is_refused = true; break;
+	case 'c': cut_command = argument; break;
+	case 'm': mend_command = argument; break;
+	}
+	return true;
+}
+
+const struct test test = {
+	.operands = "DEVICE DEVICE INDEX INDEX", .options = "rc:m:", .option = take_option, .add = add,
+	.begin = begin, .end = end,
+};

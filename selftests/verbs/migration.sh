@@ -9,7 +9,6 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-rows=13
 second1=10.0.1.1
 second2=10.0.1.2
 
@@ -40,16 +39,15 @@ example()
 	return "$status"
 }
 
-ktap_start $((rows + 5))
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
-netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+rows=$(rows_of "$here/migration") refused=$(rows_of "$here/migration" -r)
+ktap_start $((rows + refused + 4))
+devices_wait
 cut=${cut//netdev1/$netdev1} cut=${cut//netdev2/$netdev2}
 mend=${mend//netdev1/$netdev1} mend=${mend//netdev2/$netdev2}
 index1='' index2=''
 second_addresses
 verdict $? "second addresses"
-absorb 1 "$here/migration" -r "$dev1" "$dev2" "$index1" "$index2"
+absorb "$refused" "$here/migration" -r "$dev1" "$dev2" "$index1" "$index2"
 row "the manual's example" example
 # shellcheck disable=SC2086
 row "module that lets alternate paths through" $lift

@@ -3,21 +3,15 @@
  * Moves patterns between two devices over RC and checks every byte: those of the
  * target, those around it, and those of the source.
  *
- * move [-4|-6] [-q] [-s SEED] [-m MTU] DEVICE DEVICE
+ * move [-4|-6] [-q] [-m MTU] DEVICE DEVICE
  *	-q	a few lengths only
  *	-m	that path MTU only
  */
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "exchange.h"
-#include "kselftest.h"
+#include "test.h"
 
 #define SIDE_SIZE ((1 << 20) + (1 << 18))
 #define LINKS 16
@@ -26,7 +20,9 @@
 static struct device devices[2];
 static struct side sides[2];
 static bool quick;
-static uint64_t seed;
+static enum ibv_mtu mtu;
+/* If not 0, the only MTU. */
+static unsigned int only;
 
 /* Connected pairs of queue pairs; each is two ways. */
 struct links {
@@ -70,8 +66,7 @@ static bool links_end(void)
 
 	for (i = 0; i < links.count; i++) {
 		for (j = 0; j < 2; j++) {
-			if (ibv_destroy_qp(links.qps[i][j]))
-				die("ibv_destroy_qp: %s", strerror(errno));
+			qp_free(links.qps[i][j]);
 		}
 	}
 	/* A row that failed leaves completions: they are none of the next row's. */
@@ -125,7 +120,7 @@ static bool each_length(enum ibv_mtu mtu, enum ibv_wr_opcode opcode, unsigned in
 	return true;
 }
 
-static bool run_lengths(enum ibv_mtu mtu, unsigned int which)
+static bool run_lengths(int which)
 {
 	bool ok;
 
@@ -134,7 +129,7 @@ static bool run_lengths(enum ibv_mtu mtu, unsigned int which)
 	return links_end() && ok;
 }
 
-static bool run_pieces(enum ibv_mtu mtu, unsigned int which)
+static bool run_pieces(int which)
 {
 	unsigned int pieces;
 	bool ok = true;
@@ -145,7 +140,7 @@ static bool run_pieces(enum ibv_mtu mtu, unsigned int which)
 	return links_end() && ok;
 }
 
-static bool run_inline(enum ibv_mtu mtu, unsigned int which)
+static bool run_inline(int which)
 {
 	static const uint32_t asked = 256;
 	uint32_t length;
@@ -168,9 +163,10 @@ static bool run_inline(enum ibv_mtu mtu, unsigned int which)
 }
 
 /* Random messages on all ways at once, some of them without a completion. */
-static bool run_mixed(enum ibv_mtu mtu, unsigned int count)
+static bool run_mixed(int count)
 {
-	unsigned int rounds = quick ? 1 : 4, round, i, j;
+	unsigned int rounds = quick ? 1 : 4, round, j;
+	int i;
 	uint32_t most = count == 1 ? 5 * mtu_bytes(mtu) : 2 * mtu_bytes(mtu);
 	bool ok = true;
 
@@ -191,99 +187,75 @@ static bool run_mixed(enum ibv_mtu mtu, unsigned int count)
 		}
 		for (i = 0; i < 2 * count; i++) {
 			if (links.ways[i].count < 2)
-				die("way %u has only %u messages", i, links.ways[i].count);
+				die("way %d has only %u messages", i, links.ways[i].count);
 		}
 		ok = exchange(links.ways, 2 * count, SECONDS);
 	}
 	return links_end() && ok;
 }
 
-struct row {
-	char name[96];
-	bool (*run)(enum ibv_mtu mtu, unsigned int argument);
-	enum ibv_mtu mtu;
-	unsigned int argument;
-};
-
-static struct row rows[128];
-static unsigned int row_count;
-
-static void row_add(bool (*run)(enum ibv_mtu, unsigned int), enum ibv_mtu mtu,
-		    unsigned int argument, const char *name, const char *more)
+static void row_of(bool (*run)(int), enum ibv_mtu mtu, int argument, const char *name, const char *more)
 {
-	struct row *row = &rows[row_count++];
-
-	snprintf(row->name, sizeof(row->name), "MTU %u: %s%s", mtu_bytes(mtu), name, more);
-	row->run = run;
-	row->mtu = mtu;
-	row->argument = argument;
+	row_add((struct row){ .name = row_name("MTU %u: %s%s", mtu_bytes(mtu), name, more), .run_with = run,
+			      .argument = argument, .needs = mtu });
 }
 
-static void rows_make(unsigned int only)
+static void add(void)
 {
 	enum ibv_mtu mtu;
-	unsigned int i;
+	int i;
 
 	for (mtu = IBV_MTU_256; mtu <= IBV_MTU_4096; mtu++) {
 		if (only && mtu_bytes(mtu) != only)
 			continue;
 		for (i = 0; i < OPCODES; i++)
-			row_add(run_lengths, mtu, i, opcode_name(opcodes[i]), "");
+			row_of(run_lengths, mtu, i, opcode_name(opcodes[i]), "");
 		for (i = 0; i < OPCODES; i++)
-			row_add(run_pieces, mtu, i, opcode_name(opcodes[i]), " in pieces");
+			row_of(run_pieces, mtu, i, opcode_name(opcodes[i]), " in pieces");
 		for (i = 0; i + 1 < OPCODES; i++)
-			row_add(run_inline, mtu, i, opcode_name(opcodes[i]), " inline");
-		row_add(run_mixed, mtu, 1, "both directions at once", "");
-		row_add(run_mixed, mtu, LINKS, "16 queue pairs at once", "");
+			row_of(run_inline, mtu, i, opcode_name(opcodes[i]), " inline");
+		row_of(run_mixed, mtu, 1, "both directions at once", "");
+		row_of(run_mixed, mtu, LINKS, "16 queue pairs at once", "");
 	}
 }
 
-int main(int argc, char **argv)
+static bool run_row(const struct row *row)
 {
-	int option, family = 4, i;
-	unsigned int only = 0, j;
+	mtu = row->needs;
+	if (mtu > devices[0].active_mtu || mtu > devices[1].active_mtu)
+		return row_skip("the ports' MTU is smaller");
+	return row_run(row);
+}
 
-	seed = time(NULL);
-	while ((option = getopt(argc, argv, "46qs:m:")) != -1) {
-		switch (option) {
-		case '4':
-		case '6':
-			family = option - '0';
-			break;
-		case 'q':
-			quick = true;
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 'm':
-			only = atoi(optarg);
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	rows_make(only);
-	ksft_print_header();
-	ksft_set_plan(row_count);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
+static void begin(char **names)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], family);
+		device_open(&devices[i], names[i], family);
 		side_make(&sides[i], &devices[i], SIDE_SIZE, LINKS * MAX_MESSAGES);
 	}
-	for (j = 0; j < row_count; j++) {
-		if (rows[j].mtu > devices[0].active_mtu || rows[j].mtu > devices[1].active_mtu)
-			ksft_test_result_code(KSFT_SKIP, rows[j].name, "the ports' MTU is smaller");
-		else
-			ksft_test_result(rows[j].run(rows[j].mtu, rows[j].argument), "%s\n",
-					 rows[j].name);
-	}
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
 		side_free(&sides[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+static bool take_option(int option, const char *argument)
+{
+	if (option == 'q')
+		quick = true;
+	else
+		only = atoi(argument);
+	return true;
+}
+
+const struct test test = {
+	.options = "qm:", .option = take_option, .add = add, .begin = begin, .end = end, .run_row = run_row,
+};

@@ -9,17 +9,15 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
-
-ktap_start $((80 + 16 + 2 * (7 + 5)))
-for device in "$dev1 $address1" "$dev1 $address1v6" "$dev2 $address2" "$dev2 $address2v6"; do
-	# shellcheck disable=SC2086
-	gid_index_wait $device >/dev/null
-done
-absorb 80 "$here/move" -4 -s "$seed" "$dev1" "$dev2"
-absorb 16 "$here/move" -6 -q -m 1024 -s "$seed" "$dev1" "$dev2"
+quick=(-6 -q -m 1024)
+all=$(rows_of "$here/move") some=$(rows_of "$here/move" "${quick[@]}")
+atomics=$(rows_of "$here/atomics" -c) datagrams=$(rows_of "$here/datagrams")
+ktap_start $((all + some + 2 * (atomics + datagrams)))
+devices_wait
+absorb "$all" "$here/move" "$dev1" "$dev2"
+absorb "$some" "$here/move" "${quick[@]}" "$dev1" "$dev2"
 for family in 4 6; do
-	absorb 7 "$here/atomics" -c "-$family" -s "$seed" "$dev1" "$dev2"
-	absorb 5 "$here/datagrams" "-$family" -s "$seed" "$dev1" "$dev2"
+	absorb "$atomics" "$here/atomics" -c "-$family" "$dev1" "$dev2"
+	absorb "$datagrams" "$here/datagrams" "-$family" "$dev1" "$dev2"
 done
 ktap_finish

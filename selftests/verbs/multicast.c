@@ -3,26 +3,17 @@
  * Multicast (UD) between two devices: who gets a packet, its bytes and its network
  * header, and who must not get it.
  *
- * multicast [-4|-6] [-s SEED] [-n NAMESPACE] DEVICE DEVICE
- *	-n	where the second device's netdev is, for the row that needs a socket
- * multicast -h [-4|-6] DEVICE
+ * multicast [-4|-6] -h DEVICE
  *	holds an attached queue pair, says "ready", and stays until it is killed
  */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <net/if.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
 #include "namespace.h"
+#include "test.h"
 
 #define GRH 40
 #define SLOT (4096 + GRH)
@@ -52,8 +43,6 @@ struct end {
 };
 
 static struct end ends[2];
-static int family = 4;
-static const char *network;
 static union ibv_gid group;
 
 static union ibv_gid group_number(unsigned int number)
@@ -280,7 +269,7 @@ static bool row_everybody(void)
 	bool good = true;
 
 	attach_all();
-	for (i = 0; good && i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++)
+	for (i = 0; good && i < 2 * ARRAY_SIZE(lengths); i++)
 		good = run(i % 2, lengths[i / 2], 077);
 	return good;
 }
@@ -495,7 +484,7 @@ static bool row_nobody(void)
 	bool good = false;
 	unsigned int i;
 
-	home = namespace_enter(network);
+	home = namespace_enter("n2");
 	sock = socket(family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
 	mreq.imr_multiaddr.s_addr = *(uint32_t *)(group.raw + 12);
 	if (family == 4) {
@@ -567,18 +556,14 @@ static void end_make(struct end *end, const char *name)
 
 	device_open(&end->device, name, family);
 	region_make(&end->source, &end->device, 2 * 4096, 0);
-	end->cq = ibv_create_cq(end->device.context, 256, NULL, NULL, 0);
-	if (!end->cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	end->cq = cq_make(&end->device, 256);
 	end->sender = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
 	if (qp_init(end->sender, 0, QKEY))
 		die("UD: RESET to INIT");
 	qp_ready_ud(end->sender);
 	for (member = end->members; member < end->members + MEMBERS; member++) {
 		region_make(&member->sink, &end->device, SLOT, IBV_ACCESS_LOCAL_WRITE);
-		member->cq = ibv_create_cq(end->device.context, 256, NULL, NULL, 0);
-		if (!member->cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		member->cq = cq_make(&end->device, 256);
 		member->qp = qp_make(&end->device, IBV_QPT_UD, member->cq, member->cq, depth, NULL);
 		if (qp_init(member->qp, 0, QKEY))
 			die("UD: RESET to INIT");
@@ -602,59 +587,60 @@ static void end_close(struct end *end)
 	device_close(&end->device);
 }
 
-int main(int argc, char **argv)
-{
-	uint64_t seed = time(NULL);
-	bool hold = false;
-	char nobody[64];
-	int option, i;
+static const struct row rows[] = {
+	{ "everybody in the group", row_everybody },
+	{ "the sender too", row_sender },
+	{ "a wrong Q_Key", row_qkey },
+	{ "nothing after detach", row_detach },
+	{ "attached twice", row_twice },
+	{ "destroyed while attached", row_destroy },
+	{ "refused arguments", row_refused },
+	{ "wrong QP numbers", row_numbers },
+	{ "ff0e::ffff:a.b.c.d", row_forms },
+	{ "a group of nobody's", row_nobody },
+	{ "the limits", row_limits },
+};
 
-	while ((option = getopt(argc, argv, "46hn:s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == 'n')
-			network = optarg;
-		else if (option == 'h')
-			hold = true;
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	random_seed(seed);
+static void add(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		row_add((struct row){ row_name("IPv%d: %s", family, rows[i].name), rows[i].run });
+}
+
+static void begin(char **names)
+{
+	int i;
+
 	group = group_number(1);
-	if (hold && argc - optind == 1) {
-		end_make(&ends[0], argv[optind]);
-		for (i = 0; i < MEMBERS; i++)
-			attach(&ends[0].members[i]);
-		printf("ready\n");
-		fflush(stdout);
-		for (;;)
-			pause();
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(11);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	for (i = 0; i < 2; i++)
-		end_make(&ends[i], argv[optind + i]);
-	ksft_test_result(row_everybody(), "IPv%d: everybody in the group\n", family);
-	ksft_test_result(row_sender(), "IPv%d: the sender too\n", family);
-	ksft_test_result(row_qkey(), "IPv%d: a wrong Q_Key\n", family);
-	ksft_test_result(row_detach(), "IPv%d: nothing after detach\n", family);
-	ksft_test_result(row_twice(), "IPv%d: attached twice\n", family);
-	ksft_test_result(row_destroy(), "IPv%d: destroyed while attached\n", family);
-	ksft_test_result(row_refused(), "IPv%d: refused arguments\n", family);
-	ksft_test_result(row_numbers(), "IPv%d: wrong QP numbers\n", family);
-	ksft_test_result(row_forms(), "IPv%d: ff0e::ffff:a.b.c.d\n", family);
-	snprintf(nobody, sizeof(nobody), "IPv%d: a group of nobody's", family);
-	if (network)
-		ksft_test_result(row_nobody(), "%s\n", nobody);
-	else
-		ksft_test_result_code(KSFT_SKIP, nobody, "no namespace");
-	ksft_test_result(row_limits(), "IPv%d: the limits\n", family);
+		end_make(&ends[i], names[i]);
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++)
 		end_close(&ends[i]);
-	ksft_finished();
 }
+
+/* Is in a group until it is killed. */
+static bool hold(int option, const char *device)
+{
+	int i;
+
+	(void)option;
+	group = group_number(1);
+	end_make(&ends[0], device);
+	for (i = 0; i < MEMBERS; i++)
+		attach(&ends[0].members[i]);
+	printf("ready\n");
+	fflush(stdout);
+	while (pause() < 0)
+		;
+	return true;
+}
+
+const struct test test = { .options = "h:", .option = hold, .add = add, .begin = begin, .end = end };

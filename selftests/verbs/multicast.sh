@@ -40,7 +40,7 @@ holder_start()
 {
 	# What the last one said goes now, not when the background job comes to run.
 	: >"$ktap_dir/holder"
-	"$here/multicast" -h "-$2" "$1" >"$ktap_dir/holder" 2>&1 &
+	"$here/multicast" "-$2" -h "$1" >"$ktap_dir/holder" 2>&1 &
 	holder=$!
 	await $((100 * slowness)) grep -q '^ready' "$ktap_dir/holder" && return 0
 	cat "$ktap_dir/holder"
@@ -144,15 +144,12 @@ time.sleep(60)' &
 	return "$status"
 }
 
-ktap_start 28
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
-gid_index_wait "$dev1" "$address1v6" >/dev/null
-gid_index_wait "$dev2" "$address2v6" >/dev/null
-netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+v4=$(rows_of "$here/multicast" -4) v6=$(rows_of "$here/multicast" -6)
+ktap_start $((v4 + v6 + 6))
+devices_wait
 before1=$(groups n1 "$netdev1") before2=$(groups n2 "$netdev2")
-absorb 11 "$here/multicast" -4 -n /run/netns/n2 "$dev1" "$dev2"
-absorb 11 "$here/multicast" -6 -n /run/netns/n2 "$dev1" "$dev2"
+absorb "$v4" "$here/multicast" -4 "$dev1" "$dev2"
+absorb "$v6" "$here/multicast" -6 "$dev1" "$dev2"
 row "no group is left" same_groups
 row "a process that is killed leaves" killed
 row "a netdev goes" netdev_removed

@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * As much of everything as a large program has: queue pairs, memory regions, bytes of a region.
- *
- * scale [-r REGEX] DEVICE DEVICE
- * scale [-r REGEX] -n
- *
- * -r chooses rows; -n only counts them.
  */
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #define WAIT_MS 60000
 #define DEPTH 16
@@ -88,8 +76,7 @@ static void destroy_pair(struct pair *pair)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(pair->qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(pair->qps[i]);
 	}
 }
 
@@ -300,68 +287,38 @@ static bool run_large_on_demand(void)
 	return run_large(IBV_ACCESS_ON_DEMAND);
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-	/* MiB of memory that it needs. */
-	long needs;
-} rows[] = {
-	{ "10,000 connected queue pairs, and one that is as fast as alone", run_qps, 1100 },
-	{ "100,000 memory regions", run_mrs, 600 },
-	{ "a region of 1.5 GiB, pinned", run_large_pinned, 1700 },
-	{ "a region of 1.5 GiB, paged on demand", run_large_on_demand, 500 },
+static const struct row rows[] = {
+	{ "10,000 connected queue pairs, and one that is as fast as alone", run_qps, .needs = 1100 },
+	{ "100,000 memory regions", run_mrs, .needs = 600 },
+	{ "a region of 1.5 GiB, pinned", run_large_pinned, .needs = 1700 },
+	{ "a region of 1.5 GiB, paged on demand", run_large_on_demand, .needs = 500 },
 };
 
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	unsigned int row, count = 0;
-	bool only_count = false;
-	int option, i;
+	int i;
 
-	while ((option = getopt(argc, argv, "nr:")) != -1) {
-		switch (option) {
-		case 'n':
-			only_count = true;
-			break;
-		case 'r':
-			rows_want(optarg);
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	for (row = 0; row < ROWS; row++)
-		count += row_is_wanted(rows[row].name);
-	if (only_count) {
-		printf("%u\n", count);
-		return KSFT_PASS;
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(count);
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], 4);
-		cqs[i] = ibv_create_cq(devices[i].context, DEPTH, NULL, NULL, 0);
-		if (!cqs[i])
-			die("ibv_create_cq: %s", strerror(errno));
+		device_open(&devices[i], names[i], 4);
+		cqs[i] = cq_make(&devices[i], DEPTH);
 	}
-	for (row = 0; row < ROWS; row++) {
-		if (!row_is_wanted(rows[row].name))
-			continue;
-		if (proc_kib("/proc/meminfo", "MemAvailable") < rows[row].needs << 10) {
-			ksft_test_result_skip("%s: less than %ld MiB of memory: selftests/run --mem 4096\n",
-					      rows[row].name, rows[row].needs);
-			continue;
-		}
-		ksft_test_result(rows[row].run(), "%s\n", rows[row].name);
-	}
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(cqs[i]))
-			die("ibv_destroy_cq: %s", strerror(errno));
+		cq_free(cqs[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+static bool run_row(const struct row *row)
+{
+	if (proc_kib("/proc/meminfo", "MemAvailable") < row->needs << 10)
+		return row_skip("less than %ld MiB of memory: selftests/run --mem 4096", row->needs);
+	return row_run(row);
+}
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end, .run_row = run_row };

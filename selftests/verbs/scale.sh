@@ -77,14 +77,17 @@ connections()
 	note "the best of $turns turns: $((1000000 / own)) connections in a second ($own us each), over rxe $((1000000 / other)) ($other us each)"
 }
 
-netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
-rows=$("$here/scale" -r "${FERROCE_ROWS:-.}" -n)
-with=$("$here/paging" -r "$stuck" -n)
-rows=${rows:-1} with=${with:-1}
+many_stuck()
+{
+	FERROCE_ROWS=$stuck "$here/paging" -q 1025 "$@"
+}
+
+rows=$(rows_of "$here/scale") with=$(rows_of many_stuck)
 [ -z "${FERROCE_ROWS:-}" ] || with=0
 rates=$(grep -cE -e "${FERROCE_ROWS:-.}" <<<"$rate")
 ktap_start $((rows + with + rates))
-[ "$rows" -eq 0 ] || absorb "$rows" "$here/scale" -r "${FERROCE_ROWS:-.}" "$dev1" "$dev2"
-[ "$with" -eq 0 ] || absorb "$with" "$here/paging" -r "$stuck" -q 1025 -N n1 -i "$netdev1" "$dev1" "$dev2"
+devices_wait
+absorb "$rows" "$here/scale" "$dev1" "$dev2"
+absorb "$with" many_stuck "$dev1" "$dev2"
 [ "$rates" -eq 0 ] || row "$rate" connections
 ktap_finish

@@ -2,22 +2,12 @@
 /*
  * Shared receive queues: what several queue pairs take from one of them, byte by
  * byte; its events; its sizes; what is refused.
- *
- * srq [-4|-6] [-s SEED] DEVICE DEVICE
  */
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #define PAIRS 4
 #define SLOTS 64
@@ -118,10 +108,8 @@ static void start(struct ibv_pd *pd, unsigned int rc, unsigned int ud)
 
 static void pair_free(struct pair *pair)
 {
-	if (pair->to && ibv_destroy_qp(pair->to))
-		die("ibv_destroy_qp: %s", strerror(errno));
-	if (pair->from && ibv_destroy_qp(pair->from))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(pair->to);
+	qp_free(pair->from);
 	pair->to = pair->from = NULL;
 }
 
@@ -891,10 +879,7 @@ static bool run_rubbish(void)
 	return finish() && ok;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "four RC queue pairs on one queue", run_rc },
 	{ "RC and UD queue pairs on one queue", run_rc_and_ud },
 	{ "memory that is paged on demand", run_paged },
@@ -920,46 +905,33 @@ static const struct {
 	{ "rubbish in the ring", run_rubbish },
 };
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	uint64_t seed = time(NULL);
-	int option, family = 4;
-	unsigned int i;
+	int i;
 
-	rows_count(argc, argv, ROWS_WANTED(rows));
-	while ((option = getopt(argc, argv, "46s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(ROWS_WANTED(rows));
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
 	for (i = 0; i < 2; i++)
-		device_open(&devices[i], argv[optind + i], family);
+		device_open(&devices[i], names[i], family);
 	region_make(&source, a, SOURCE, 0);
 	region_make(&target, b, SLOTS * SLOT, ACCESS);
-	send_cq = ibv_create_cq(a->context, 8 * SLOTS, NULL, NULL, 0);
-	recv_cq = ibv_create_cq(b->context, 8 * SLOTS, NULL, NULL, 0);
-	idle_cq = ibv_create_cq(b->context, 16, NULL, NULL, 0);
-	if (!send_cq || !recv_cq || !idle_cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	send_cq = cq_make(a, 8 * SLOTS);
+	recv_cq = cq_make(b, 8 * SLOTS);
+	idle_cq = cq_make(b, 16);
 	ah = ah_make(a, b);
-	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (row_is_wanted(rows[i].name))
-			ksft_test_result(rows[i].run(), "%s\n", rows[i].name);
-	if (ibv_destroy_ah(ah) || ibv_destroy_cq(send_cq) || ibv_destroy_cq(recv_cq) ||
-	    ibv_destroy_cq(idle_cq))
-		die("what was made does not go away");
+}
+
+static void end(void)
+{
+	int i;
+
+	if (ibv_destroy_ah(ah))
+		die("ibv_destroy_ah");
+	cq_free(send_cq);
+	cq_free(recv_cq);
+	cq_free(idle_cq);
 	region_free(&source);
 	region_free(&target);
 	for (i = 0; i < 2; i++)
 		device_close(&devices[i]);
-	ksft_finished();
 }
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end };

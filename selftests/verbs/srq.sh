@@ -41,12 +41,11 @@ nvme()
 		fail "other data come back"
 }
 
-rows=$("$here/srq" count)
+rows=$(rows_of "$here/srq")
 others=1
 [ -z "${FERROCE_ROWS:-}" ] || others=0
-ktap_start $((${rows:-1} + others))
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
-absorb "${rows:-1}" "$here/srq" "$dev1" "$dev2"
+ktap_start $((rows + others))
+devices_wait
+absorb "$rows" "$here/srq" "$dev1" "$dev2"
 [ "$others" = 0 ] || row "receives of a kernel consumer" nvme
 ktap_finish

@@ -2,26 +2,15 @@
 /*
  * Streams of long messages, which another CPU takes in than the one that they came by,
  * and messages that come one at a time, which it does not. Every byte is checked.
- *
- * streams [-4|-6] [-s SEED] [-r REGEX] [-n] DEVICE DEVICE
- *	-r	rows that match only
- *	-n	prints how many these are
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "exchange.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #define MESSAGE (128 << 10)
 #define SIDE_SIZE ((MAX_MESSAGES + 2) * MESSAGE)
@@ -73,8 +62,7 @@ static bool link_end(struct link *link)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(link->qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(link->qps[i]);
 	}
 	for (i = 0; i < 2; i++) {
 		cq_drain(sides[i].send_cq);
@@ -145,7 +133,7 @@ static bool is_mostly_steered(enum ibv_wr_opcode opcode, bool *ok)
 }
 
 /* More than half of a stream's packets are steered, where they are taken in. */
-static bool one_way(enum ibv_wr_opcode opcode)
+static bool one_way(int opcode)
 {
 	bool ok = true, is = false;
 	unsigned int i;
@@ -155,7 +143,7 @@ static bool one_way(enum ibv_wr_opcode opcode)
 	return ok && is;
 }
 
-static bool both_ways(enum ibv_wr_opcode opcode)
+static bool both_ways(int opcode)
 {
 	struct link link;
 	bool ok;
@@ -182,7 +170,7 @@ static bool is_hardly_steered(enum ibv_wr_opcode opcode, bool *ok)
 }
 
 /* Less than a tenth is: on a busy machine some may come as if they were a stream. */
-static bool one_at_a_time(enum ibv_wr_opcode opcode)
+static bool one_at_a_time(int opcode)
 {
 	bool ok = true, is = false;
 	unsigned int i;
@@ -223,17 +211,7 @@ static void further_cpus(bool online)
 	}
 }
 
-static bool with_two_cpus(bool (*run)(enum ibv_wr_opcode opcode), enum ibv_wr_opcode opcode)
-{
-	bool ok;
-
-	further_cpus(false);
-	ok = run(opcode);
-	further_cpus(true);
-	return ok;
-}
-
-static bool alone(enum ibv_wr_opcode opcode)
+static bool alone(int opcode)
 {
 	unsigned long long before, after;
 	struct link link;
@@ -267,7 +245,7 @@ static void *come_and_go(void *unused)
 }
 
 /* Until it has gone and come ten times. */
-static bool unsteady(enum ibv_wr_opcode opcode)
+static bool unsteady(int opcode)
 {
 	uint64_t end = now_ms() + patience_ms(SECONDS * 1000);
 	pthread_t thread;
@@ -319,7 +297,7 @@ static void *keep_cpu(void *unused)
 }
 
 /* The other CPU, where threads are to take in what comes, and to answer READs, is another program's. */
-static bool starved(enum ibv_wr_opcode opcode)
+static bool starved(int opcode)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
 	/* Those that come late enough come twice: no more than these. */
@@ -359,89 +337,61 @@ static bool starved(enum ibv_wr_opcode opcode)
 	return link_end(&link) && ok && after > before && after - before < 2 * packets;
 }
 
-static const struct row {
-	const char *name;
-	bool (*run)(enum ibv_wr_opcode opcode);
-	enum ibv_wr_opcode opcode;
-	/* Of how many CPUs, and what must be there to do something to one. */
-	unsigned int cpus;
-	const char *control;
-} rows[] = {
-	{ "a stream of sends is taken in by another CPU", one_way, IBV_WR_SEND, 2, NULL },
-	{ "a stream of writes is taken in by another CPU", one_way, IBV_WR_RDMA_WRITE, 2, NULL },
-	{ "a stream of reads is taken in by another CPU", one_way, IBV_WR_RDMA_READ, 2, NULL },
-	{ "sends in both directions", both_ways, IBV_WR_SEND, 1, NULL },
-	{ "writes in both directions", both_ways, IBV_WR_RDMA_WRITE, 1, NULL },
-	{ "reads in both directions", both_ways, IBV_WR_RDMA_READ, 1, NULL },
-	{ "messages one at a time are taken in at once", one_at_a_time, IBV_WR_SEND, 2, NULL },
-	{ "one CPU takes in a stream itself", alone, IBV_WR_SEND, 2, OTHER_CPU },
-	{ "a CPU goes and comes during sends", unsteady, IBV_WR_SEND, 2, OTHER_CPU },
-	{ "a CPU goes and comes during reads", unsteady, IBV_WR_RDMA_READ, 2, OTHER_CPU },
-	{ "sends past a CPU that a program keeps", starved, IBV_WR_SEND, 2, OTHER_CPU_SHARE },
-	{ "reads past a CPU that a program keeps", starved, IBV_WR_RDMA_READ, 2, OTHER_CPU_SHARE },
+/* How many CPUs a row needs, and what it does to one of them. */
+enum { ONE_CPU, TWO_CPUS, OFFLINE, SHARE };
+
+static const struct row rows[] = {
+	{ "a stream of sends is taken in by another CPU", .run_with = one_way, IBV_WR_SEND, TWO_CPUS },
+	{ "a stream of writes is taken in by another CPU", .run_with = one_way, IBV_WR_RDMA_WRITE, TWO_CPUS },
+	{ "a stream of reads is taken in by another CPU", .run_with = one_way, IBV_WR_RDMA_READ, TWO_CPUS },
+	{ "sends in both directions", .run_with = both_ways, IBV_WR_SEND, ONE_CPU },
+	{ "writes in both directions", .run_with = both_ways, IBV_WR_RDMA_WRITE, ONE_CPU },
+	{ "reads in both directions", .run_with = both_ways, IBV_WR_RDMA_READ, ONE_CPU },
+	{ "messages one at a time are taken in at once", .run_with = one_at_a_time, IBV_WR_SEND, TWO_CPUS },
+	{ "one CPU takes in a stream itself", .run_with = alone, IBV_WR_SEND, OFFLINE },
+	{ "a CPU goes and comes during sends", .run_with = unsteady, IBV_WR_SEND, OFFLINE },
+	{ "a CPU goes and comes during reads", .run_with = unsteady, IBV_WR_RDMA_READ, OFFLINE },
+	{ "sends past a CPU that a program keeps", .run_with = starved, IBV_WR_SEND, SHARE },
+	{ "reads past a CPU that a program keeps", .run_with = starved, IBV_WR_RDMA_READ, SHARE },
 };
 
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	unsigned int i, count = 0;
-	int option, family = 4;
-	uint64_t seed = time(NULL);
-	bool only_count = false;
+	int i;
 
-	rows_want(".");
-	while ((option = getopt(argc, argv, "46s:r:n")) != -1) {
-		switch (option) {
-		case '4':
-		case '6':
-			family = option - '0';
-			break;
-		case 's':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 'r':
-			rows_want(optarg);
-			break;
-		case 'n':
-			only_count = true;
-			break;
-		default:
-			return KSFT_FAIL;
-		}
-	}
-	for (i = 0; i < ROWS; i++)
-		count += row_is_wanted(rows[i].name);
-	if (only_count) {
-		printf("%u\n", count);
-		return 0;
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(count);
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], argv[optind + i], family);
+		device_open(&devices[i], names[i], family);
 		side_make(&sides[i], &devices[i], SIDE_SIZE, 2 * MAX_MESSAGES);
 	}
-	for (i = 0; i < ROWS; i++) {
-		const struct row *row = &rows[i];
+}
 
-		if (!row_is_wanted(row->name))
-			continue;
-		if (cpus() < row->cpus)
-			ksft_test_result_code(KSFT_SKIP, row->name, "there is one CPU");
-		else if (row->control && access(row->control, W_OK))
-			ksft_test_result_code(KSFT_SKIP, row->name, "%s: %s", row->control, strerror(errno));
-		else
-			ksft_test_result(row->control ? with_two_cpus(row->run, row->opcode) : row->run(row->opcode), "%s\n",
-					 row->name);
-	}
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
 		side_free(&sides[i]);
 		device_close(&devices[i]);
 	}
-	ksft_finished();
 }
+
+static bool run_row(const struct row *row)
+{
+	static const char *const controls[] = { [OFFLINE] = OTHER_CPU, [SHARE] = OTHER_CPU_SHARE };
+	bool ok;
+
+	if (row->needs == ONE_CPU)
+		return row_run(row);
+	if (cpus() < 2)
+		return row_skip("there is one CPU");
+	if (row->needs == TWO_CPUS)
+		return row_run(row);
+	if (access(controls[row->needs], W_OK))
+		return row_skip("%s: %s", controls[row->needs], strerror(errno));
+	further_cpus(false);
+	ok = row_run(row);
+	further_cpus(true);
+	return ok;
+}
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end, .run_row = run_row };

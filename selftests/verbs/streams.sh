@@ -8,17 +8,12 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-seed=${FERROCE_SEED:-$(date +%s)}
-wanted=${FERROCE_ROWS:-.}
-
-rows=$("$here/streams" -r "$wanted" -n)
-rows=${rows:-1}
+rows=$(rows_of "$here/streams")
 ktap_start "$rows"
-gid_index_wait "$dev1" "$address1" >/dev/null
-gid_index_wait "$dev2" "$address2" >/dev/null
+devices_wait
 share=/sys/kernel/debug/sched/fair_server/cpu1/runtime
 [ ! -w $share ] || shared=$(cat $share)
-absorb "$rows" "$here/streams" -r "$wanted" -s "$seed" "$dev1" "$dev2"
+absorb "$rows" "$here/streams" "$dev1" "$dev2"
 # If it ended in the middle of a row.
 for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
 	[ ! -w "$cpu" ] || [ "$(cat "$cpu")" = 1 ] || echo 1 >"$cpu"

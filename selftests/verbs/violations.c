@@ -3,22 +3,11 @@
  * What a queue pair must refuse: the status at either end, the bytes that stay as
  * they were, the state it is in afterwards, and the flush of what was queued.
  *
- * violations [-4|-6] [-s SEED] DEVICE DEVICE
- *
  * Test: what must be refused, and how
  * Suites: all
  */
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "endpoint.h"
-#include "kselftest.h"
-#include "rows.h"
+#include "test.h"
 
 #define SIZE 16384
 #define LENGTH 3000
@@ -63,8 +52,7 @@ static bool finish(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (ends[i].qp && ibv_destroy_qp(ends[i].qp))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(ends[i].qp);
 		ok &= region_check(&ends[i].open, i ? "the peer's memory" : "our memory");
 		ok &= region_check(&ends[i].shut, i ? "the peer's shut memory" : "our shut memory");
 		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0)
@@ -326,8 +314,7 @@ static bool run_other_domain_handle(void)
 		die("a datagram cannot be posted");
 	ok = completed(a->send_cq, "the datagram", 1, IBV_WC_LOC_QP_OP_ERR) && cq_quiet(b->recv_cq, QUIET_MS);
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_qp(qps[i]))
-			die("ibv_destroy_qp: %s", strerror(errno));
+		qp_free(qps[i]);
 	}
 	if (ibv_destroy_ah(wr.wr.ud.ah) || ibv_dealloc_pd(other.pd))
 		die("the other domain does not go away");
@@ -431,8 +418,7 @@ static bool run_no_receive(void)
 static bool run_no_peer(void)
 {
 	start((struct patience){ .timeout = 10, .retries = 2, .rnr_retries = 7 });
-	if (ibv_destroy_qp(b->qp))
-		die("ibv_destroy_qp: %s", strerror(errno));
+	qp_free(b->qp);
 	b->qp = NULL;
 	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey, IBV_WC_RETRY_EXC_ERR);
@@ -556,10 +542,7 @@ static bool run_too_long(void)
 		       IBV_WC_LOC_LEN_ERR);
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "write with an unknown key", run_wrong_key },
 	{ "unsignaled requests: no completion for success, one for an error", run_not_signaled },
 	{ "write with another variant of the key", run_wrong_variant },
@@ -590,49 +573,34 @@ static const struct {
 	{ "receives posted to a queue pair in error are flushed", run_flush_late },
 };
 
-int main(int argc, char **argv)
+static void begin(char **names)
 {
-	uint64_t seed = time(NULL);
-	int option, family = 4, i;
-	unsigned int j;
+	int i;
 
-	rows_count(argc, argv, ROWS_WANTED(rows));
-	while ((option = getopt(argc, argv, "46s:")) != -1) {
-		if (option == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (option == '?')
-			return KSFT_FAIL;
-		else
-			family = option - '0';
-	}
-	if (argc - optind != 2)
-		die("two devices are needed");
-	ksft_print_header();
-	ksft_set_plan(ROWS_WANTED(rows));
-	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
-	random_seed(seed);
 	for (i = 0; i < 2; i++) {
 		struct end *end = &ends[i];
 
-		device_open(&end->device, argv[optind + i], family);
+		device_open(&end->device, names[i], family);
 		region_make(&end->open, &end->device, SIZE,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 		region_make(&end->shut, &end->device, SIZE, 0);
-		end->send_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
-		end->recv_cq = ibv_create_cq(end->device.context, 64, NULL, NULL, 0);
-		if (!end->send_cq || !end->recv_cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		end->send_cq = cq_make(&end->device, 64);
+		end->recv_cq = cq_make(&end->device, 64);
 	}
-	for (j = 0; j < sizeof(rows) / sizeof(rows[0]); j++)
-		if (row_is_wanted(rows[j].name))
-			ksft_test_result(rows[j].run(), "%s\n", rows[j].name);
+}
+
+static void end(void)
+{
+	int i;
+
 	for (i = 0; i < 2; i++) {
-		if (ibv_destroy_cq(ends[i].send_cq) || ibv_destroy_cq(ends[i].recv_cq))
-			die("ibv_destroy_cq");
+		cq_free(ends[i].send_cq);
+		cq_free(ends[i].recv_cq);
 		region_free(&ends[i].open);
 		region_free(&ends[i].shut);
 		device_close(&ends[i].device);
 	}
-	ksft_finished();
 }
+
+const struct test test = { ROWS(rows), .begin = begin, .end = end };

@@ -137,7 +137,7 @@ static int cm_create(struct hand *hand)
 	struct rdma_ucm_create_id body = {
 		.response = (uintptr_t)hand->answer,
 		.uid = hand->id - cm_ids,
-		.qp_type = types[below(&hand->choice, ARRAY_LENGTH(types))],
+		.qp_type = types[below(&hand->choice, ARRAY_SIZE(types))],
 	};
 	int error;
 
@@ -385,7 +385,7 @@ static int cm_event(struct hand *hand)
 	memcpy(&event, hand->answer, sizeof(event));
 	if (event.event == CONNECT_REQUEST)
 		cm_requested(hand, file, event.id);
-	else if (event.uid < CM_FILES * CM_IDS && event.event < ARRAY_LENGTH(next) && next[event.event])
+	else if (event.uid < CM_FILES * CM_IDS && event.event < ARRAY_SIZE(next) && next[event.event])
 		cm_ids[event.uid].state = next[event.event];
 	return 0;
 }
@@ -399,11 +399,11 @@ static int cm_nonsense(struct hand *hand)
 	if (number == RDMA_USER_CM_CMD_ACCEPT || number == RDMA_USER_CM_CMD_REJECT)
 		return NOTHING;
 
-	for (i = 0; i < ARRAY_LENGTH(words); i++)
+	for (i = 0; i < ARRAY_SIZE(words); i++)
 		words[i] = one_in(&hand->choice, 4) ? any(&hand->choice) : below(&hand->choice, 32);
 	memcpy(words, &answer, sizeof(answer));
 	return cm_run(hand, below(&hand->choice, CM_FILES), number, words,
-		      4 * below(&hand->choice, ARRAY_LENGTH(words)), below(&hand->choice, 512));
+		      4 * below(&hand->choice, ARRAY_SIZE(words)), below(&hand->choice, 512));
 }
 
 const struct action cm_actions[] = {

@@ -72,7 +72,7 @@ static int resources_dump(struct hand *hand)
 	};
 	struct question question;
 
-	question_start(hand, &question, numbers[below(&hand->choice, ARRAY_LENGTH(numbers))]);
+	question_start(hand, &question, numbers[below(&hand->choice, ARRAY_SIZE(numbers))]);
 	if (!one_in(&hand->choice, 4)) {
 		question.header.nlmsg_flags |= NLM_F_DUMP;
 	} else {

@@ -491,7 +491,7 @@ int qp_create(struct hand *hand)
 		.max_recv_sge = 1 + below(choice, 4),
 		.max_inline_data = below(choice, 128),
 		.sq_sig_all = hand->honest || one_in(choice, 2),
-		.qp_type = hand->argument ? hand->argument : others[below(choice, ARRAY_LENGTH(others))],
+		.qp_type = hand->argument ? hand->argument : others[below(choice, ARRAY_SIZE(others))],
 	};
 	struct object made = { .type = core.qp_type, .pd = core.pd_handle }, *srq = object_pick(hand, hand->file, SRQ);
 	int error;
@@ -586,7 +586,7 @@ int qps_connect(struct hand *hand, const int in[2], struct object *const qps[2])
 	int error = 0;
 	uint32_t i, j;
 
-	for (i = 0; i < ARRAY_LENGTH(states) && !error; i++) {
+	for (i = 0; i < ARRAY_SIZE(states) && !error; i++) {
 		for (j = 0; j < 2 && !error; j++) {
 			hand->file = in[j];
 			error = qp_step(hand, qps[j], states[i], shared->files[in[!j]].device, qps[!j]->number);

@@ -23,7 +23,7 @@ static uint64_t wrong_address(struct choice *choice)
 		1ULL << 63,
 	};
 
-	return addresses[below(choice, sizeof(addresses) / sizeof(addresses[0]))];
+	return addresses[below(choice, ARRAY_SIZE(addresses))];
 }
 
 /*

@@ -113,7 +113,7 @@ static int wrong_map(struct hand *hand, struct span span)
 static int ring_map(struct hand *hand)
 {
 	static const enum kind with_rings[] = { CQ, QP, QP, SRQ };
-	enum kind kind = with_rings[below(&hand->choice, ARRAY_LENGTH(with_rings))];
+	enum kind kind = with_rings[below(&hand->choice, ARRAY_SIZE(with_rings))];
 	bool sends = kind == QP && one_in(&hand->choice, 2);
 	struct object *object = object_pick(hand, hand->file, kind);
 	struct ring ring;
@@ -201,7 +201,7 @@ static void send_make(struct hand *hand, const struct ring *ring, const struct m
 		IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, IB_UVERBS_WR_LOCAL_INV, IB_UVERBS_WR_BIND_MW,
 		IB_UVERBS_WR_SEND_WITH_INV,
 	};
-	uint32_t known = ring->type == IBV_QPT_RC ? ARRAY_LENGTH(opcodes) - 3 * !odd : ring->type == IBV_QPT_UC ? 5 : 3;
+	uint32_t known = ring->type == IBV_QPT_RC ? ARRAY_SIZE(opcodes) - 3 * !odd : ring->type == IBV_QPT_UC ? 5 : 3;
 	struct rxe_sge *piece = (struct rxe_sge *)(wqe + 1);
 
 	memset(wqe, 0, sizeof(*wqe) + sizeof(*piece));
@@ -456,7 +456,7 @@ static int end_make(struct hand *hand, struct end *end, uint32_t type, uint32_t 
 	hand->with[0] = &end->pd;
 	error = error ? error : cq_create(hand);
 	end->cq = hand->made;
-	hand->argument = regions[below(&hand->choice, ARRAY_LENGTH(regions))];
+	hand->argument = regions[below(&hand->choice, ARRAY_SIZE(regions))];
 	error = error ? error : obtain(hand, MR, 4, region_register, &end->mr);
 	error = error ? error : obtain(hand, MW, 8, window_alloc, &end->mw);
 	hand->argument = peer_device;
@@ -520,7 +520,7 @@ static bool messages_move(struct hand *hand, struct end *from, struct end *to)
 static int stream_run(struct hand *hand)
 {
 	static const uint8_t types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
-	uint32_t type = types[below(&hand->choice, ARRAY_LENGTH(types))], rounds = ROUNDS, i;
+	uint32_t type = types[below(&hand->choice, ARRAY_SIZE(types))], rounds = ROUNDS, i;
 	struct end ends[2] = { { .file = hand->file }, { .file = file_pick(hand) } };
 	struct object *const qps[2] = { &ends[0].qp, &ends[1].qp };
 	int in[2], error = 0;
@@ -550,7 +550,7 @@ static int stream_run(struct hand *hand)
 		struct ring *rings[] = { &ends[i].sends, &ends[i].receives, &ends[i].completions };
 		uint32_t j;
 
-		for (j = 0; j < ARRAY_LENGTH(rings); j++)
+		for (j = 0; j < ARRAY_SIZE(rings); j++)
 			if (rings[j]->memory)
 				ring_leave(hand, rings[j]);
 	}

@@ -24,7 +24,6 @@
 #define LIE 7
 #define MOST_ACTIONS 96
 
-#define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* The kinds of objects that an action may need. */
 enum kind { NO_KIND, A_FILE, CM_ID, PD, CQ, QP, SRQ, MR, MW, AH, KINDS };

@@ -3,7 +3,6 @@
 
 #include "choice.h"
 
-#define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 void choice_seed(struct choice *choice, uint64_t seed, uint64_t number)
 {
@@ -64,6 +63,6 @@ uint64_t odd_value(struct choice *choice, uint32_t mask)
 	case 1:
 		return (uint64_t)mask + below(choice, 5) - 2;
 	default:
-		return values[below(choice, ARRAY_LENGTH(values))];
+		return values[below(choice, ARRAY_SIZE(values))];
 	}
 }

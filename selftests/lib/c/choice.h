@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kselftest.h"
+
 /* A sequence of choices of its own: each thread has one. */
 struct choice {
 	uint64_t state;

@@ -247,6 +247,31 @@ void region_free(struct region *region)
 	free(region->expected);
 }
 
+struct ibv_cq *cq_make(const struct device *device, int cqes)
+{
+	struct ibv_cq *cq = ibv_create_cq(device->context, cqes, NULL, NULL, 0);
+
+	if (!cq)
+		die("%s: ibv_create_cq: %s", device->name, strerror(errno));
+	return cq;
+}
+
+void cq_free(struct ibv_cq *cq)
+{
+	int error = ibv_destroy_cq(cq);
+
+	if (error)
+		die("ibv_destroy_cq: %s", strerror(error));
+}
+
+void qp_free(struct ibv_qp *qp)
+{
+	int error = qp ? ibv_destroy_qp(qp) : 0;
+
+	if (error)
+		die("ibv_destroy_qp: %s", strerror(error));
+}
+
 struct ibv_qp *qp_make(struct device *device, enum ibv_qp_type type, struct ibv_cq *send_cq,
 		       struct ibv_cq *recv_cq, struct depth depth, uint32_t *inline_size)
 {

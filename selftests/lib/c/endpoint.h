@@ -85,8 +85,13 @@ void region_fill(struct region *region);
 bool region_check(const struct region *region, const char *name);
 void region_free(struct region *region);
 
+struct ibv_cq *cq_make(const struct device *device, int cqes);
+void cq_free(struct ibv_cq *cq);
+
 struct ibv_qp *qp_make(struct device *device, enum ibv_qp_type type, struct ibv_cq *send_cq,
 		       struct ibv_cq *recv_cq, struct depth depth, uint32_t *inline_size);
+/* Does nothing to NULL, as free() does. */
+void qp_free(struct ibv_qp *qp);
 int qp_init(struct ibv_qp *qp, int access, uint32_t qkey);
 /* All that the peer of a queue pair of that type can be allowed to do. */
 int access_of(enum ibv_qp_type type);

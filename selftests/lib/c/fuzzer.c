@@ -1,59 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 /* See fuzzer.h. */
 
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "coverage.h"
 #include "endpoint.h"
 #include "fuzzer.h"
+#include "kselftest.h"
 
-#define SECONDS 30
+struct fuzzer fuzzer;
 
-void fuzzer_prepare(struct fuzzer *fuzzer)
+void fuzzer_begin(void)
 {
-	fuzzer->seed = time(NULL);
-	fuzzer->seconds = SECONDS;
-	fuzzer->coverage = NULL;
-}
+	const char *seconds = getenv("FERROCE_SECONDS");
 
-bool fuzzer_option(struct fuzzer *fuzzer, int option, const char *argument)
-{
-	switch (option) {
-	case 's':
-		fuzzer->seed = strtoull(argument, NULL, 0);
-		return true;
-	case 't':
-		fuzzer->seconds = atoi(argument);
-		return true;
-	case 'c':
-		fuzzer->coverage = argument;
+	fuzzer.seconds = seconds ? atoi(seconds) : 30;
+	fuzzer.coverage = getenv("FERROCE_COVERAGE");
+	if (fuzzer.coverage)
 		coverage_want();
-		return true;
-	default:
-		return false;
-	}
+	ksft_print_msg("%u s\n", fuzzer.seconds);
 }
 
-void fuzzer_start(struct fuzzer *fuzzer, int argc, char *const *argv, int operands, const char *needed)
+void fuzzer_end(void)
 {
-	int option;
-
-	fuzzer_prepare(fuzzer);
-	while ((option = getopt(argc, argv, FUZZER_OPTIONS)) != -1) {
-		if (!fuzzer_option(fuzzer, option, optarg))
-			exit(KSFT_FAIL);
-	}
-	if (argc - optind != operands)
-		die("%s", needed);
+	if (fuzzer.coverage)
+		coverage_write(fuzzer.coverage);
 }
 
 bool fuzzer_goes_on(uint64_t end, bool enough)
@@ -85,9 +59,9 @@ pid_t fuzzer_fork(void)
 	return pid;
 }
 
-bool fuzzer_wait(const struct fuzzer *fuzzer, pid_t pid, uint64_t last_ms)
+bool fuzzer_wait(pid_t pid, uint64_t last_ms)
 {
-	uint64_t end = now_ms() + fuzzer->seconds * 1000 + FUZZER_MORE_TIME_MS + last_ms;
+	uint64_t end = now_ms() + fuzzer.seconds * 1000 + FUZZER_MORE_TIME_MS + last_ms;
 	int status = 0;
 
 	while (!waitpid(pid, &status, WNOHANG)) {
