@@ -481,11 +481,7 @@ static int arm(void)
 
 static struct ibv_sge piece(int side, size_t at, uint32_t length)
 {
-	return (struct ibv_sge){
-		.addr = (uintptr_t)regions[side].memory + at,
-		.length = length,
-		.lkey = regions[side].mr->lkey,
-	};
+	return region_sge(&regions[side], at, length);
 }
 
 /* One message from the first device to the second; the errno says what went wrong. */

@@ -780,11 +780,7 @@ static bool sender_end(void)
 static bool receive(unsigned int message)
 {
 	uint32_t grh = sending->type == IBV_QPT_UD ? GRH : 0;
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)sinks[message].memory + PAYLOAD - grh,
-		.length = sending->size + grh,
-		.lkey = sinks[message].mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&sinks[message], PAYLOAD - grh, sending->size + grh);
 	struct ibv_recv_wr wr = { .wr_id = ACTIONS + message, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_recv_wr *bad;
 

@@ -140,12 +140,11 @@ static void post(enum ibv_wr_opcode opcode, uint32_t bytes)
 		.num_sge = 1,
 		.opcode = opcode,
 		.send_flags = IBV_SEND_SIGNALED,
-	}, *bad;
-	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 }, *bad_receive;
+	};
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
 
 	if (opcode == IBV_WR_SEND) {
-		if (ibv_post_recv(b->qp, &receive, &bad_receive))
-			die("ibv_post_recv");
+		recv_post(b->qp, &receive);
 	} else if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
 		   opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr.wr.atomic.remote_addr = to.addr;
@@ -158,8 +157,7 @@ static void post(enum ibv_wr_opcode opcode, uint32_t bytes)
 		wr.wr.rdma.remote_addr = to.addr;
 		wr.wr.rdma.rkey = b->mr->rkey;
 	}
-	if (ibv_post_send(a->qp, &wr, &bad))
-		die("ibv_post_send");
+	send_post(a->qp, &wr);
 }
 
 static bool completed(struct ibv_cq *cq, const char *what, enum ibv_wc_status status)
@@ -940,17 +938,15 @@ static bool others_go_on(void)
 	}
 	qp_connect(&a->device, qps[0], &b->device, qps[1], IBV_MTU_1024, VERY_PATIENT);
 	for (i = 0; ok && i < 10; i++) {
-		struct ibv_sge sge = { .addr = (uintptr_t)regions[0].memory, .length = PAGES * page,
-				       .lkey = regions[0].mr->lkey };
-		struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+		struct ibv_sge sge = region_sge(&regions[0], 0, PAGES * page);
+		struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
 						.sg_list = &sge, .num_sge = 1,
 						.wr.rdma = { .remote_addr = (uintptr_t)regions[1].memory,
 							     .rkey = regions[1].mr->rkey } };
 
 		if (madvise(regions[1].memory, PAGES * page, MADV_DONTNEED))
 			die("madvise: %s", strerror(errno));
-		if (ibv_post_send(qps[0], &wr, &bad))
-			die("ibv_post_send: %s", strerror(errno));
+		send_post(qps[0], &wr);
 		ok = cq_poll(cqs[0], &wc, WAIT_MS) && !wc.status &&
 		     !memcmp(regions[1].memory, regions[0].memory, PAGES * page);
 	}
@@ -1160,15 +1156,14 @@ static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
 	struct ibv_sge to = piece(b, 1024);
-	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 }, *bad;
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
 	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .payload = 1024 };
 	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, cq, depth, NULL);
 
 	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
 		die("RESET to INIT: %s", strerror(errno));
 	qp_ready_connected(&b->device, qp, &a->device, a->qp->qp_num, IBV_MTU_4096, VERY_PATIENT, 0, 0);
-	if (ibv_post_recv(qp, &receive, &bad))
-		die("ibv_post_recv");
+	recv_post(qp, &receive);
 	packet.qpn = qp->qp_num;
 	wire_send(wire, &packet, 1);
 	return qp;

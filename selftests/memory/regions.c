@@ -61,8 +61,8 @@ static void link_free(struct link *link)
 /* LENGTH bytes. Returns how the request ends. */
 static enum ibv_wc_status access_by(struct link *link, enum ibv_wr_opcode opcode, const void *at, uint32_t rkey)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)source.memory, .length = LENGTH, .lkey = source.mr->lkey };
-	struct ibv_send_wr *bad, wr = {
+	struct ibv_sge sge = region_sge(&source, 0, LENGTH);
+	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = opcode,
@@ -71,8 +71,7 @@ static enum ibv_wc_status access_by(struct link *link, enum ibv_wr_opcode opcode
 	};
 	struct ibv_wc wc;
 
-	if (ibv_post_send(link->qps[0], &wr, &bad))
-		die("ibv_post_send: %s", strerror(errno));
+	send_post(link->qps[0], &wr);
 	if (!cq_poll(cqs[0], &wc, WAIT_MS))
 		die("no completion");
 	return wc.status;

@@ -121,13 +121,8 @@ static bool completes(struct ibv_cq *cq, const char *what, enum ibv_wc_status st
 
 static void post(struct ibv_qp *qp, struct ibv_send_wr *wr)
 {
-	struct ibv_send_wr *bad;
-	int error;
-
 	wr->send_flags |= IBV_SEND_SIGNALED;
-	error = ibv_post_send(qp, wr, &bad);
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(qp, wr);
 }
 
 /* Posts it. If it is to fail, what is behind it is flushed and the queue pair is in error. */
@@ -251,11 +246,10 @@ static bool invalidate(int pair, uint32_t which, enum ibv_wc_status status)
 static bool invalidate_remotely(int pair, uint32_t which, bool allowed)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND_WITH_INV, .invalidate_rkey = which };
-	struct ibv_recv_wr receive = { .wr_id = 1 }, *bad;
+	struct ibv_recv_wr receive = { .wr_id = 1 };
 	struct ibv_wc wc;
 
-	if (ibv_post_recv(b->qp[pair], &receive, &bad))
-		die("ibv_post_recv: %s", strerror(errno));
+	recv_post(b->qp[pair], &receive);
 	if (!does(a, pair, &wr, "the send with invalidate",
 		  allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR))
 		return false;
@@ -274,11 +268,7 @@ static bool invalidate_remotely(int pair, uint32_t which, bool allowed)
 static bool reach_at(int pair, enum ibv_wr_opcode opcode, uint64_t address, size_t at,
 		     uint32_t length, bool allowed)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)data.memory,
-		.length = length,
-		.lkey = data.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&data, 0, length);
 	struct ibv_send_wr wr = {
 		.opcode = opcode,
 		.sg_list = &sge,
@@ -967,14 +957,13 @@ static bool run_in_order(void)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)hidden.memory, .length = SIZE };
 	struct ibv_send_wr wrs[5] = {};
-	struct ibv_recv_wr receive = {}, *bad_receive;
+	struct ibv_recv_wr receive = {};
 	struct ibv_wc wc;
 	bool ok = true;
 	int i;
 
 	start(IBV_MW_TYPE_2);
-	if (ibv_post_recv(a->qp[0], &receive, &bad_receive))
-		die("ibv_post_recv");
+	recv_post(a->qp[0], &receive);
 	for (i = 0; i < 5; i++) {
 		wrs[i].wr_id = i;
 		wrs[i].send_flags = IBV_SEND_SIGNALED;
@@ -1027,8 +1016,7 @@ static bool run_invalidate_in_traffic(enum ibv_mw_type type)
 	/* Eight times at least, and until a round had WRITEs on both sides of the invalidation. */
 	for (round = 0; ok && round < (cut ? 8 : 200); round++) {
 		unsigned int written = 0, refused = 0;
-		struct ibv_sge sge = { .addr = (uintptr_t)data.memory, .length = LENGTH,
-				       .lkey = data.mr->lkey };
+		struct ibv_sge sge = region_sge(&data, 0, LENGTH);
 		struct ibv_wc wc = {};
 		int i;
 
@@ -1140,8 +1128,7 @@ static bool run_end_of_process(enum ibv_mw_type type)
 		mr = ibv_reg_mr(b->device.pd, hidden.memory, SIZE, BINDABLE);
 		if (!mr || !bind_usual() || !writes(true))
 			_exit(3);
-		sge = (struct ibv_sge){ .addr = (uintptr_t)data.memory, .length = LENGTH,
-					.lkey = data.mr->lkey };
+		sge = region_sge(&data, 0, LENGTH);
 		for (i = 0; i < DEPTH - 4; i++) {
 			struct ibv_send_wr wr = {
 				.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1,

@@ -31,22 +31,16 @@ struct sender {
 
 static void post(struct sender *sender, struct ibv_ah *ah, const struct region *region)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)region->memory,
-		.length = SIZE,
-		.lkey = region->mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(region, 0, SIZE);
 	struct ibv_send_wr wr = {
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.wr.ud = { .ah = ah, .remote_qpn = NOBODY, .remote_qkey = QKEY },
-	}, *bad;
-	int error = ibv_post_send(sender->qp, &wr, &bad);
+	};
 
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(sender->qp, &wr);
 	sender->posted++;
 }
 

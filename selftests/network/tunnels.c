@@ -81,16 +81,10 @@ static bool run_rc(void)
 
 static void post_receive(struct ibv_qp *qp, unsigned int slot, uint32_t length)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)sides[1].sink.memory + (size_t)slot * length,
-		.length = length,
-		.lkey = sides[1].sink.mr->lkey,
-	};
-	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 }, *bad;
-	int error = ibv_post_recv(qp, &wr, &bad);
+	struct ibv_sge sge = region_sge(&sides[1].sink, (size_t)slot * length, length);
+	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
 
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(qp, &wr);
 }
 
 /*
@@ -101,11 +95,7 @@ static void post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode, struct ibv_a
 		      unsigned int slot)
 {
 	uint32_t at = random_between(0, sides[0].source.size - length);
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)sides[0].source.memory + at,
-		.length = length,
-		.lkey = sides[0].source.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&sides[0].source, at, length);
 	struct ibv_send_wr wr = {
 		.opcode = opcode,
 		.send_flags = IBV_SEND_SIGNALED,
@@ -113,8 +103,6 @@ static void post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode, struct ibv_a
 		.num_sge = 1,
 		.imm_data = htonl(at << 8 | slot),
 	};
-	struct ibv_send_wr *bad;
-	int error;
 
 	if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
 		wr.wr.rdma.remote_addr = (uintptr_t)sides[1].sink.memory + (size_t)slot * length;
@@ -125,9 +113,7 @@ static void post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode, struct ibv_a
 		wr.wr.ud.remote_qpn = to->qp_num;
 		wr.wr.ud.remote_qkey = QKEY;
 	}
-	error = ibv_post_send(qp, &wr, &bad);
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(qp, &wr);
 }
 
 /* Whether a message that has arrived is one that was sent: in the receive's memory, or where a WRITE went. */

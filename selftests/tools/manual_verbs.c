@@ -77,7 +77,7 @@ static void device_operations(const char *name)
 
 static struct ibv_sge piece(struct region *region, uint32_t length)
 {
-	return (struct ibv_sge){ .addr = (uintptr_t)region->memory, .length = length, .lkey = region->mr->lkey };
+	return region_sge(region, 0, length);
 }
 
 static bool post_message(struct ibv_qp *qp, enum ibv_wr_opcode opcode, unsigned int flags, struct region *region,
@@ -516,7 +516,7 @@ static void ways_back(void)
 	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
 	struct end *sender = &ends[0], *receiver = &ends[1];
 	struct ibv_sge sge = piece(&receiver->sink, GRH + LENGTH);
-	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad_receive;
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_ah *ah, *back = NULL;
 	struct ibv_ah_attr attr = {};
 	bool arrived, returned = false;
@@ -531,11 +531,9 @@ static void ways_back(void)
 		qp_ready_ud(qps[i]);
 	}
 	ah = ah_make(&sender->device, &receiver->device);
-	if (ibv_post_recv(qps[1], &wr, &bad_receive))
-		die("ibv_post_recv");
+	recv_post(qps[1], &wr);
 	sge = piece(&sender->sink, GRH + LENGTH);
-	if (ibv_post_recv(qps[0], &wr, &bad_receive))
-		die("ibv_post_recv");
+	recv_post(qps[0], &wr);
 	{
 		struct ibv_sge from = piece(&sender->source, 100);
 		struct ibv_send_wr datagram = {
@@ -543,8 +541,7 @@ static void ways_back(void)
 			.num_sge = 1, .wr.ud = { .ah = ah, .remote_qpn = qps[1]->qp_num, .remote_qkey = QKEY },
 		}, *bad;
 
-		if (ibv_post_send(qps[0], &datagram, &bad))
-			die("ibv_post_send");
+		send_post(qps[0], &datagram);
 		arrived = completes(sender->cq, 2, &wc) && completes(receiver->cq, 1, &wc) &&
 			  wc.wc_flags & IBV_WC_GRH && wc.src_qp == qps[0]->qp_num && wc.byte_len == GRH + 100;
 		entry(arrived && !ibv_init_ah_from_wc(receiver->device.context, PORT, &wc,

@@ -81,11 +81,7 @@ struct atomic {
 
 static void post(unsigned int link, unsigned int from, const struct atomic *atomic, uint64_t id)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)ends[from].results.memory + atomic->result,
-		.length = WORD,
-		.lkey = ends[from].results.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&ends[from].results, atomic->result, WORD);
 	const struct ibv_mr *mr = atomic->mr ? atomic->mr : ends[!from].target.mr;
 	struct ibv_send_wr wr = {
 		.wr_id = id,
@@ -100,11 +96,8 @@ static void post(unsigned int link, unsigned int from, const struct atomic *atom
 			.swap = atomic->swap,
 		},
 	};
-	struct ibv_send_wr *bad;
-	int error = ibv_post_send(qps[link][from], &wr, &bad);
 
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(qps[link][from], &wr);
 }
 
 static bool completed(unsigned int from, const struct atomic *atomic, uint64_t id,

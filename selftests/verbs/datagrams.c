@@ -34,27 +34,16 @@ static unsigned int wrong_types;
 
 static void post_receive(struct end *end, uint64_t id, size_t at, uint32_t length)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)end->sink.memory + at,
-		.length = length,
-		.lkey = end->sink.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&end->sink, at, length);
 	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int error = ibv_post_recv(end->qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(end->qp, &wr);
 }
 
 static void post_send(struct end *end, struct end *to, uint64_t id, size_t at, uint32_t length,
 		      const uint32_t *imm, uint32_t qkey)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)end->source.memory + at,
-		.length = length,
-		.lkey = end->source.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&end->source, at, length);
 	struct ibv_send_wr wr = {
 		.wr_id = id,
 		.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
@@ -68,11 +57,8 @@ static void post_send(struct end *end, struct end *to, uint64_t id, size_t at, u
 			.remote_qkey = qkey,
 		},
 	};
-	struct ibv_send_wr *bad;
-	int error = ibv_post_send(end->qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(end->qp, &wr);
 }
 
 static bool sent(struct end *end, uint64_t id)

@@ -285,11 +285,7 @@ static bool becomes(struct end *end, enum ibv_qp_state state)
 
 static struct ibv_sge piece(const struct end *end, uint32_t length)
 {
-	return (struct ibv_sge){
-		.addr = (uintptr_t)end->region.memory,
-		.length = length,
-		.lkey = end->region.mr->lkey,
-	};
+	return region_sge(&end->region, 0, length);
 }
 
 /* To or from the beginning of the peer's region; a datagram by way of ah. */
@@ -338,26 +334,13 @@ static void post_receive(struct end *end, uint64_t id)
 {
 	struct ibv_sge sge = piece(end, LENGTH + 40);
 	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int error = ibv_post_recv(end->qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(end->qp, &wr);
 }
 
 static bool completed(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 {
-	struct ibv_wc wc;
-
-	if (!cq_poll(cq, &wc, WAIT_MS)) {
-		printf("# request %llu does not complete\n", (unsigned long long)id);
-		return false;
-	}
-	if (wc.wr_id == id && wc.status == status)
-		return true;
-	printf("# wr_id %llu, %s, instead of %llu, %s\n", (unsigned long long)wc.wr_id,
-	       ibv_wc_status_str(wc.status), (unsigned long long)id, ibv_wc_status_str(status));
-	return false;
+	return cq_expect(cq, "a request", id, status, WAIT_MS);
 }
 
 static bool sent(struct end *end, uint64_t id, enum ibv_wc_status status)
@@ -1116,7 +1099,7 @@ static bool run_sqe_ud(void)
 /* What was posted together with the one that fails is flushed behind it. */
 static bool run_sqe_list(void)
 {
-	struct ibv_send_wr wrs[4] = {}, *bad;
+	struct ibv_send_wr wrs[4] = {};
 	struct ibv_sge sges[4];
 	struct ibv_ah *ah;
 	unsigned int i;
@@ -1140,8 +1123,7 @@ static bool run_sqe_list(void)
 	}
 	/* Longer than a datagram can be. */
 	sges[1].length = mtu_bytes(a->device.active_mtu) + 1;
-	if (ibv_post_send(a->qp, wrs, &bad))
-		die("ibv_post_send");
+	send_post(a->qp, wrs);
 	ok = sent(a, 0, IBV_WC_SUCCESS) && sent(a, 1, IBV_WC_LOC_LEN_ERR) &&
 	     state_is(a, IBV_QPS_SQE) && sent(a, 2, IBV_WC_WR_FLUSH_ERR) &&
 	     sent(a, 3, IBV_WC_WR_FLUSH_ERR) && received(b, 11, IBV_WC_SUCCESS) &&

@@ -76,11 +76,7 @@ static void set(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char
 
 static struct ibv_sge piece(int end, size_t at)
 {
-	return (struct ibv_sge){
-		.addr = (uintptr_t)regions[end].memory + at,
-		.length = LENGTH,
-		.lkey = regions[end].mr->lkey,
-	};
+	return region_sge(&regions[end], at, LENGTH);
 }
 
 static int try_send(uint64_t id, size_t at)
@@ -110,27 +106,13 @@ static void receive_one(int end, uint64_t id, size_t at)
 {
 	struct ibv_sge sge = piece(end, at);
 	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int error = ibv_post_recv(qps[end], &wr, &bad);
 
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(qps[end], &wr);
 }
 
 static bool completed(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status)
 {
-	struct ibv_wc wc;
-
-	if (!cq_poll(cq, &wc, WAIT_MS)) {
-		ksft_print_msg("%s does not complete\n", what);
-		return false;
-	}
-	if (wc.wr_id == id && wc.status == status)
-		return true;
-	ksft_print_msg("%s: wr_id %llu, %s, instead of %llu, %s\n", what,
-		       (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status),
-		       (unsigned long long)id, ibv_wc_status_str(status));
-	return false;
+	return cq_expect(cq, what, id, status, WAIT_MS);
 }
 
 /* How long, in us, a SEND without a receive takes to fail; 0 if it fails in another way. */
@@ -326,7 +308,7 @@ static bool run_no_route(void)
 	struct depth depth = { .send = 200, .receive = 1, .sges = 1 };
 	struct ibv_cq *cq = ibv_create_cq(devices[0].context, depth.send, NULL, NULL, 0);
 	struct ibv_sge sge = piece(0, 0);
-	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1 };
 	uint64_t began;
 	unsigned int i;
 
@@ -342,8 +324,7 @@ static bool run_no_route(void)
 	sge.length = 1u << 31;
 	began = now_ms();
 	for (i = 0; i < depth.send; i++) {
-		if (ibv_post_send(qps[0], &wr, &bad))
-			die("ibv_post_send");
+		send_post(qps[0], &wr);
 	}
 	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "UC to ERR");
 	began = now_ms() - began;

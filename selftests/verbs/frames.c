@@ -162,11 +162,7 @@ static int post(uint64_t id, size_t at, size_t length, int pieces, unsigned int 
 
 		if (i + 1 < pieces)
 			part = random_between(0, length / 2);
-		list[i] = (struct ibv_sge){
-			.addr = (uintptr_t)region.memory + at,
-			.length = part,
-			.lkey = region.mr->lkey,
-		};
+		list[i] = region_sge(&region, at, part);
 		at += part;
 		length -= part;
 	}

@@ -172,12 +172,8 @@ static bool mixed(struct way *ways, unsigned int count, unsigned int rounds,
 static void post_fetch_add(struct ibv_qp *qp, uint64_t id, struct region *result, size_t at,
 			   struct region *words, size_t word, uint64_t add, unsigned int flags)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)result->memory + at,
-		.length = 8,
-		.lkey = result->mr->lkey,
-	};
-	struct ibv_send_wr *bad, wr = {
+	struct ibv_sge sge = region_sge(result, at, 8);
+	struct ibv_send_wr wr = {
 		.wr_id = id,
 		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
 		.send_flags = IBV_SEND_SIGNALED | flags,
@@ -189,10 +185,8 @@ static void post_fetch_add(struct ibv_qp *qp, uint64_t id, struct region *result
 			.compare_add = add,
 		},
 	};
-	int error = ibv_post_send(qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(qp, &wr);
 }
 
 static void word_add(struct region *words, size_t at, uint64_t add)
@@ -379,11 +373,7 @@ static struct ibv_qp *ud_make(struct device *device, struct ibv_cq *cq, uint32_t
 static int ud_send(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t qpn, const struct region *from,
 		   size_t at, uint32_t length)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)from->memory + at,
-		.length = length,
-		.lkey = from->mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(from, at, length);
 	struct ibv_send_wr *bad, wr = {
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED,
@@ -397,11 +387,7 @@ static int ud_send(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t qpn, const str
 
 static int receive(struct ibv_qp *qp, const struct region *to, size_t at, uint32_t length)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)to->memory + at,
-		.length = length,
-		.lkey = to->mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(to, at, length);
 	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
 
 	return ibv_post_recv(qp, &wr, &bad);
@@ -526,11 +512,7 @@ static unsigned long long counter(const char *name)
 
 static int post_write(struct ibv_qp *qp, uint64_t id, uint32_t length)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)sides[0].source.memory,
-		.length = length,
-		.lkey = sides[0].source.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&sides[0].source, 0, length);
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = id,
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -902,11 +884,7 @@ static void full_make(struct full *full)
 		full->qps[i] = qp_make(device, IBV_QPT_RC, full->cq, full->cq, depth, NULL);
 	qp_connect(device, full->qps[0], device, full->qps[1], IBV_MTU_1024, PATIENT);
 	for (i = 0; i < full->count; i++) {
-		full->sges[i] = (struct ibv_sge){
-			.addr = (uintptr_t)side->source.memory,
-			.length = 8,
-			.lkey = side->source.mr->lkey,
-		};
+		full->sges[i] = region_sge(&side->source, 0, 8);
 		full->wrs[i] = (struct ibv_send_wr){
 			.wr_id = i,
 			.next = i + 1 < full->count ? &full->wrs[i + 1] : NULL,
@@ -925,12 +903,10 @@ static void full_make(struct full *full)
 /* Posts all requests with one doorbell. They have to complete in order, each once, all with this status. */
 static bool full_round(struct full *full, enum ibv_wc_status status)
 {
-	struct ibv_send_wr *bad;
 	unsigned int i;
 	struct ibv_wc wc;
 
-	if (ibv_post_send(full->qps[0], full->wrs, &bad))
-		die("ibv_post_send: %s", strerror(errno));
+	send_post(full->qps[0], full->wrs);
 	for (i = 0; i < full->count; i++) {
 		if (!cq_poll(full->cq, &wc, WAIT_MS)) {
 			ksft_print_msg("%u of %u completions\n", i, full->count);
@@ -996,12 +972,8 @@ static bool run_full_sqe(void)
 	unsigned int count = device->attr.max_qp_wr, i;
 	struct ibv_cq *cq = ibv_create_cq(device->context, count, NULL, NULL, 0);
 	struct ibv_ah *ah = ah_make(device, device);
-	struct ibv_send_wr *wrs = calloc(count, sizeof(*wrs)), *bad;
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)sides[0].source.memory,
-		.length = 8,
-		.lkey = sides[0].source.mr->lkey,
-	}, too_long = sge;
+	struct ibv_send_wr *wrs = calloc(count, sizeof(*wrs));
+	struct ibv_sge sge = region_sge(&sides[0].source, 0, 8), too_long = sge;
 	struct ibv_qp *qp;
 	pthread_t thread;
 	struct ibv_wc wc;
@@ -1024,8 +996,7 @@ static bool run_full_sqe(void)
 	}
 	if (pthread_create(&thread, NULL, go_on, qp))
 		die("pthread_create");
-	if (ibv_post_send(qp, wrs, &bad))
-		die("ibv_post_send: %s", strerror(errno));
+	send_post(qp, wrs);
 	pthread_join(thread, NULL);
 	for (i = 0; ok && i < count; i++) {
 		enum ibv_wc_status status = i ? IBV_WC_WR_FLUSH_ERR : IBV_WC_LOC_LEN_ERR;
@@ -1207,12 +1178,8 @@ static void flood_messages(struct flood *flood, struct news *news, enum ibv_qp_t
 	for (i = 0; i < 2 * SOURCES; i += 2)
 		qp_connect(&flood->device, qps[i], &flood->device, qps[i + 1], IBV_MTU_1024, PATIENT);
 	for (i = 0;; i = (i + 1) % (2 * SOURCES)) {
-		struct ibv_sge sge = {
-			.addr = (uintptr_t)flood->region.memory,
-			.length = length,
-			.lkey = flood->region.mr->lkey,
-		};
-		struct ibv_send_wr *bad, wr = {
+		struct ibv_sge sge = region_sge(&flood->region, 0, length);
+		struct ibv_send_wr wr = {
 			.wr_id = i,
 			.opcode = type == IBV_QPT_RC ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
 			.send_flags = IBV_SEND_SIGNALED,
@@ -1225,8 +1192,7 @@ static void flood_messages(struct flood *flood, struct news *news, enum ibv_qp_t
 		};
 
 		while (room[i]) {
-			if (ibv_post_send(qps[i], &wr, &bad))
-				die("ibv_post_send: %s", strerror(errno));
+			send_post(qps[i], &wr);
 			room[i]--;
 			news->posted++;
 		}

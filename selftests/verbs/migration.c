@@ -161,11 +161,7 @@ static void finish(void)
 
 static struct ibv_sge piece(const struct region *region, size_t slot)
 {
-	return (struct ibv_sge){
-		.addr = (uintptr_t)region->memory + slot * LENGTH,
-		.length = LENGTH,
-		.lkey = region->mr->lkey,
-	};
+	return region_sge(region, slot * LENGTH, LENGTH);
 }
 
 /* A SEND, WRITE or READ from an end, of the slot of one region into that of the other; READs go the other way. */
@@ -186,22 +182,15 @@ static void post(int i, enum ibv_wr_opcode opcode, size_t slot)
 			.rkey = remote->mr->rkey,
 		},
 	};
-	struct ibv_send_wr *bad;
-	int error;
 
 	if (opcode == IBV_WR_SEND) {
 		struct ibv_sge into = piece(&to->sink, slot);
 		struct ibv_recv_wr receive = { .wr_id = slot, .sg_list = &into, .num_sge = 1 };
-		struct ibv_recv_wr *bad_receive;
 
-		error = ibv_post_recv(to->qp, &receive, &bad_receive);
-		if (error)
-			die("ibv_post_recv: %s", strerror(error));
+		recv_post(to->qp, &receive);
 	}
 	memcpy(to->sink.expected + slot * LENGTH, from->source.memory + slot * LENGTH, LENGTH);
-	error = ibv_post_send(ends[i].qp, &wr, &bad);
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(ends[i].qp, &wr);
 }
 
 /* So many successes, in the order of the slots from `slot` on. */

@@ -111,27 +111,16 @@ static void detach_all(void)
 
 static void post_receive(struct member *member)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)member->sink.memory,
-		.length = SLOT,
-		.lkey = member->sink.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&member->sink, 0, SLOT);
 	struct ibv_recv_wr wr = { .wr_id = 77, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int error = ibv_post_recv(member->qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(member->qp, &wr);
 }
 
 static bool send_from(struct end *from, struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_ah *ah,
 		      size_t at, uint32_t length, uint32_t qpn)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)from->source.memory + at,
-		.length = length,
-		.lkey = from->source.mr->lkey,
-	};
+	struct ibv_sge sge = region_sge(&from->source, at, length);
 	struct ibv_send_wr wr = {
 		.opcode = IBV_WR_SEND_WITH_IMM,
 		.imm_data = htonl(length),
@@ -140,12 +129,9 @@ static bool send_from(struct end *from, struct ibv_qp *qp, struct ibv_cq *cq, st
 		.num_sge = 1,
 		.wr.ud = { .ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY },
 	};
-	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
-	int error = ibv_post_send(qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(qp, &wr);
 	do {
 		if (!cq_poll(cq, &wc, WAIT_MS)) {
 			printf("# the send does not complete\n");
@@ -287,11 +273,7 @@ static bool row_sender(void)
 	post_receive(&ends[1].members[0]);
 	/* Both completions come to one queue; the looped back one may be first. */
 	{
-		struct ibv_sge sge = {
-			.addr = (uintptr_t)ends[0].source.memory,
-			.length = 20,
-			.lkey = ends[0].source.mr->lkey,
-		};
+		struct ibv_sge sge = region_sge(&ends[0].source, 0, 20);
 		struct ibv_send_wr wr = {
 			.opcode = IBV_WR_SEND,
 			.sg_list = &sge,

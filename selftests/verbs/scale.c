@@ -106,11 +106,10 @@ static bool moves(struct pair *pair, enum ibv_wr_opcode opcode, void *local, str
 		.opcode = opcode,
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { .remote_addr = (uintptr_t)remote, .rkey = rkey },
-	}, *bad;
+	};
 	struct ibv_wc wc;
 
-	if (ibv_post_send(pair->qps[0], &wr, &bad))
-		die("ibv_post_send");
+	send_post(pair->qps[0], &wr);
 	if (!cq_poll(cqs[0], &wc, WAIT_MS)) {
 		ksft_print_msg("no completion\n");
 		return false;

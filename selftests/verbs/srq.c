@@ -158,7 +158,7 @@ static void receive(uint64_t id)
 
 static void post(struct pair *pair, struct ibv_sge *sges, int count, uint64_t id)
 {
-	struct ibv_send_wr *bad, wr = {
+	struct ibv_send_wr wr = {
 		.wr_id = id,
 		.opcode = IBV_WR_SEND_WITH_IMM,
 		.send_flags = IBV_SEND_SIGNALED,
@@ -166,16 +166,13 @@ static void post(struct pair *pair, struct ibv_sge *sges, int count, uint64_t id
 		.sg_list = sges,
 		.num_sge = count,
 	};
-	int error;
 
 	if (pair->type == IBV_QPT_UD) {
 		wr.wr.ud.ah = ah;
 		wr.wr.ud.remote_qpn = pair->to->qp_num;
 		wr.wr.ud.remote_qkey = QKEY;
 	}
-	error = ibv_post_send(pair->from, &wr, &bad);
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(pair->from, &wr);
 }
 
 static void send_of(struct pair *pair, uint32_t length)
@@ -190,11 +187,7 @@ static void send_of(struct pair *pair, uint32_t length)
 		.offset = random_between(0, SOURCE - length),
 		.length = length,
 	};
-	sge = (struct ibv_sge){
-		.addr = (uintptr_t)source.memory + message->offset,
-		.length = length,
-		.lkey = source.mr->lkey,
-	};
+	sge = region_sge(&source, message->offset, length);
 	post(pair, &sge, 1, id);
 }
 
@@ -458,8 +451,7 @@ static void start_half(unsigned int rc, unsigned int ud)
 static bool send_half(struct pair *pair)
 {
 	struct ibv_sge sges[2] = {
-		{ .addr = (uintptr_t)source.memory, .length = SLOT - 256,
-		  .lkey = source.mr->lkey },
+		region_sge(&source, 0, SLOT - 256),
 		{ .addr = (uintptr_t)source.memory, .length = 256,
 		  .lkey = source.mr->lkey ^ 0x5a5a00 },
 	};

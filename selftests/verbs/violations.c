@@ -74,17 +74,13 @@ static void post_flagged(unsigned int flags, enum ibv_wr_opcode opcode, uint64_t
 		.num_sge = 1,
 		.wr.rdma = { .remote_addr = address, .rkey = rkey },
 	};
-	struct ibv_send_wr *bad;
-	int error;
 
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		memset(&wr.wr, 0, sizeof(wr.wr));
 		wr.wr.atomic.remote_addr = address;
 		wr.wr.atomic.rkey = rkey;
 	}
-	error = ibv_post_send(a->qp, &wr, &bad);
-	if (error)
-		die("ibv_post_send: %s", strerror(error));
+	send_post(a->qp, &wr);
 }
 
 static void post(enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge, uint64_t address,
@@ -96,35 +92,18 @@ static void post(enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge, uin
 static void post_receive(struct end *end, uint64_t id, struct ibv_sge sge)
 {
 	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
-	struct ibv_recv_wr *bad;
-	int error = ibv_post_recv(end->qp, &wr, &bad);
 
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(end->qp, &wr);
 }
 
 static struct ibv_sge piece(const struct region *region, size_t at, uint32_t length)
 {
-	return (struct ibv_sge){
-		.addr = (uintptr_t)region->memory + at,
-		.length = length,
-		.lkey = region->mr->lkey,
-	};
+	return region_sge(region, at, length);
 }
 
 static bool completed(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status)
 {
-	struct ibv_wc wc;
-
-	if (!cq_poll(cq, &wc, WAIT_MS)) {
-		printf("# %s does not complete\n", what);
-		return false;
-	}
-	if (wc.wr_id == id && wc.status == status)
-		return true;
-	printf("# %s: wr_id %llu, %s, instead of %llu, %s\n", what, (unsigned long long)wc.wr_id,
-	       ibv_wc_status_str(wc.status), (unsigned long long)id, ibv_wc_status_str(status));
-	return false;
+	return cq_expect(cq, what, id, status, WAIT_MS);
 }
 
 static bool in_error(struct end *end, const char *what)

@@ -247,6 +247,29 @@ void region_free(struct region *region)
 	free(region->expected);
 }
 
+struct ibv_sge region_sge(const struct region *region, size_t at, uint32_t length)
+{
+	return (struct ibv_sge){ .addr = (uintptr_t)region->memory + at, .length = length, .lkey = region->mr->lkey };
+}
+
+void send_post(struct ibv_qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	int error = ibv_post_send(qp, wr, &bad);
+
+	if (error)
+		die("ibv_post_send: %s", strerror(error));
+}
+
+void recv_post(struct ibv_qp *qp, struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr *bad;
+	int error = ibv_post_recv(qp, wr, &bad);
+
+	if (error)
+		die("ibv_post_recv: %s", strerror(error));
+}
+
 struct ibv_cq *cq_make(const struct device *device, int cqes)
 {
 	struct ibv_cq *cq = ibv_create_cq(device->context, cqes, NULL, NULL, 0);
@@ -444,6 +467,21 @@ bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms)
 			return true;
 		sched_yield();
 	} while (now_ms() <= end);
+	return false;
+}
+
+bool cq_expect(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status, unsigned int ms)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(cq, &wc, ms)) {
+		printf("# %s does not complete\n", what);
+		return false;
+	}
+	if (wc.wr_id == id && wc.status == status)
+		return true;
+	printf("# %s: wr_id %llu, %s, instead of %llu, %s\n", what, (unsigned long long)wc.wr_id,
+	       ibv_wc_status_str(wc.status), (unsigned long long)id, ibv_wc_status_str(status));
 	return false;
 }
 

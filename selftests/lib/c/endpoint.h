@@ -85,6 +85,13 @@ void region_fill(struct region *region);
 bool region_check(const struct region *region, const char *name);
 void region_free(struct region *region);
 
+/* So many bytes of it, from `at` on. */
+struct ibv_sge region_sge(const struct region *region, size_t at, uint32_t length);
+
+/* Post what must be taken. */
+void send_post(struct ibv_qp *qp, struct ibv_send_wr *wr);
+void recv_post(struct ibv_qp *qp, struct ibv_recv_wr *wr);
+
 struct ibv_cq *cq_make(const struct device *device, int cqes);
 void cq_free(struct ibv_cq *cq);
 
@@ -109,6 +116,8 @@ struct ibv_ah *ah_make(struct device *from, const struct device *to);
 
 /* One completion within patience_ms(ms); false if there is none. */
 bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms);
+/* That it is of this request and has this status: says so if not. */
+bool cq_expect(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status, unsigned int ms);
 /* That there is none at all within quiet_ms(ms). */
 bool cq_quiet(struct ibv_cq *cq, unsigned int ms);
 /* Takes all completions that are there, whatever they are. */

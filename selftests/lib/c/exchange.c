@@ -233,9 +233,7 @@ static void post_receive(struct way *way, unsigned int index, unsigned int numbe
 	const struct message *message = &way->messages[number];
 	struct ibv_sge sges[MAX_SEGMENTS];
 	struct ibv_recv_wr wr = { .wr_id = id_make(index, number, true), .sg_list = sges };
-	struct ibv_recv_wr *bad;
 	struct segment idle;
-	int error;
 
 	if (is_send(message->opcode)) {
 		wr.num_sge = sges_make(message->remote, message->remotes, sges);
@@ -243,9 +241,7 @@ static void post_receive(struct way *way, unsigned int index, unsigned int numbe
 		/* The memory of a receive that a WRITE with immediate consumes stays untouched. */
 		wr.num_sge = sges_make(&idle, 1, sges);
 	}
-	error = ibv_post_recv(way->peer, &wr, &bad);
-	if (error)
-		die("ibv_post_recv: %s", strerror(error));
+	recv_post(way->peer, &wr);
 }
 
 static void post_message(struct way *way, unsigned int index, unsigned int number)
