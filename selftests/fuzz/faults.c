@@ -29,7 +29,6 @@
 #define STRIDE 23
 #define OWN "fault0"
 
-static struct device devices[2];
 static struct region regions[2];
 static struct ibv_cq *cqs[2];
 static struct ibv_qp *rc[2], *ud[2];
@@ -789,8 +788,6 @@ static void add(void)
 
 static bool take_option(int option, const char *argument)
 {
-	(void)option;
-	(void)argument;
 	every = true;
 	return true;
 }
@@ -804,7 +801,6 @@ static void begin(char **operands)
 	find_text();
 	choose(0);
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], operands[i], 4);
 		region_make(&regions[i], &devices[i], SIZE,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
@@ -830,10 +826,10 @@ static void end(void)
 		qp_free(ud[i]);
 		cq_free(cqs[i]);
 		region_free(&regions[i]);
-		device_close(&devices[i]);
 	}
 }
 
 const struct test test = {
-	.operands = "DEVICE DEVICE NETDEV", .options = "e", .option = take_option, .add = add, .begin = begin, .end = end,
+	.operands = "DEVICE DEVICE NETDEV", .options = "e", .option = take_option, .add = add,
+	.with_devices = true, .begin = begin, .end = end,
 };

@@ -465,7 +465,7 @@ static void *spoiler(void *argument)
 
 /* --- Queue pairs and what they need ----------------------------------------------------- */
 
-static struct device devices[2];
+static struct device opened[2];
 static struct ibv_comp_channel *channels[2];
 
 struct memory {
@@ -597,7 +597,7 @@ static void events_drain(void)
 	for (i = 0; i < 2; i++) {
 		while (!ibv_get_cq_event(channels[i], &cq, &context))
 			ibv_ack_cq_events(cq, 1);
-		while (!ibv_get_async_event(devices[i].context, &event))
+		while (!ibv_get_async_event(opened[i].context, &event))
 			ibv_ack_async_event(&event);
 	}
 }
@@ -711,7 +711,7 @@ static void slot_make(struct choice *choice, struct slot *slot)
 	for (i = 0; i < 2; i++) {
 		struct end *end = &slot->ends[i];
 
-		end->device = &devices[i];
+		end->device = &opened[i];
 		end->memory.start = mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE,
 					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (end->memory.start == MAP_FAILED)
@@ -1202,12 +1202,12 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 
 	coverage_start();
 	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], names[i], 4);
-		channels[i] = ibv_create_comp_channel(devices[i].context);
+		device_open(&opened[i], names[i], 4);
+		channels[i] = ibv_create_comp_channel(opened[i].context);
 		if (!channels[i])
 			die("ibv_create_comp_channel");
 		not_blocking(channels[i]->fd);
-		not_blocking(devices[i].context->async_fd);
+		not_blocking(opened[i].context->async_fd);
 	}
 	for (i = 0; i < SLOTS; i++)
 		slot_make(&choice, &slots[i]);
@@ -1231,7 +1231,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 		events_drain();
 		if (ibv_destroy_comp_channel(channels[i]))
 			die("ibv_destroy_comp_channel");
-		device_close(&devices[i]);
+		device_close(&opened[i]);
 	}
 	while (wait(NULL) > 0)
 		;

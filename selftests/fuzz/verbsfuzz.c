@@ -48,7 +48,7 @@
 #define RICH GROUP "/rich"
 
 struct shared *shared;
-struct known_device devices[2];
+struct known_device known[2];
 uint8_t arena[ARENA] __attribute__((aligned(4096)));
 unsigned int crew_index;
 
@@ -178,7 +178,7 @@ static void crew_run(unsigned int index, uint64_t number)
 	signal(SIGCHLD, SIG_IGN);
 	if (has_memory_cgroups || has_rdma_cgroups)
 		cgroup_write(index == CREW - 1 ? POOR "/cgroup.procs" : RICH "/cgroup.procs", "0");
-	namespace_enter(devices[index % 2].space);
+	namespace_enter(known[index % 2].space);
 	files_prepare();
 	rings_prepare();
 	cm_renew();
@@ -273,10 +273,10 @@ static void limit_set(bool little)
 
 	for (i = 0; i < 2; i++) {
 		if (little)
-			snprintf(line, sizeof(line), "%s hca_object=%u", devices[i].name,
+			snprintf(line, sizeof(line), "%s hca_object=%u", known[i].name,
 				 1 + below(&supervisor.choice, 40));
 		else
-			snprintf(line, sizeof(line), "%s hca_object=max", devices[i].name);
+			snprintf(line, sizeof(line), "%s hca_object=max", known[i].name);
 		cgroup_write(GROUP "/rdma.max", line);
 	}
 }
@@ -426,12 +426,12 @@ static void devices_know(char *const *names, char *const *spaces)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		devices[i].name = names[i];
-		devices[i].space = spaces[i];
+		known[i].name = names[i];
+		known[i].space = spaces[i];
 		device_open(&device, names[i], 4);
-		devices[i].gid_index = device.gid_index;
-		devices[i].gid = device.gid;
-		snprintf(devices[i].path, sizeof(devices[i].path), "/dev/infiniband/%s",
+		known[i].gid_index = device.gid_index;
+		known[i].gid = device.gid;
+		snprintf(known[i].path, sizeof(known[i].path), "/dev/infiniband/%s",
 			 device.context->device->dev_name);
 		device_close(&device);
 	}
@@ -495,7 +495,7 @@ static void tell(void)
 	bool gone, ended;
 	pid_t pid;
 
-	bystander_start(&bystander, devices[0].name, devices[1].name, seed);
+	bystander_start(&bystander, known[0].name, known[1].name, seed);
 	mail_open();
 	pid = fuzzer_fork();
 	if (!pid) {
@@ -517,7 +517,7 @@ static void tell(void)
 	row_result(shared->limited || !has_rdma_cgroups, "verbs: a cgroup's limits were reached",
 		   has_rdma_cgroups ? NULL : "no rdma cgroups");
 	row_result(bystander_stop(&bystander), "verbs: others notice nothing", NULL);
-	bystander_start(&bystander, devices[0].name, devices[1].name, seed + 1);
+	bystander_start(&bystander, known[0].name, known[1].name, seed + 1);
 	row_result(bystander_finish(&bystander), "verbs: both devices work afterwards", NULL);
 	fuzzer_end();
 }

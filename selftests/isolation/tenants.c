@@ -126,7 +126,6 @@ struct sight {
 enum { OWN, SENDER };
 
 static const char *disk, *disk_file;
-static struct device devices[2];
 static const char *namespaces[2], *netdevs[2];
 static uint8_t macs[2][6];
 static struct meeting *meeting;
@@ -1077,7 +1076,6 @@ static void end(void)
 
 static bool take_option(int option, const char *argument)
 {
-	(void)option;
 	disk = argument;
 	return true;
 }

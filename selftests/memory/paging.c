@@ -1496,7 +1496,6 @@ static bool run_row(const struct row *row)
 
 static bool take_option(int option, const char *argument)
 {
-	(void)option;
 	stuck_qps = strtoul(argument, NULL, 0);
 	return stuck_qps;
 }

@@ -28,8 +28,6 @@
 #define PAUSE_MS 200
 #define SECONDS 20
 
-static struct device devices[2];
-static struct side sides[2];
 static enum ibv_mtu mtu = IBV_MTU_1024;
 
 /* The first packet of a WRITE is longer than the others: a super-packet must not be cut up by its length. */
@@ -221,31 +219,15 @@ static const struct row rows[] = { { "RC", run_rc }, { "UC", run_uc }, { "UD", r
 
 static bool take_option(int option, const char *argument)
 {
-	(void)option;
 	mtu = atoi(argument) == 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
 	return true;
 }
 
 static void begin(char **names)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], names[i], family);
-		side_make(&sides[i], &devices[i], SIDE_SIZE, 4 * MAX_MESSAGES);
-	}
+	sides_make(devices, SIDE_SIZE, 4 * MAX_MESSAGES);
 	if (devices[0].active_mtu < mtu || devices[1].active_mtu < mtu)
 		die("the ports' MTU is smaller");
 }
 
-static void end(void)
-{
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		side_free(&sides[i]);
-		device_close(&devices[i]);
-	}
-}
-
-const struct test test = { ROWS(rows), .options = "m:", .option = take_option, .begin = begin, .end = end };
+const struct test test = { ROWS(rows), .options = "m:", .option = take_option, .with_devices = true, .begin = begin, .end = sides_free };

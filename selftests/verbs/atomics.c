@@ -370,7 +370,6 @@ static void add(void)
 
 static bool take_option(int option, const char *argument)
 {
-	(void)argument;
 	if (option == 'l')
 		is_lossy = true;
 	else

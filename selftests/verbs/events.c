@@ -1547,7 +1547,6 @@ static void end(void)
 
 static bool take_option(int option, const char *argument)
 {
-	(void)option;
 	exit(watch(argument));
 }
 

@@ -51,8 +51,6 @@ static const struct patience brief = { .timeout = 9, .retries = 3, .rnr_retries 
 static const struct patience moderate = { .timeout = 15, .retries = 3, .rnr_retries = 3 };
 static const struct patience enduring = { .timeout = 17, .retries = 7, .rnr_retries = 7 };
 
-static struct device devices[2];
-static struct side sides[2];
 static const char *netdev, *address, *address6, *second, *other_name, *other_address;
 
 static unsigned int opcodes_of(enum ibv_qp_type type)
@@ -1437,19 +1435,16 @@ static void begin(char **operands)
 	for (i = 0; i < 2; i++) {
 		device_open(&devices[i], operands[1], 4);
 		devices[i] = device_at(&devices[i], address);
-		side_make(&sides[i], &devices[i], SIDE_SIZE, 8 * MAX_MESSAGES);
 	}
+	sides_make(devices, SIDE_SIZE, 8 * MAX_MESSAGES);
 	packets_open();
 }
 
 static void end(void)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		side_free(&sides[i]);
-		device_close(&devices[i]);
-	}
+	sides_free();
+	device_close(&devices[0]);
+	device_close(&devices[1]);
 }
 
 const struct test test = {

@@ -17,8 +17,6 @@
 #define LINKS 16
 #define SECONDS 120
 
-static struct device devices[2];
-static struct side sides[2];
 static bool quick;
 static enum ibv_mtu mtu;
 /* If not 0, the only MTU. */
@@ -229,22 +227,7 @@ static bool run_row(const struct row *row)
 
 static void begin(char **names)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], names[i], family);
-		side_make(&sides[i], &devices[i], SIDE_SIZE, LINKS * MAX_MESSAGES);
-	}
-}
-
-static void end(void)
-{
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		side_free(&sides[i]);
-		device_close(&devices[i]);
-	}
+	sides_make(devices, SIDE_SIZE, LINKS * MAX_MESSAGES);
 }
 
 static bool take_option(int option, const char *argument)
@@ -257,5 +240,5 @@ static bool take_option(int option, const char *argument)
 }
 
 const struct test test = {
-	.options = "qm:", .option = take_option, .add = add, .begin = begin, .end = end, .run_row = run_row,
+	.options = "qm:", .option = take_option, .add = add, .with_devices = true, .begin = begin, .end = sides_free, .run_row = run_row,
 };

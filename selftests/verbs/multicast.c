@@ -613,7 +613,6 @@ static bool hold(int option, const char *device)
 {
 	int i;
 
-	(void)option;
 	group = group_number(1);
 	end_make(&ends[0], device);
 	for (i = 0; i < MEMBERS; i++)

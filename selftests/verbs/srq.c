@@ -36,7 +36,6 @@ struct message {
 	uint32_t length;
 };
 
-static struct device devices[2];
 static struct device *const a = &devices[0], *const b = &devices[1];
 static struct region source, target;
 static struct ibv_cq *send_cq, *recv_cq, *idle_cq;
@@ -899,10 +898,6 @@ static const struct row rows[] = {
 
 static void begin(char **names)
 {
-	int i;
-
-	for (i = 0; i < 2; i++)
-		device_open(&devices[i], names[i], family);
 	region_make(&source, a, SOURCE, 0);
 	region_make(&target, b, SLOTS * SLOT, ACCESS);
 	send_cq = cq_make(a, 8 * SLOTS);
@@ -913,8 +908,6 @@ static void begin(char **names)
 
 static void end(void)
 {
-	int i;
-
 	if (ibv_destroy_ah(ah))
 		die("ibv_destroy_ah");
 	cq_free(send_cq);
@@ -922,8 +915,6 @@ static void end(void)
 	cq_free(idle_cq);
 	region_free(&source);
 	region_free(&target);
-	for (i = 0; i < 2; i++)
-		device_close(&devices[i]);
 }
 
-const struct test test = { ROWS(rows), .begin = begin, .end = end };
+const struct test test = { ROWS(rows), .with_devices = true, .begin = begin, .end = end };

@@ -26,8 +26,6 @@
 /* Such a program runs so long at the most. */
 #define KEPT_SECONDS 18
 
-static struct device devices[2];
-static struct side sides[2];
 
 /* Two queue pairs, connected; each is a way. */
 struct link {
@@ -357,22 +355,7 @@ static const struct row rows[] = {
 
 static void begin(char **names)
 {
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		device_open(&devices[i], names[i], family);
-		side_make(&sides[i], &devices[i], SIDE_SIZE, 2 * MAX_MESSAGES);
-	}
-}
-
-static void end(void)
-{
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		side_free(&sides[i]);
-		device_close(&devices[i]);
-	}
+	sides_make(devices, SIDE_SIZE, 2 * MAX_MESSAGES);
 }
 
 static bool run_row(const struct row *row)
@@ -394,4 +377,4 @@ static bool run_row(const struct row *row)
 	return ok;
 }
 
-const struct test test = { ROWS(rows), .begin = begin, .end = end, .run_row = run_row };
+const struct test test = { ROWS(rows), .with_devices = true, .begin = begin, .end = sides_free, .run_row = run_row };

@@ -160,7 +160,7 @@ static void cm_address(struct hand *hand, struct __kernel_sockaddr_storage *to, 
 	memcpy(to, &family, sizeof(family));
 	memcpy((uint8_t *)to + 2, bytes, sizeof(bytes));
 	/* The GID of an IPv4 address ends with it. */
-	memcpy((uint8_t *)to + 4, devices[device].gid.raw + 12, 4);
+	memcpy((uint8_t *)to + 4, known[device].gid.raw + 12, 4);
 }
 
 static int cm_bind(struct hand *hand)

@@ -323,7 +323,7 @@ static int file_open(struct hand *hand)
 	/* Most are to live for a while, also with others when this process has none yet: it may get them. */
 	if (shared->files[file].generation && !one_in(&hand->choice, file_pick(hand) < 0 ? 8 : 40))
 		return NOTHING;
-	fd = open(devices[device].path, O_RDWR | O_CLOEXEC);
+	fd = open(known[device].path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return errno;
 	/* Nobody knows the file yet, and nothing of it lies: see other_number(). */
@@ -533,7 +533,7 @@ int qp_step(struct hand *hand, const struct object *qp, enum ibv_qp_state state,
 		.retry_cnt = below(&hand->choice, 8),
 		.rnr_retry = below(&hand->choice, 7),
 		.dest = {
-			.sgid_index = devices[shared->files[hand->file].device].gid_index,
+			.sgid_index = known[shared->files[hand->file].device].gid_index,
 			.hop_limit = 64,
 			.is_global = 1,
 			.port_num = PORT,
@@ -542,7 +542,7 @@ int qp_step(struct hand *hand, const struct object *qp, enum ibv_qp_state state,
 
 	if (qp->type == IBV_QPT_RC)
 		core.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-	memcpy(core.dest.dgid, devices[peer_device].gid.raw, sizeof(core.dest.dgid));
+	memcpy(core.dest.dgid, known[peer_device].gid.raw, sizeof(core.dest.dgid));
 	switch (state) {
 	case IBV_QPS_INIT:
 		core.attr_mask |= IBV_QP_PORT;
@@ -804,7 +804,7 @@ int handle_create(struct hand *hand)
 		.pd_handle = hand->with[0]->handle,
 		.attr = {
 			.grh = {
-				.sgid_index = devices[shared->files[hand->file].device].gid_index,
+				.sgid_index = known[shared->files[hand->file].device].gid_index,
 				.hop_limit = 64,
 			},
 			.is_global = 1,
@@ -814,7 +814,7 @@ int handle_create(struct hand *hand)
 	struct object made = { .pd = core.pd_handle };
 	int error;
 
-	memcpy(core.attr.grh.dgid, devices[to].gid.raw, sizeof(core.attr.grh.dgid));
+	memcpy(core.attr.grh.dgid, known[to].gid.raw, sizeof(core.attr.grh.dgid));
 	error = RUN_BOTH(hand, CREATE_AH, &core, struct ib_uverbs_create_ah_resp, struct rxe_create_ah_resp);
 	return error ? error : answer_keep(hand, AH, &made, sizeof(struct ib_uverbs_create_ah_resp));
 }

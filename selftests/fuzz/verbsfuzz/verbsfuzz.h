@@ -118,7 +118,7 @@ extern struct known_device {
 	char path[96];
 	uint32_t gid_index;
 	union ibv_gid gid;
-} devices[2];
+} known[2];
 extern uint8_t arena[ARENA];
 /* Of this process; its files, or -1. */
 extern unsigned int crew_index;

@@ -93,6 +93,20 @@ bool side_check(const struct side *side)
 	return region_check(&side->source, name) & sink_check(side);
 }
 
+struct side sides[2];
+
+void sides_make(struct device devices[2], size_t size, int cqes)
+{
+	side_make(&sides[0], &devices[0], size, cqes);
+	side_make(&sides[1], &devices[1], size, cqes);
+}
+
+void sides_free(void)
+{
+	side_free(&sides[0]);
+	side_free(&sides[1]);
+}
+
 void side_free(struct side *side)
 {
 	if (ibv_destroy_cq(side->send_cq) || ibv_destroy_cq(side->recv_cq))

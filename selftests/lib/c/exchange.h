@@ -57,6 +57,10 @@ struct way {
 };
 
 void side_make(struct side *side, struct device *device, size_t size, int cqes);
+/* Two of them, for programs that need no others. */
+extern struct side sides[2];
+void sides_make(struct device devices[2], size_t size, int cqes);
+void sides_free(void);
 /* Checks both regions, source and sink. */
 bool side_check(const struct side *side);
 void side_free(struct side *side);

@@ -7,6 +7,7 @@
 
 #include "test.h"
 
+struct device devices[2];
 int family = 4;
 uint64_t seed;
 
@@ -133,7 +134,7 @@ static int operands_needed(void)
 
 int test_main(int argc, char **argv)
 {
-	static char *devices[] = { "fer1", "fer2" };
+	static char *names[] = { "fer1", "fer2" };
 	const char *asked = getenv("FERROCE_SEED");
 	unsigned int i;
 	char **operands;
@@ -154,7 +155,7 @@ int test_main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == optind && !test.operands)
-		operands = devices;
+		operands = names;
 	else if (argc - optind != operands_needed())
 		die("it needs %s", test.operands ?: "DEVICE DEVICE");
 	seed = asked ? strtoull(asked, NULL, 0) : (uint64_t)time(NULL);
@@ -162,6 +163,8 @@ int test_main(int argc, char **argv)
 	ksft_set_plan(row_count + test.told);
 	ksft_print_msg("seed %#llx\n", (unsigned long long)seed);
 	random_seed(seed);
+	for (i = 0; i < 2 && test.with_devices; i++)
+		device_open(&devices[i], operands[i], family);
 	if (test.begin)
 		test.begin(operands);
 	for (i = 0; i < row_count; i++)
@@ -170,5 +173,7 @@ int test_main(int argc, char **argv)
 		test.tell();
 	if (test.end)
 		test.end();
+	for (i = 0; i < 2 && test.with_devices; i++)
+		device_close(&devices[i]);
 	ksft_finished();
 }

@@ -30,6 +30,8 @@ struct test {
 	unsigned int row_count;
 	/* Words for the operands; without them, two devices, which are fer1 and fer2 if they are not named. */
 	const char *operands;
+	/* Whether devices[] are open from before begin() until after end(): those that the first two operands name. */
+	bool with_devices;
 	/* As getopt() has them. The function returns false if the argument makes no sense. */
 	const char *options;
 	bool (*option)(int option, const char *argument);
@@ -50,6 +52,7 @@ extern const struct test test;
 
 #define ROWS(table) .rows = (table), .row_count = ARRAY_SIZE(table)
 
+extern struct device devices[2];
 /* 4 or 6, as -4 or -6 says. */
 extern int family;
 extern uint64_t seed;
