@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Test: what rdma shows of devices and objects
-#
-# What iproute2's rdma shows of the devices, against what is really there.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -806,15 +806,10 @@ static void begin(char **operands)
 			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 		cqs[i] = cq_make(&devices[i], 4 * DEPTH);
 		rc[i] = qp_make(&devices[i], IBV_QPT_RC, cqs[i], cqs[i], depth, NULL);
-		ud[i] = qp_make(&devices[i], IBV_QPT_UD, cqs[i], cqs[i], depth, NULL);
-		if (qp_init(ud[i], 0, 0))
-			die("UD to INIT: %s", strerror(errno));
-		qp_ready_ud(ud[i]);
+		ud[i] = ud_make(&devices[i], cqs[i], cqs[i], depth, 0);
 	}
 	qp_connect(&devices[0], rc[0], &devices[1], rc[1], IBV_MTU_1024, PATIENT);
-	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		die("mmap: %s", strerror(errno));
+	memory = pages_make(SIZE, MAP_PRIVATE | MAP_ANONYMOUS);
 }
 
 static void end(void)

@@ -4,9 +4,6 @@
 # Test: allocations and user copies that fail
 # Runs: debug
 # Needs: --kernel debug
-#
-# Verbs, transfers and the life of a device with allocations and user copies that fail:
-# the rows are those of the program faults. Only the debug kernel can do that.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -570,10 +570,7 @@ static void victims_make(void)
 {
 	struct ibv_qp *gone;
 
-	victim.memory = mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			     -1, 0);
-	if (victim.memory == MAP_FAILED)
-		die("no memory");
+	victim.memory = pages_make(REGION_SIZE, MAP_SHARED | MAP_ANONYMOUS);
 	victim.mr = mr_make(&target);
 	victim.cq = cq_make(&target, 4 * DEPTH);
 	victim.rc = victim_qp(&target, IBV_QPT_RC, victim.cq);

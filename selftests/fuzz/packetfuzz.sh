@@ -3,9 +3,8 @@
 #
 # Test: packets that nobody should send
 #
-# Packets that nobody should send, from the second namespace to the first one's device:
-# the rows are those of the program packetfuzz; then nothing may be left. Where coverage
-# is asked for, once more by way of a tap, which is the only one that kcov sees.
+# From the second namespace to the first one's device. Where coverage is asked for, once more by way of a tap, which is
+# the only one that kcov sees.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
@@ -15,11 +14,6 @@ rows=$(rows_of "$here/packetfuzz")
 mac_of()
 {
 	ip -n "$1" -j link show "$2" | sed -n 's/.*"address":"\([^"]*\)".*/\1/p'
-}
-
-settled()
-{
-	objects_as_before "$ktap_dir/before" 10
 }
 
 # A device of its own on a tap. The addresses of the imagined peer are known: nobody is
@@ -59,5 +53,5 @@ if [ -n "$coverage" ]; then
 	absorb "$rows" "$here/packetfuzz" -T -i fuzz0 -m "$(cat /sys/class/net/fuzz0/address)" -d fuzz0 "$dev1" "$dev2"
 	row "packets: no device on a tap" tap_down
 fi
-row "packets: nothing is left" settled
+row "packets: nothing is left" objects_as_before "$ktap_dir/before" 10
 ktap_finish

@@ -712,10 +712,7 @@ static void slot_make(struct choice *choice, struct slot *slot)
 		struct end *end = &slot->ends[i];
 
 		end->device = &opened[i];
-		end->memory.start = mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (end->memory.start == MAP_FAILED)
-			die("no memory");
+		end->memory.start = pages_make(REGION_SIZE, MAP_PRIVATE | MAP_ANONYMOUS);
 		memory_register(choice, end);
 		cq_create(choice, slot, end);
 	}
@@ -758,8 +755,7 @@ static void slot_end(struct slot *slot)
 		ring_leave(&end->cq_ring);
 		memory_deregister(end);
 		munmap(end->memory.start, REGION_SIZE);
-		if (end->ah && ibv_destroy_ah(end->ah))
-			die("ibv_destroy_ah");
+		ah_free(end->ah);
 		end->ah = NULL;
 	}
 }

@@ -2,17 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Test: verbs by many processes that are killed
-#
-# Verbs by many hands: processes that share files and objects, and are killed: the rows are those of the
-# program verbsfuzz; then nothing may be left.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
-
-# A message of rdma_cm that nobody answers has an address handle for as long as it is repeated: 16 times 4.3 s.
-settled()
-{
-	objects_as_before "$ktap_dir/before" $((120 * slowness))
-}
 
 # Queue pair 1 of a device keeps the last address handle that it has sent with: from here on both have one. Nobody
 # listens.
@@ -30,5 +21,6 @@ sysctl -qw vm.oom_dump_tasks=0
 first_messages
 objects_note "$ktap_dir/before"
 absorb "$rows" "$here/verbsfuzz" "$dev1" "$dev2" n1 n2
-row "verbs: nothing is left" settled
+# A message of rdma_cm that nobody answers has an address handle for as long as it is repeated: 16 times 4.3 s.
+row "verbs: nothing is left" objects_as_before "$ktap_dir/before" $((120 * slowness))
 ktap_finish

@@ -1048,9 +1048,7 @@ static void begin(char **operands)
 	int i;
 
 	disk_file = disk ? operands[6] : NULL;
-	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (meeting == MAP_FAILED)
-		die("mmap: %s", strerror(errno));
+	meeting = pages_make(sizeof(*meeting), MAP_SHARED | MAP_ANONYMOUS);
 	for (i = 0; i < 2; i++) {
 		device_open(&devices[i], operands[3 * i], 4);
 		namespaces[i] = operands[3 * i + 1];

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Test: what others see of memory that a completion has given back
-#
-# What others see of a sender's packets once it has its memory back: the rows are those of the program tenants.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 . "$(dirname "$0")/../lib/nvme.sh"

@@ -3,9 +3,7 @@
 #
 # iSER: the kernel's iSCSI target, and open-iscsi. See lib/consumers.sh.
 
-# shellcheck source-path=SCRIPTDIR source=disk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
-# shellcheck source-path=SCRIPTDIR source=target.sh
 . "$(dirname "${BASH_SOURCE[0]}")/target.sh"
 
 iqn=iqn.2026-01.test.ferroce:disk

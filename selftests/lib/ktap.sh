@@ -14,7 +14,6 @@
 #
 # The row of the kernel log is counted by ktap_start itself.
 
-# shellcheck source-path=SCRIPTDIR source=kernel_log.sh
 . "$(dirname "${BASH_SOURCE[0]}")/kernel_log.sh"
 
 ktap_planned=0

@@ -4,7 +4,6 @@
 # Two network namespaces, n1 and n2, with an RDMA device each, as
 # `scripts/vm --net veth` makes them, and pairs of programs run in them.
 
-# shellcheck source-path=SCRIPTDIR source=listener.sh
 . "$(dirname "${BASH_SOURCE[0]}")/listener.sh"
 
 # The driver under test: ferroce, or rxe for comparison.

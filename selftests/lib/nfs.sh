@@ -3,9 +3,7 @@
 #
 # NFS over RDMA: the kernel's server and client. See lib/consumers.sh.
 
-# shellcheck source-path=SCRIPTDIR source=disk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
-# shellcheck source-path=SCRIPTDIR source=files.sh
 . "$(dirname "${BASH_SOURCE[0]}")/files.sh"
 
 export=$state/export

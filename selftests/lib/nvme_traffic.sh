@@ -7,7 +7,6 @@
 # Prints "moved" for each round, and "wrong" if other bytes come back than were written; ends with 1 then.
 export here
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source-path=SCRIPTDIR source=nvme.sh
 . "$here/nvme.sh"
 directory=$3 left=${4:-0}
 

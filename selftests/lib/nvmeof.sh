@@ -3,9 +3,7 @@
 #
 # NVMe over RDMA: the kernel's target and host. See lib/consumers.sh.
 
-# shellcheck source-path=SCRIPTDIR source=disk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
-# shellcheck source-path=SCRIPTDIR source=nvme.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nvme.sh"
 
 name=ferroce-disk

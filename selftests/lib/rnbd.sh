@@ -4,7 +4,6 @@
 # RNBD, a block device over RTRS: the kernel's server and client. Debian builds neither; the debug kernel has both. See
 # lib/consumers.sh.
 
-# shellcheck source-path=SCRIPTDIR source=disk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
 
 control=/sys/class/rnbd-client/ctl

@@ -4,9 +4,7 @@
 # SMB 3.1.1 over RDMA: the kernel's server (ksmbd) and client (cifs). Debian builds neither with RDMA; the debug kernel has
 # both. See lib/consumers.sh.
 
-# shellcheck source-path=SCRIPTDIR source=disk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
-# shellcheck source-path=SCRIPTDIR source=files.sh
 . "$(dirname "${BASH_SOURCE[0]}")/files.sh"
 
 export=$state/export

@@ -3,9 +3,7 @@
 #
 # SRP over rdma_cm: the kernel's target and host. See lib/consumers.sh.
 
-# shellcheck source-path=SCRIPTDIR source=disk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
-# shellcheck source-path=SCRIPTDIR source=target.sh
 . "$(dirname "${BASH_SOURCE[0]}")/target.sh"
 
 srpt=/sys/kernel/config/target/srpt

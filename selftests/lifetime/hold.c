@@ -77,9 +77,7 @@ static void get_stuck(void)
 	void *memory;
 	int fd;
 
-	memory = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		die("mmap: %s", strerror(errno));
+	memory = pages_make(REGION, MAP_PRIVATE | MAP_ANONYMOUS);
 	fd = absence_begin(memory, REGION);
 	if (pthread_create(&thread, NULL, register_memory, memory))
 		die("pthread_create");

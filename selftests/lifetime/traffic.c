@@ -238,9 +238,7 @@ static void memory_make(void)
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		     IBV_ACCESS_REMOTE_ATOMIC;
 
-	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		die("mmap: %s", strerror(errno));
+	memory = pages_make(SIZE, MAP_PRIVATE | MAP_ANONYMOUS);
 	pattern(memory + STILL, SLOT, seed, 0, source_of(self, 0));
 	pattern(peer_still, SLOT, seed, 0, source_of(!self, 0));
 	if (kind->paged)
@@ -731,9 +729,7 @@ int main(int argc, char **argv)
 		names[i] = argv[optind + 2 + 2 * i];
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	news = mmap(NULL, 2 * sizeof(*news), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (news == MAP_FAILED)
-		die("mmap: %s", strerror(errno));
+	news = pages_make(2 * sizeof(*news), MAP_SHARED | MAP_ANONYMOUS);
 	for (self = 0; self < 2; self++) {
 		own = &news[self];
 		peer = &news[!self];

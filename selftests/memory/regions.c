@@ -431,9 +431,7 @@ static void begin(char **names)
 
 	for (i = 0; i < 2; i++) {
 		cqs[i] = cq_make(&devices[i], 16);
-		places[i] = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (places[i] == MAP_FAILED)
-			die("mmap: %s", strerror(errno));
+		places[i] = pages_make(SIZE, MAP_PRIVATE | MAP_ANONYMOUS);
 	}
 	region_make(&source, a, LENGTH, IBV_ACCESS_LOCAL_WRITE);
 }

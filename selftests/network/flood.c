@@ -77,10 +77,7 @@ int main(int argc, char **argv)
 		senders[i].cq = ibv_create_cq(device.context, DEPTH, NULL, NULL, 0);
 		if (!senders[i].cq)
 			die("ibv_create_cq: %s", strerror(errno));
-		senders[i].qp = qp_make(&device, IBV_QPT_UD, senders[i].cq, senders[i].cq, depth, NULL);
-		if (qp_init(senders[i].qp, 0, QKEY))
-			die("RESET to INIT: %s", strerror(errno));
-		qp_ready_ud(senders[i].qp);
+		senders[i].qp = ud_make(&device, senders[i].cq, senders[i].cq, depth, QKEY);
 	}
 	do {
 		left = 0;
@@ -103,8 +100,7 @@ int main(int argc, char **argv)
 		if (ibv_destroy_qp(senders[i].qp) || ibv_destroy_cq(senders[i].cq))
 			die("destroy: %s", strerror(errno));
 	}
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah: %s", strerror(errno));
+	ah_free(ah);
 	region_free(&region);
 	device_close(&peer);
 	device_close(&device);

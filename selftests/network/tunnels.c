@@ -202,16 +202,12 @@ static bool run_ud(void)
 	bool ok;
 
 	for (i = 0; i < 2; i++) {
-		qps[i] = qp_make(&devices[i], IBV_QPT_UD, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-		if (qp_init(qps[i], 0, QKEY))
-			die("UD: RESET to INIT");
-		qp_ready_ud(qps[i]);
+		qps[i] = ud_make(&devices[i], sides[i].send_cq, sides[i].recv_cq, depth, QKEY);
 	}
 	ah = ah_make(&devices[0], &devices[1]);
 	ok = until_arrived(qps, IBV_WR_SEND_WITH_IMM, ah, GRH, mtu_bytes(mtu), UD_AT_ONCE, UD_MESSAGES);
 	qps_end(qps);
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah");
+	ah_free(ah);
 	return ok;
 }
 

@@ -525,10 +525,7 @@ static void ways_back(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		qps[i] = qp_make(&ends[i].device, IBV_QPT_UD, ends[i].cq, ends[i].cq, depth, NULL);
-		if (qp_init(qps[i], 0, QKEY))
-			die("UD: RESET to INIT");
-		qp_ready_ud(qps[i]);
+		qps[i] = ud_make(&ends[i].device, ends[i].cq, ends[i].cq, depth, QKEY);
 	}
 	ah = ah_make(&sender->device, &receiver->device);
 	recv_post(qps[1], &wr);
@@ -559,8 +556,7 @@ static void ways_back(void)
 		}
 		entry(returned, "3.6.12 ibv_create_ah_from_wc");
 	}
-	if (back && ibv_destroy_ah(back))
-		die("ibv_destroy_ah");
+	ah_free(back);
 	if (ibv_destroy_ah(ah) || ibv_destroy_qp(qps[0]) || ibv_destroy_qp(qps[1]))
 		die("what is not used any more cannot be destroyed");
 }

@@ -3,7 +3,5 @@
 #
 # Test: devices, pingpong, rping: a minute at most
 # Runs: never
-#
-# The shortest look at whether anything works at all.
 set -u
 FERROCE_ROWS='^(ibv_devinfo -v|ibv_rc_pingpong|ibv_ud_pingpong|rping, IPv[46]|ib_send_bw -s 2) \|' exec "$(dirname "$0")/tools.sh"

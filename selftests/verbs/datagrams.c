@@ -214,23 +214,19 @@ static bool run_qkey(void)
 static void end_make(struct end *end, const char *name)
 {
 	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
-	int error;
 
 	device_open(&end->device, name, family);
 	region_make(&end->source, &end->device, SIZE, 0);
 	region_make(&end->sink, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
 	end->cq = cq_make(&end->device, 256);
-	end->qp = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
-	error = qp_init(end->qp, 0, QKEY);
-	if (error)
-		die("UD: RESET to INIT: %s", strerror(error));
-	qp_ready_ud(end->qp);
+	end->qp = ud_make(&end->device, end->cq, end->cq, depth, QKEY);
 }
 
 static void end_close(struct end *end)
 {
-	if (ibv_destroy_ah(end->ah) || ibv_destroy_qp(end->qp) || ibv_destroy_cq(end->cq))
-		die("an object does not go away: %s", strerror(errno));
+	ah_free(end->ah);
+	qp_free(end->qp);
+	cq_free(end->cq);
 	region_free(&end->source);
 	region_free(&end->sink);
 	device_close(&end->device);

@@ -795,8 +795,7 @@ static bool run_drain_datagrams(void)
 	ok = ok && cq_quiet(b->recv_cq, QUIET_MS);
 	go_on();
 	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && received(b, 11, IBV_WC_SUCCESS);
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah");
+	ah_free(ah);
 	return finish() && ok;
 }
 
@@ -1130,8 +1129,7 @@ static bool run_sqe_list(void)
 	     cq_quiet(b->recv_cq, QUIET_MS);
 	/* It does not end the queue pair's other ways. */
 	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQE to ERR");
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah");
+	ah_free(ah);
 	return finish() && ok;
 }
 

@@ -3,9 +3,6 @@
 #
 # Test: asynchronous events and statuses, each once; SQD, SQE, attributes
 # Suites: all
-#
-# Asynchronous events and statuses: the rows are those of the program events, and those of
-# the events of ports and devices.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -561,14 +561,11 @@ static bool run_stranger(void)
 		.num_sge = 1,
 		.wr.ud = { .ah = ah, .remote_qpn = qp->qp_num, .remote_qkey = 0 },
 	};
-	struct ibv_qp *ud = qp_make(&device, IBV_QPT_UD, cq, cq, depth, NULL);
+	struct ibv_qp *ud = ud_make(&device, cq, cq, depth, 0);
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	bool ok;
 
-	if (qp_init(ud, 0, 0))
-		die("UD: RESET to INIT");
-	qp_ready_ud(ud);
 	ok = !ibv_post_recv(qp, &receive, &bad_receive);
 	sge.length = 100;
 	ok = ok && !ibv_post_send(ud, &wr, &bad) && cq_poll(cq, &wc, WAIT_MS) && wc.wr_id == 2 && !wc.status &&

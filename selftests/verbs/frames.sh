@@ -3,8 +3,7 @@
 #
 # Test: raw packet queue pairs: whole Ethernet frames
 #
-# Raw packet queue pairs: the rows are those of the program frames. It takes the netdev away in the
-# end, so it gets namespaces and a device of its own.
+# The program frames takes the netdev away in the end, so it gets namespaces and a device of its own.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -356,16 +356,11 @@ static bool run_itself_uc(void)
 	return run_itself(IBV_QPT_UC);
 }
 
-static struct ibv_qp *ud_make(struct device *device, struct ibv_cq *cq, uint32_t depth)
+static struct ibv_qp *datagrams_make(struct device *device, struct ibv_cq *cq, uint32_t depth)
 {
 	struct depth how = { .send = depth, .receive = depth, .sges = 1 };
-	struct ibv_qp *qp = qp_make(device, IBV_QPT_UD, cq, cq, how, NULL);
-	int error = qp_init(qp, 0, QKEY);
 
-	if (error)
-		die("UD: RESET to INIT: %s", strerror(error));
-	qp_ready_ud(qp);
-	return qp;
+	return ud_make(device, cq, cq, how, QKEY);
 }
 
 static int ud_send(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t qpn, const struct region *from,
@@ -395,7 +390,7 @@ static int receive(struct ibv_qp *qp, const struct region *to, size_t at, uint32
 static bool run_itself_ud(void)
 {
 	struct side *side = &sides[0];
-	struct ibv_qp *qp = ud_make(&devices[0], side->send_cq, 16);
+	struct ibv_qp *qp = datagrams_make(&devices[0], side->send_cq, 16);
 	struct ibv_ah *ah = ah_make(&devices[0], &devices[0]);
 	uint32_t mtu = mtu_bytes(devices[0].active_mtu), length;
 	bool ok = true;
@@ -418,8 +413,7 @@ static bool run_itself_ud(void)
 		if (!ok)
 			ksft_print_msg("%u bytes\n", length);
 	}
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah: %s", strerror(errno));
+	ah_free(ah);
 	qp_free(qp);
 	cq_drain(side->send_cq);
 	return ok;
@@ -979,7 +973,7 @@ static bool run_full_sqe(void)
 
 	if (!cq || !wrs)
 		die("a full queue: %s", strerror(errno));
-	qp = ud_make(device, cq, count);
+	qp = datagrams_make(device, cq, count);
 	too_long.length = mtu_bytes(device->active_mtu) + 1;
 	for (i = 0; i < count; i++) {
 		wrs[i].wr_id = i;
@@ -1109,7 +1103,7 @@ static void *destroy_on(void *argument)
 	for (i = 0;; i = (i + 1) % TARGETS) {
 		if (qps[i])
 			qp_free(qps[i]);
-		qps[i] = ud_make(&flood->device, cq, FLOOD_DEPTH);
+		qps[i] = datagrams_make(&flood->device, cq, FLOOD_DEPTH);
 		flood->targets[i] = qps[i]->qp_num;
 		for (j = 0; j < FLOOD_DEPTH; j++)
 			flood_receive(flood, qps[i]);
@@ -1131,7 +1125,7 @@ static void flood_datagrams(struct flood *flood, struct news *news)
 	if (!cq || pthread_create(&destroyer.thread, NULL, destroy_on, &destroyer))
 		die("a flooder does not start");
 	for (i = 0; i < SOURCES; i++) {
-		qps[i] = ud_make(&flood->device, cq, FLOOD_DEPTH);
+		qps[i] = datagrams_make(&flood->device, cq, FLOOD_DEPTH);
 		room[i] = FLOOD_DEPTH;
 	}
 	for (i = 0;; i = (i + 1) % SOURCES) {
@@ -1340,7 +1334,7 @@ static bool run_datagrams_come_back(void)
 {
 	struct side *side = &sides[0];
 	struct device at = device_at(&devices[0], second);
-	struct ibv_qp *qp = ud_make(&devices[0], side->send_cq, MAX_MESSAGES);
+	struct ibv_qp *qp = datagrams_make(&devices[0], side->send_cq, MAX_MESSAGES);
 	struct ibv_ah *ah = ah_make(&at, &at);
 	unsigned int room = MAX_MESSAGES, posted, arrived = 0;
 	struct tally before, seen;
@@ -1385,8 +1379,7 @@ static bool run_datagrams_come_back(void)
 	tally_show(&seen, MAX_MESSAGES);
 	memcpy(side->sink.expected, side->sink.memory, GRH);
 	memcpy(side->sink.expected + GRH, side->source.expected, 64);
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah: %s", strerror(errno));
+	ah_free(ah);
 	qp_free(qp);
 	cq_drain(side->send_cq);
 	return ok && arrived == MAX_MESSAGES && side_check(side) && !seen.captured && seen.netdevs <= NOISE;

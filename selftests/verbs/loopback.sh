@@ -3,8 +3,7 @@
 #
 # Test: queue pairs of one device: bytes, chains of answers, floods
 #
-# Packets between queue pairs of one device: the rows are those of the program loopback, and those of
-# atomics and datagrams with one device as both. In a namespace of its own, with netdevs that lead nowhere.
+# The programs have one device as both. In a namespace of its own, with netdevs that lead nowhere.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -4,8 +4,8 @@
 # Test: path migration: states, both ends, dead paths, refusals
 # Module: alternate_paths
 #
-# Path migration: the rows are those of the program migration. The stock kernel's core refuses alternate
-# paths on RoCE, which a row shows; for the others a module of ours has it let them through.
+# The stock kernel's core refuses alternate paths on RoCE, which a row shows; for the others a module of ours has it
+# let them through.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

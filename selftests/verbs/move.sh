@@ -3,9 +3,6 @@
 #
 # Test: every byte of messages of all kinds and lengths
 # Suites: all
-#
-# Patterns moved between the two devices, every byte and every completion checked:
-# the rows are those of move, atomics and datagrams.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

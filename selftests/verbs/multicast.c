@@ -539,17 +539,11 @@ static void end_make(struct end *end, const char *name)
 	device_open(&end->device, name, family);
 	region_make(&end->source, &end->device, 2 * 4096, 0);
 	end->cq = cq_make(&end->device, 256);
-	end->sender = qp_make(&end->device, IBV_QPT_UD, end->cq, end->cq, depth, NULL);
-	if (qp_init(end->sender, 0, QKEY))
-		die("UD: RESET to INIT");
-	qp_ready_ud(end->sender);
+	end->sender = ud_make(&end->device, end->cq, end->cq, depth, QKEY);
 	for (member = end->members; member < end->members + MEMBERS; member++) {
 		region_make(&member->sink, &end->device, SLOT, IBV_ACCESS_LOCAL_WRITE);
 		member->cq = cq_make(&end->device, 256);
-		member->qp = qp_make(&end->device, IBV_QPT_UD, member->cq, member->cq, depth, NULL);
-		if (qp_init(member->qp, 0, QKEY))
-			die("UD: RESET to INIT");
-		qp_ready_ud(member->qp);
+		member->qp = ud_make(&end->device, member->cq, member->cq, depth, QKEY);
 	}
 	end->ah = group_ah(end, &group);
 }
@@ -559,12 +553,13 @@ static void end_close(struct end *end)
 	struct member *member;
 
 	for (member = end->members; member < end->members + MEMBERS; member++) {
-		if (ibv_destroy_qp(member->qp) || ibv_destroy_cq(member->cq))
-			die("an object does not go away: %s", strerror(errno));
+		qp_free(member->qp);
+		cq_free(member->cq);
 		region_free(&member->sink);
 	}
-	if (ibv_destroy_ah(end->ah) || ibv_destroy_qp(end->sender) || ibv_destroy_cq(end->cq))
-		die("an object does not go away: %s", strerror(errno));
+	ah_free(end->ah);
+	qp_free(end->sender);
+	cq_free(end->cq);
 	region_free(&end->source);
 	device_close(&end->device);
 }

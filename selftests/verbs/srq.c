@@ -908,8 +908,7 @@ static void begin(char **names)
 
 static void end(void)
 {
-	if (ibv_destroy_ah(ah))
-		die("ibv_destroy_ah");
+	ah_free(ah);
 	cq_free(send_cq);
 	cq_free(recv_cq);
 	cq_free(idle_cq);

@@ -3,8 +3,6 @@
 #
 # Test: shared receive queues: messages, events, sizes, refusals
 # Suites: all
-#
-# Shared receive queues: the rows are those of the program srq, and one of a kernel consumer's.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 . "$(dirname "$0")/../lib/nvme.sh"

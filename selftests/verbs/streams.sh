@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Test: long messages that another CPU takes in; CPUs that go and come
-#
-# Streams of long messages, which another CPU takes in than the one that they came by: the rows are those
-# of the program streams.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -280,10 +280,7 @@ static bool run_other_domain_handle(void)
 		die("ibv_alloc_pd: %s", strerror(errno));
 	wr.wr.ud.ah = ah_make(&other, &b->device);
 	for (i = 0; i < 2; i++) {
-		qps[i] = qp_make(&ends[i].device, IBV_QPT_UD, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
-		if (qp_init(qps[i], 0, QKEY))
-			die("UD: RESET to INIT");
-		qp_ready_ud(qps[i]);
+		qps[i] = ud_make(&ends[i].device, ends[i].send_cq, ends[i].recv_cq, depth, QKEY);
 	}
 	receive.sg_list = &sge;
 	receive.num_sge = 1;

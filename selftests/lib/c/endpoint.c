@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -196,6 +197,15 @@ void device_close(struct device *device)
 	error = ibv_close_device(device->context);
 	if (error)
 		die("%s: ibv_close_device: %s", device->name, strerror(error));
+}
+
+void *pages_make(size_t size, int flags)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+	if (memory == MAP_FAILED)
+		die("no memory of %zu bytes: %s", size, strerror(errno));
+	return memory;
 }
 
 void region_make(struct region *region, struct device *device, size_t size, int access)
@@ -434,6 +444,26 @@ void qp_ready_ud(struct ibv_qp *qp)
 	error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	if (error)
 		die("UD: RTR to RTS: %s", strerror(error));
+}
+
+struct ibv_qp *ud_make(struct device *device, struct ibv_cq *send_cq, struct ibv_cq *recv_cq, struct depth depth,
+		       uint32_t qkey)
+{
+	struct ibv_qp *qp = qp_make(device, IBV_QPT_UD, send_cq, recv_cq, depth, NULL);
+	int error = qp_init(qp, 0, qkey);
+
+	if (error)
+		die("%s: UD: RESET to INIT: %s", device->name, strerror(error));
+	qp_ready_ud(qp);
+	return qp;
+}
+
+void ah_free(struct ibv_ah *ah)
+{
+	int error = ah ? ibv_destroy_ah(ah) : 0;
+
+	if (error)
+		die("ibv_destroy_ah: %s", strerror(error));
 }
 
 struct ibv_ah *ah_make(struct device *from, const struct device *to)

@@ -78,6 +78,8 @@ void absence_noticed(int fd);
 void device_open(struct device *device, const char *name, int family);
 void device_close(struct device *device);
 
+/* Memory of zeros, not registered, with these flags of mmap(). */
+void *pages_make(size_t size, int flags);
 void region_make(struct region *region, struct device *device, size_t size, int access);
 /* New random content, which is also the expected one. */
 void region_fill(struct region *region);
@@ -99,6 +101,9 @@ struct ibv_qp *qp_make(struct device *device, enum ibv_qp_type type, struct ibv_
 		       struct ibv_cq *recv_cq, struct depth depth, uint32_t *inline_size);
 /* Does nothing to NULL, as free() does. */
 void qp_free(struct ibv_qp *qp);
+/* One of type UD, in RTS. */
+struct ibv_qp *ud_make(struct device *device, struct ibv_cq *send_cq, struct ibv_cq *recv_cq, struct depth depth,
+		       uint32_t qkey);
 int qp_init(struct ibv_qp *qp, int access, uint32_t qkey);
 /* All that the peer of a queue pair of that type can be allowed to do. */
 int access_of(enum ibv_qp_type type);
@@ -112,6 +117,7 @@ void qp_connect(struct device *a, struct ibv_qp *qp_a, struct device *b, struct 
 #define PATIENT ((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 })
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 void qp_ready_ud(struct ibv_qp *qp);
+void ah_free(struct ibv_ah *ah);
 struct ibv_ah *ah_make(struct device *from, const struct device *to);
 
 /* One completion within patience_ms(ms); false if there is none. */
