@@ -104,7 +104,6 @@ static void start(void)
 
 static void finish(void)
 {
-	struct ibv_wc wc;
 	int i;
 
 	for (i = 0; i < 2; i++) {
@@ -116,10 +115,8 @@ static void finish(void)
 		munmap(ends[i].memory, size);
 	}
 	for (i = 0; i < 2; i++) {
-		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0)
-			;
-		while (ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0)
-			;
+		cq_drain(ends[i].send_cq);
+		cq_drain(ends[i].recv_cq);
 	}
 }
 

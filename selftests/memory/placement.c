@@ -105,7 +105,6 @@ static void start_open(void)
 
 static bool finish(void)
 {
-	struct ibv_wc wc;
 	bool ok = true;
 	int i;
 
@@ -113,8 +112,7 @@ static bool finish(void)
 		qp_free(ends[i].qp);
 		ok &= region_check(&ends[i].open, i ? "the peer's memory" : "our memory");
 		ok &= region_check(&ends[i].shut, i ? "the peer's shut memory" : "our shut memory");
-		while (ibv_poll_cq(ends[i].cq, 1, &wc) > 0)
-			;
+		cq_drain(ends[i].cq);
 	}
 	return ok;
 }

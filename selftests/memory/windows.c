@@ -79,7 +79,6 @@ static void destroy_pairs(void)
 
 static bool finish(void)
 {
-	struct ibv_wc wc;
 	bool ok = true;
 	int i;
 
@@ -95,10 +94,8 @@ static bool finish(void)
 	mw = NULL;
 	mr = NULL;
 	for (i = 0; i < 2; i++) {
-		while (ibv_poll_cq(ends[i].cq, 1, &wc) > 0)
-			;
-		while (ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0)
-			;
+		cq_drain(ends[i].cq);
+		cq_drain(ends[i].recv_cq);
 	}
 	ok &= region_check(&data, "the peer's memory");
 	ok &= region_check(&hidden, "the owner's memory");

@@ -226,4 +226,6 @@ static void begin(char **names)
 		die("the ports' MTU is smaller");
 }
 
-const struct test test = { ROWS(rows), .options = "m:", .option = take_option, .with_devices = true, .begin = begin, .end = sides_free };
+const struct test test = {
+	ROWS(rows), .options = "m:", .option = take_option, .with_devices = true, .begin = begin, .end = sides_free,
+};

@@ -147,15 +147,12 @@ static bool quiet(int i)
 
 static void finish(void)
 {
-	struct ibv_wc wc;
 	int i;
 
 	for (i = 0; i < 2; i++) {
 		qp_free(ends[i].qp);
-		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0)
-			;
-		while (ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0)
-			;
+		cq_drain(ends[i].send_cq);
+		cq_drain(ends[i].recv_cq);
 	}
 }
 

@@ -240,5 +240,6 @@ static bool take_option(int option, const char *argument)
 }
 
 const struct test test = {
-	.options = "qm:", .option = take_option, .add = add, .with_devices = true, .begin = begin, .end = sides_free, .run_row = run_row,
+	.options = "qm:", .option = take_option, .add = add, .with_devices = true, .begin = begin, .end = sides_free,
+	.run_row = run_row,
 };

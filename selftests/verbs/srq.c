@@ -114,15 +114,13 @@ static void pair_free(struct pair *pair)
 
 static bool finish(void)
 {
-	struct ibv_wc wc;
-
 	while (pair_count)
 		pair_free(&pairs[--pair_count]);
 	if (srq && ibv_destroy_srq(srq))
 		die("ibv_destroy_srq: %s", strerror(errno));
 	srq = NULL;
-	while (ibv_poll_cq(send_cq, 1, &wc) > 0 || ibv_poll_cq(recv_cq, 1, &wc) > 0)
-		;
+	cq_drain(send_cq);
+	cq_drain(recv_cq);
 	message_count = 0;
 	return region_check(&target, "the receives' memory");
 }

@@ -47,7 +47,6 @@ static void start(struct patience patience)
 
 static bool finish(void)
 {
-	struct ibv_wc wc;
 	bool ok = true;
 	int i;
 
@@ -55,10 +54,8 @@ static bool finish(void)
 		qp_free(ends[i].qp);
 		ok &= region_check(&ends[i].open, i ? "the peer's memory" : "our memory");
 		ok &= region_check(&ends[i].shut, i ? "the peer's shut memory" : "our shut memory");
-		while (ibv_poll_cq(ends[i].send_cq, 1, &wc) > 0)
-			;
-		while (ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0)
-			;
+		cq_drain(ends[i].send_cq);
+		cq_drain(ends[i].recv_cq);
 	}
 	return ok;
 }
