@@ -24,10 +24,7 @@ use net::{
     MAX_TAIL, //
 };
 use roce::{
-    icrc::{
-        self,
-        HeaderCrc, //
-    },
+    icrc,
     packet::Packet,
     requester::MAX_BURST_PACKETS, //
 };
@@ -133,7 +130,7 @@ fn build_untraced<F>(
         let (bth, rest) = covered
             .split_first_chunk::<BTH_LEN>()
             .ok_or(BuildError::NoMemory)?;
-        let state = prefix(&mut batch.header_crc, skb.headers(), bth);
+        let state = prefix(skb.headers(), bth);
         net::crc32_le(state.ok_or(BuildError::NoMemory)?, rest)
     };
     if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
@@ -158,7 +155,7 @@ fn build_around(
         return skb.finish(payload, [0; MAX_TAIL]).then_some(skb);
     }
     let (bth, rest) = skb.body().split_first_chunk::<BTH_LEN>()?;
-    let state = prefix(&mut batch.header_crc, skb.headers(), bth)?;
+    let state = prefix(skb.headers(), bth)?;
     let padding = [0u8; MAX_PAD];
     let state = crc(crc(state, rest), payload.bytes());
     let state = crc(state, padding.get(..usize::from(pad)).unwrap_or_default());
@@ -179,19 +176,14 @@ fn crc(state: u32, data: &[u8]) -> u32 {
     }
 }
 
-/// The ICRC's state behind the pseudo-header and the BTH of the next of packets that follow one another; [`None`] for
-/// headers that RoCE does not use (IPv4 options).
-pub(crate) fn prefix(
-    header_crc: &mut HeaderCrc,
-    headers: &[u8],
-    bth: &[u8; BTH_LEN],
-) -> Option<u32> {
+/// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not use (IPv4 options).
+pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
     let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
     if let Ok(ip) = <&[u8; 20]>::try_from(ip) {
-        return Some(header_crc.v4(&KernelCrc, ip, udp, bth));
+        return Some(icrc::header_crc_v4(&KernelCrc, ip, udp, bth));
     }
     let ip = <&[u8; 40]>::try_from(ip).ok()?;
-    Some(header_crc.v6(&KernelCrc, ip, udp, bth))
+    Some(icrc::header_crc_v6(&KernelCrc, ip, udp, bth))
 }
 
 /// Sends a datagram, or several that leave together. Returns how many were dropped.
@@ -212,7 +204,6 @@ pub(crate) struct Batch {
     datagrams: KVec<(TxSkb, usize)>,
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
-    header_crc: HeaderCrc,
     /// Each datagram is to leave on its own.
     is_scattered: bool,
     /// What a raw packet QP has instead.

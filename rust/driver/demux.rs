@@ -21,10 +21,7 @@ use rdma::{
     qp::Type, //
 };
 use roce::{
-    icrc::{
-        self,
-        HeaderCrc, //
-    },
+    icrc,
     opcode::Transport,
     packet::{
         Packet,
@@ -67,7 +64,7 @@ pub(crate) fn receive(netns: &net::Net, skb: RxSkb) {
     };
     count(&device, &skb);
     let parsed = parse(&skb);
-    let Some(packet) = check(&device, &skb, &parsed, &mut HeaderCrc::default()) else {
+    let Some(packet) = check(&device, &skb, &parsed) else {
         return;
     };
     if to_group {
@@ -106,7 +103,6 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
         packets,
         ahead: None,
         came,
-        header_crc: HeaderCrc::default(),
     };
     while let Some(skb) = burst.pop() {
         let parsed = parse(&skb);
@@ -159,7 +155,6 @@ struct Burst<'a> {
     /// The first of them, if it was looked at already.
     ahead: Option<RxSkb>,
     came: Came,
-    header_crc: HeaderCrc,
 }
 
 impl Burst<'_> {
@@ -175,17 +170,13 @@ impl Burst<'_> {
 
     /// As the function of that name.
     #[inline(always)]
-    fn check<'p>(
-        &mut self,
-        skb: &RxSkb,
-        parsed: &'p Result<Packet, ParseError>,
-    ) -> Option<&'p Packet> {
+    fn check<'p>(&self, skb: &RxSkb, parsed: &'p Result<Packet, ParseError>) -> Option<&'p Packet> {
         if self.came == Came::Own {
             let packet = parsed.as_ref().ok()?;
             trace::packet_in(|| datagram::traced(packet));
             return Some(packet);
         }
-        check(self.device, skb, parsed, &mut self.header_crc)
+        check(self.device, skb, parsed)
     }
 }
 
@@ -260,13 +251,12 @@ fn check<'a>(
     device: &Device,
     skb: &RxSkb,
     parsed: &'a Result<Packet, ParseError>,
-    header_crc: &mut HeaderCrc,
 ) -> Option<&'a Packet> {
     let Ok(packet) = parsed else {
         device.count_drop(Counter::Malformed, 0);
         return None;
     };
-    if !icrc_is_right(skb, header_crc) {
+    if !icrc_is_right(skb) {
         device.count_drop(Counter::BadIcrc, 0);
         return None;
     }
@@ -373,7 +363,7 @@ fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
 }
 
 /// Checks the ICRC over the whole datagram: behind the right one, the state is always the same.
-fn icrc_is_right(skb: &RxSkb, header_crc: &mut HeaderCrc) -> bool {
+fn icrc_is_right(skb: &RxSkb) -> bool {
     let mut copy = [0u8; BTH_LEN];
     let bth = match skb.linear().first_chunk::<BTH_LEN>() {
         Some(bth) => bth,
@@ -383,7 +373,7 @@ fn icrc_is_right(skb: &RxSkb, header_crc: &mut HeaderCrc) -> bool {
     let Some(rest) = skb.datagram_len().checked_sub(BTH_LEN) else {
         return false;
     };
-    let Some(state) = datagram::prefix(header_crc, skb.headers(), bth) else {
+    let Some(state) = datagram::prefix(skb.headers(), bth) else {
         return false;
     };
     skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)

@@ -4,9 +4,8 @@
 //!
 //! It covers everything from the IP header to the end of the pad, after eight bytes of ones in place
 //! of the LRH, and with those fields as ones that may change on the way. The functions here compute
-//! the part up to the BTH in one go, [`HeaderCrc`] that of packets that follow one another; the caller
-//! goes on with [`Crc32::update`] over the extension headers, the payload and the pad, and ends with
-//! [`finish`].
+//! the part up to the BTH in one go. The caller goes on with [`Crc32::update`] over the extension headers,
+//! the payload and the pad, and ends with [`finish`].
 //!
 //! # Examples
 //!
@@ -99,218 +98,6 @@ pub fn header_crc_v6(crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 
     crc.update(SEED, &masked)
 }
 
-/// Words of IP, UDP and BTH.
-const WORDS_V4: usize = 10;
-const WORDS_V6: usize = 15;
-
-/// What of them must not differ from the last packet's, as it is covered and computed anew if it does.
-const SAME_V4: [u32; WORDS_V4] = [
-    u32::from_ne_bytes([0xff, 0, 0xff, 0xff]),
-    u32::from_ne_bytes([0, 0, 0xff, 0xff]),
-    u32::from_ne_bytes([0, 0xff, 0, 0]),
-    !0,
-    !0,
-    !0,
-    u32::from_ne_bytes([0xff, 0xff, 0, 0]),
-    u32::from_ne_bytes([0, 0xff, 0xff, 0xff]),
-    u32::from_ne_bytes([0, 0xff, 0xff, 0xff]),
-    0,
-];
-const SAME_V6: [u32; WORDS_V6] = [
-    u32::from_ne_bytes([0xf0, 0, 0, 0]),
-    u32::from_ne_bytes([0xff, 0xff, 0xff, 0]),
-    !0,
-    !0,
-    !0,
-    !0,
-    !0,
-    !0,
-    !0,
-    !0,
-    !0,
-    u32::from_ne_bytes([0xff, 0xff, 0, 0]),
-    u32::from_ne_bytes([0, 0xff, 0xff, 0xff]),
-    u32::from_ne_bytes([0, 0xff, 0xff, 0xff]),
-    0,
-];
-
-/// The state of the CRC after the BTH, of packets that follow one another.
-///
-/// A CRC is linear: by how much the states of two headers differ depends on the bytes that differ, and on where they
-/// stand, alone. Packets that belong together differ in identification (IPv4), opcode, AckReq and PSN: of them only
-/// these are looked at, of any others the whole.
-#[derive(Debug, Default)]
-pub struct HeaderCrc {
-    /// The last packet's headers, in the order of memory, and how many words they have: none before the first.
-    last: [u32; WORDS_V6],
-    len: usize,
-    state: u32,
-}
-
-impl HeaderCrc {
-    /// As [`header_crc_v4`].
-    #[inline]
-    pub fn v4(&mut self, crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
-        match self.step(&words_v4(ip, udp, bth), &SAME_V4) {
-            Some([id, opcode, psn]) => {
-                let [id1, id2, ..] = id.to_ne_bytes();
-                let id = look_up(behind::<35>(), id1) ^ look_up(behind::<34>(), id2);
-                self.state ^= id ^ bth_difference(opcode, psn);
-            }
-            None => self.anew_v4(crc, ip, udp, bth),
-        }
-        self.state
-    }
-
-    /// As [`header_crc_v6`].
-    #[inline]
-    pub fn v6(&mut self, crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
-        match self.step(&words_v6(ip, udp, bth), &SAME_V6) {
-            Some([_, opcode, psn]) => self.state ^= bth_difference(opcode, psn),
-            None => self.anew_v6(crc, ip, udp, bth),
-        }
-        self.state
-    }
-
-    /// Returns by what the second word, the third last and the last of the next packet differ from those of the last
-    /// one, and keeps them; none if anything else differs.
-    #[inline]
-    fn step<const N: usize>(&mut self, words: &[u32; N], same: &[u32; N]) -> Option<[u32; 3]> {
-        let last = self.last.first_chunk_mut::<N>()?;
-        let pairs = last.iter().zip(words).zip(same);
-        let others = pairs.fold(0, |all, ((last, word), same)| all | ((last ^ word) & same));
-        if self.len != N || others != 0 {
-            return None;
-        }
-        let [_, id, .., opcode, _, psn] = words.as_slice() else {
-            return None;
-        };
-        let [_, last_id, .., last_opcode, _, last_psn] = last.as_mut_slice() else {
-            return None;
-        };
-        let keep = |last: &mut u32, word: u32| core::mem::replace(last, word) ^ word;
-        Some([
-            keep(last_id, *id),
-            keep(last_opcode, *opcode),
-            keep(last_psn, *psn),
-        ])
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn anew_v4(&mut self, crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) {
-        self.keep(&words_v4(ip, udp, bth));
-        self.state = header_crc_v4(crc, ip, udp, bth);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn anew_v6(&mut self, crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) {
-        self.keep(&words_v6(ip, udp, bth));
-        self.state = header_crc_v6(crc, ip, udp, bth);
-    }
-
-    fn keep<const N: usize>(&mut self, words: &[u32; N]) {
-        self.len = N;
-        if let Some(last) = self.last.first_chunk_mut::<N>() {
-            *last = *words;
-        }
-    }
-}
-
-#[inline]
-fn words_v4(ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> [u32; WORDS_V4] {
-    [
-        word(ip, 0),
-        word(ip, 4),
-        word(ip, 8),
-        word(ip, 12),
-        word(ip, 16),
-        word(udp, 0),
-        word(udp, 4),
-        word(bth, 0),
-        word(bth, 4),
-        word(bth, 8),
-    ]
-}
-
-#[inline]
-fn words_v6(ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> [u32; WORDS_V6] {
-    [
-        word(ip, 0),
-        word(ip, 4),
-        word(ip, 8),
-        word(ip, 12),
-        word(ip, 16),
-        word(ip, 20),
-        word(ip, 24),
-        word(ip, 28),
-        word(ip, 32),
-        word(ip, 36),
-        word(udp, 0),
-        word(udp, 4),
-        word(bth, 0),
-        word(bth, 4),
-        word(bth, 8),
-    ]
-}
-
-/// The four bytes from `at` on, which are there, in the order of memory.
-#[inline]
-fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    let chunk = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-    chunk.map_or(0, |chunk| u32::from_ne_bytes(*chunk))
-}
-
-/// What differences of the first and the last word of the BTH make of the state behind it: in the opcode, and in
-/// AckReq and PSN.
-#[inline]
-fn bth_difference(first: u32, last: u32) -> u32 {
-    let [opcode, ..] = first.to_ne_bytes();
-    let [ack, psn1, psn2, psn3] = last.to_ne_bytes();
-    look_up(behind::<11>(), opcode)
-        ^ look_up(behind::<3>(), ack)
-        ^ look_up(behind::<2>(), psn1)
-        ^ look_up(behind::<1>(), psn2)
-        ^ look_up(behind::<0>(), psn3)
-}
-
-/// What each byte makes of an empty state, if `ZEROS` zero bytes follow it.
-#[inline]
-fn behind<const ZEROS: u32>() -> &'static [u32; 256] {
-    struct Table<const ZEROS: u32>;
-    impl<const ZEROS: u32> Table<ZEROS> {
-        const VALUES: &'static [u32; 256] = &table(ZEROS);
-    }
-    Table::<ZEROS>::VALUES
-}
-
-const fn table(zeros: u32) -> [u32; 256] {
-    let bits = zeros.wrapping_add(1).wrapping_mul(8);
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut state = byte as u32;
-        let mut bit = 0;
-        while bit < bits {
-            let low = state & 1;
-            state >>= 1;
-            if low != 0 {
-                state ^= 0xedb8_8320;
-            }
-            bit = u32::wrapping_add(bit, 1);
-        }
-        table[byte] = state;
-        byte = usize::wrapping_add(byte, 1);
-    }
-    table
-}
-
-#[inline]
-fn look_up(table: &[u32; 256], byte: u8) -> u32 {
-    table.get(usize::from(byte)).copied().unwrap_or_default()
-}
-
 /// The four bytes of the ICRC as they stand on the wire, from the state after the pad.
 #[inline]
 pub const fn finish(state: u32) -> [u8; LEN] {
@@ -325,11 +112,45 @@ pub struct SoftCrc32;
 #[cfg(any(not(CONFIG_RUST), ROCE_KUNIT))]
 mod soft {
     use super::{
-        behind,
-        look_up,
         Crc32,
         SoftCrc32, //
     };
+
+    /// What each byte makes of an empty state, if `ZEROS` zero bytes follow it.
+    #[inline]
+    fn behind<const ZEROS: u32>() -> &'static [u32; 256] {
+        struct Table<const ZEROS: u32>;
+        impl<const ZEROS: u32> Table<ZEROS> {
+            const VALUES: &'static [u32; 256] = &table(ZEROS);
+        }
+        Table::<ZEROS>::VALUES
+    }
+
+    const fn table(zeros: u32) -> [u32; 256] {
+        let bits = zeros.wrapping_add(1).wrapping_mul(8);
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let mut state = byte as u32;
+            let mut bit = 0;
+            while bit < bits {
+                let low = state & 1;
+                state >>= 1;
+                if low != 0 {
+                    state ^= 0xedb8_8320;
+                }
+                bit = u32::wrapping_add(bit, 1);
+            }
+            table[byte] = state;
+            byte = usize::wrapping_add(byte, 1);
+        }
+        table
+    }
+
+    #[inline]
+    fn look_up(table: &[u32; 256], byte: u8) -> u32 {
+        table.get(usize::from(byte)).copied().unwrap_or_default()
+    }
 
     impl Crc32 for SoftCrc32 {
         fn update(&self, mut crc: u32, mut data: &[u8]) -> u32 {

@@ -8,12 +8,10 @@ use roce::icrc::{
     header_crc_v4,
     header_crc_v6,
     Crc32,
-    HeaderCrc,
     SoftCrc32,
     RESIDUE,
     SEED, //
 };
-use std::cell::Cell;
 
 /// The CRC from its definition, one bit at a time.
 struct BitCrc32;
@@ -117,115 +115,7 @@ fn exactly_the_variant_fields_do_not_matter() {
     flip_each(&PACKET_V6, masked_v6);
 }
 
-/// Counts how often it is asked.
-#[derive(Default)]
-struct CountingCrc32(Cell<u32>);
-
-impl Crc32 for CountingCrc32 {
-    fn update(&self, crc: u32, data: &[u8]) -> u32 {
-        self.0.set(self.0.get() + 1);
-        SoftCrc32.update(crc, data)
-    }
-}
-
-/// The state behind the BTH of `packet`, the next after those that `headers` has seen.
-fn next_state(headers: &mut HeaderCrc, crc: &impl Crc32, packet: &[u8]) -> u32 {
-    if packet[0] >> 4 == 4 {
-        let (ip, rest) = packet.split_first_chunk().unwrap();
-        let (udp, rest) = rest.split_first_chunk().unwrap();
-        headers.v4(crc, ip, udp, rest.first_chunk().unwrap())
-    } else {
-        let (ip, rest) = packet.split_first_chunk().unwrap();
-        let (udp, rest) = rest.split_first_chunk().unwrap();
-        headers.v6(crc, ip, udp, rest.first_chunk().unwrap())
-    }
-}
-
-/// Bytes of IP, UDP and BTH.
-fn headers_len(packet: &[u8]) -> usize {
-    if packet[0] >> 4 == 4 {
-        40
-    } else {
-        60
-    }
-}
-
-/// After a packet, each that differs in one bit: of the same state as by itself, and without a look at the whole only
-/// where it is meant to be.
-#[test]
-fn what_follows_has_its_own_crc() {
-    for packet in [&PACKET_V4[..], &PACKET_V6[..]] {
-        let len = headers_len(packet);
-        let is_v4 = len == 40;
-        let bth = len - 12;
-        for byte in 0..len {
-            for bit in 0..8 {
-                if byte == 0 && bit >= 4 {
-                    continue;
-                }
-                let mut flipped = packet[..len].to_vec();
-                flipped[byte] ^= 1 << bit;
-                let mut headers = HeaderCrc::default();
-                let counting = CountingCrc32::default();
-                next_state(&mut headers, &counting, packet);
-                assert_eq!(counting.0.get(), 1);
-                assert_eq!(
-                    next_state(&mut headers, &counting, &flipped),
-                    state(&BitCrc32, &flipped, 0),
-                    "byte {byte}, bit {bit}"
-                );
-                let is_short = if is_v4 {
-                    matches!(byte, 1 | 4 | 5 | 8 | 10 | 11 | 26 | 27)
-                } else {
-                    matches!((byte, bit), (0, 0..4) | (1..4 | 7 | 46 | 47, _))
-                } || byte == bth
-                    || byte == bth + 4
-                    || byte >= bth + 8;
-                assert_eq!(counting.0.get() == 1, is_short, "byte {byte}, bit {bit}");
-            }
-        }
-    }
-}
-
-/// What is like nothing at all, or like the beginning of the other kind, is no packet that follows.
-#[test]
-fn zeroes_follow_nothing() {
-    let (v4, v6, udp, bth) = ([0; 20], [0; 40], [0; 8], [0; 12]);
-    let crc_v4 = header_crc_v4(&BitCrc32, &v4, &udp, &bth);
-    let crc_v6 = header_crc_v6(&BitCrc32, &v6, &udp, &bth);
-    let mut headers = HeaderCrc::default();
-    assert_eq!(headers.v4(&SoftCrc32, &v4, &udp, &bth), crc_v4);
-    assert_eq!(headers.v6(&SoftCrc32, &v6, &udp, &bth), crc_v6);
-    assert_eq!(headers.v4(&SoftCrc32, &v4, &udp, &bth), crc_v4);
-    let mut headers = HeaderCrc::default();
-    assert_eq!(headers.v6(&SoftCrc32, &v6, &udp, &bth), crc_v6);
-}
-
 proptest! {
-    /// Packets of either kind, each like the last one but for a few bytes.
-    #[test]
-    fn each_of_many_has_its_own_crc(
-        steps in proptest::collection::vec(
-            (0..2usize, proptest::collection::vec((0..60usize, any::<u8>()), 0..6)),
-            1..20,
-        ),
-    ) {
-        let mut packets = [PACKET_V4[..40].to_vec(), PACKET_V6[..60].to_vec()];
-        let mut headers = HeaderCrc::default();
-        for (family, changes) in steps {
-            let packet = &mut packets[family];
-            for (byte, value) in changes {
-                if (1..packet.len()).contains(&byte) {
-                    packet[byte] = value;
-                }
-            }
-            prop_assert_eq!(
-                next_state(&mut headers, &SoftCrc32, packet),
-                state(&BitCrc32, packet, 0)
-            );
-        }
-    }
-
     #[test]
     fn table_is_the_definition(crc: u32, data: Vec<u8>) {
         prop_assert_eq!(SoftCrc32.update(crc, &data), BitCrc32.update(crc, &data));
