@@ -350,12 +350,6 @@ impl Opcode {
         matches!(self.position(), Position::First)
     }
 
-    /// Whether it is neither the first nor the last packet of its message.
-    #[inline]
-    pub fn is_middle(self) -> bool {
-        matches!(self.position(), Position::Middle)
-    }
-
     /// Whether it is the last of several packets.
     #[inline]
     pub fn is_last(self) -> bool {

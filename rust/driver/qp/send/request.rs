@@ -156,18 +156,16 @@ impl SendSide {
         place.rewind();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
         let built = batch.len();
-        let mut current = None;
         if burst.is_repeated() {
             batch.scatter();
             trace::retransmit(qp.number, burst.packets);
         }
         for index in 0..burst.packets {
-            let made = self.requester.next_packet(burst, index, &mut current);
-            let (Some(packet), Some((offset, _))) = (&mut current, made) else {
+            let Some((mut packet, offset, _)) = self.requester.packet(burst, index) else {
                 break;
             };
             packet.migrated = *migrated;
-            let skb = datagram::build(path, packet, batch, qp.device().pages(), |out| {
+            let skb = datagram::build(path, &packet, batch, qp.device().pages(), |out| {
                 fill(inline, &mut cursor, offset, out)
             });
             match skb {

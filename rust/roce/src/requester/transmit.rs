@@ -544,32 +544,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// As [`packet`](Self::packet), of packets one after the other: makes that of `index` out of that of `index - 1`,
-    /// where they belong to the middle of one message with less to do. Returns offset and length of the payload.
-    #[inline]
-    pub fn next_packet(
-        &self,
-        burst: &Burst,
-        index: u32,
-        packet: &mut Option<Packet>,
-    ) -> Option<(u32, u32)> {
-        if let Some(before) = packet.as_mut() {
-            let mtu = self.config.mtu;
-            let within = index.wrapping_shl(mtu.shift());
-            let left = burst.length.saturating_sub(within);
-            // The last packet of a burst may be the last of its message, too.
-            if before.opcode.is_middle() && left > mtu.bytes() {
-                before.psn = before.psn.next();
-                before.ack_request =
-                    matches!(self.config.service, Type::Rc) && asks_anyway(before.psn);
-                return Some((burst.offset.wrapping_add(within), mtu.bytes()));
-            }
-        }
-        let (made, offset, length) = self.packet(burst, index)?;
-        *packet = Some(made);
-        Some((offset, length))
-    }
-
     /// A packet with what is the same in all of them.
     fn new_packet(&self, opcode: Opcode, dest_qpn: u32, psn: Psn) -> Packet {
         let mut packet = Packet::new(opcode, dest_qpn, psn);
