@@ -211,8 +211,7 @@ pub(crate) struct Qp {
     is_paced: AtomicBool,
     #[pin]
     doorbells: SpinLockBh<Doorbells>,
-    /// Doorbells whose requests are held back: counted under [`Qp::doorbells`], taken back under the send
-    /// lock.
+    /// Doorbells whose requests are held: counted under [`Qp::doorbells`], taken back under the send lock.
     held: AtomicU32,
     #[pin]
     places: Places,
@@ -750,7 +749,6 @@ impl QueuePair for Qp {
         self.places.posted_here();
         if !self.holds_back() {
             self.run_send();
-            self.doorbell_ended();
         }
         Ok(())
     }
