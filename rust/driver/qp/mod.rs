@@ -6,7 +6,7 @@
 //!
 //! A QP has a send lock and a receive lock, both taken with bottom halves off, by the doorbell, by
 //! BH work, by threads that build what is long, and by the packet handler; never one inside the other.
-//! Inside either, the lock of its paths may be taken, inside the send lock that of late responses. A
+//! Inside either, the lock of its paths may be taken. A
 //! kernel consumer's post, which may come with interrupts off, takes only the lock of the QP's kernel
 //! ring and kicks BH work. No lock is held while packets leave or consumers are called.
 
@@ -34,10 +34,7 @@ use self::{
     paths::Paths,
     receive::ReceiveSide,
     receive_queue::RecvSource,
-    send::{
-        LateResponses,
-        SendSide, //
-    },
+    send::SendSide,
     send_queue::{
         PostedSends, //
         SendSource,
@@ -197,9 +194,6 @@ pub(crate) struct Qp {
     waiting_responses: Waiting,
     #[pin]
     waiting_requests: Waiting,
-    /// Responses that came while somebody built packets under the send lock, which takes long.
-    #[pin]
-    late_responses: SpinLockBh<LateResponses>,
     /// Keeps the rings mappable.
     published: [Option<Published>; 2],
     #[pin]
@@ -674,7 +668,6 @@ impl QueuePair for Qp {
                 kernel_receives <- new_spin_lock_irq!(posted_receives),
                 waiting_responses <- Waiting::new(pd.device()),
                 waiting_requests <- Waiting::new(pd.device()),
-                late_responses <- new_spin_lock_bh!(LateResponses::default()),
                 published,
                 timer <- Timer::new(),
                 pace <- Timer::new(),

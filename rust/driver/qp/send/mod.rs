@@ -40,10 +40,7 @@ use kernel::{
         Delta, //
     }, //
 };
-use net::{
-    RxList,
-    RxSkb, //
-};
+use net::RxSkb;
 use rdma::{
     qp::{
         Event,
@@ -65,9 +62,6 @@ use roce::{
     time::Instant, //
 };
 use sync::BhGuard;
-
-/// Bytes of messages that take long to build: who brings responses does not wait for it.
-const LONG_BYTES: u32 = 16 << 10;
 
 /// Batches that one caller sends before it leaves the rest to a thread.
 const BATCHES_PER_CALL: u32 = 16;
@@ -123,23 +117,6 @@ pub(super) const COUNTED: [Counter; 6] = [
     Counter::ReceivedSequenceError,
     Counter::ImpliedNak,
 ];
-
-/// Responses that come while the owner builds packets, which it takes in when it is done: who brings them would wait
-/// for the lock all that time.
-#[derive(Default)]
-pub(super) struct LateResponses {
-    /// The owner will look.
-    is_open: bool,
-    /// None, unless it will.
-    packets: RxList,
-}
-
-impl LateResponses {
-    fn close(&mut self) -> RxList {
-        self.is_open = false;
-        core::mem::take(&mut self.packets)
-    }
-}
 
 /// Work that is deferred until the send lock is released.
 #[derive(Default)]
@@ -435,28 +412,9 @@ impl Qp {
 
     /// Takes in response packets that came together. Context: bottom halves off, no lock held.
     pub(crate) fn receive_responses(self: &Arc<Self>, run: Run<'_, '_>) {
-        if self.late_responses.lock().is_open {
-            let mut packets = RxList::default();
-            run.for_each(|_, skb| packets.push(skb));
-            let rest = self.leave(packets);
-            if !rest.is_empty() {
-                self.drive_send(|send, now| send.respond_all(self, now, rest));
-            }
-            return;
-        }
         self.drive_send(|send, now| {
             run.for_each(|packet, skb| send.respond(self, now, packet, skb));
         });
-    }
-
-    /// Leaves responses to the owner of the send side. Returns those that it will not take in.
-    fn leave(&self, packets: RxList) -> RxList {
-        let mut late = self.late_responses.lock();
-        if !late.is_open {
-            return packets;
-        }
-        late.packets.append(packets);
-        RxList::default()
     }
 
     /// Waits until the packets that were built before are out of its hands: then so is their memory.
@@ -544,14 +502,7 @@ impl Qp {
                 let mut batch = given_back
                     .take()
                     .unwrap_or_else(|| core::mem::take(&mut send.batch));
-                let takes_long = send.requester.has_unsent(LONG_BYTES);
-                if takes_long {
-                    self.late_responses.lock().is_open = true;
-                }
                 send.act(self, now, &mut batch);
-                if takes_long {
-                    send.respond_late(self);
-                }
                 let after = send.settle(self, batch.is_empty());
                 if batch.is_empty() && !send.again {
                     send.batch = batch;

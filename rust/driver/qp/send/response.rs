@@ -4,7 +4,6 @@
 
 use super::{
     super::{
-        now,
         paging::REPLAY_BUDGET,
         Qp, //
     },
@@ -22,10 +21,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::{
-    RxList,
-    RxSkb, //
-};
+use net::RxSkb;
 use roce::{
     packet::Packet,
     requester::Received,
@@ -43,25 +39,6 @@ impl SendSide {
             qp.waiting_responses.keep(skb);
         } else if self.place(qp, now, packet, &skb).is_err() {
             qp.waiting_responses.push_front(skb);
-        }
-    }
-
-    /// Takes in what others have left, once: who comes from now on waits for the lock, or there would be no end to it.
-    pub(super) fn respond_late(&mut self, qp: &Arc<Qp>) {
-        let packets = qp.late_responses.lock().close();
-        if packets.is_empty() {
-            return;
-        }
-        self.happen(qp, |send| send.respond_all(qp, now(), packets));
-        self.again = true;
-    }
-
-    /// Takes in responses that were parsed before.
-    pub(super) fn respond_all(&mut self, qp: &Arc<Qp>, now: Instant, mut packets: RxList) {
-        while let Some(skb) = packets.pop() {
-            if let Some(packet) = demux::reparse(&skb) {
-                self.respond(qp, now, &packet, skb);
-            }
         }
     }
 
