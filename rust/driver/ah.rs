@@ -7,7 +7,8 @@ use crate::{
         Kind,
         Live, //
     },
-    pd::Pd, //
+    pd::Pd,
+    table::Table, //
 };
 use core::ops::RangeInclusive;
 use kernel::{
@@ -28,6 +29,9 @@ use zerocopy_derive::{
 
 /// Numbers of address handles: librxe takes 0 for "none".
 const NUMBERS: RangeInclusive<u32> = 1..=0x00ff_ffff;
+
+/// The address handles of the processes of all devices.
+pub(crate) static HANDLES: Table<Ah> = Table::new();
 
 /// Where datagrams go.
 ///
@@ -73,7 +77,8 @@ impl AddressHandle for Ah {
         let Some(udata) = udata else {
             return Ok(new(None, GFP_ATOMIC)?);
         };
-        let slot = pd.device().address_handles().reserve_cyclic(NUMBERS)?;
+        let handles = HANDLES.whole()?;
+        let slot = handles.reserve_cyclic(NUMBERS)?;
         udata.copy_out(&CreateAhResponse {
             number: slot.key(),
             reserved: 0,
@@ -89,7 +94,7 @@ impl AddressHandle for Ah {
 
     fn destroy(self: &Arc<Self>) {
         if let Some(number) = self.number {
-            self.pd.device().address_handles().remove_if(number, self);
+            HANDLES.remove_if(number, self);
         }
     }
 }
@@ -98,6 +103,6 @@ impl AddressHandle for Ah {
 /// whatever handle has that number, for no longer than a grace period lasts, and the device that it is of waits for no
 /// more than that.
 pub(crate) fn find(pd: &Arc<Pd>, number: u32) -> Option<Arc<Ah>> {
-    let ah = pd.device().address_handles().get(number)?;
+    let ah = HANDLES.get(number)?;
     Arc::ptr_eq(&ah.pd, pd).then_some(ah)
 }

@@ -7,7 +7,10 @@ use crate::{
     datagram,
     device::Device,
     multicast,
-    qp::Qp,
+    qp::{
+        table,
+        Qp, //
+    },
     registry, //
 };
 use kernel::sync::Arc;
@@ -275,7 +278,7 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     }
-    let Some(group) = registry::group_of(device, gid) else {
+    let Some(group) = multicast::find(device, gid) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };
@@ -333,10 +336,10 @@ pub(crate) fn reparse(skb: &RxSkb) -> Option<Packet> {
 /// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
 fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
     let qp = if packet.dest_qpn == GSI_NUMBER {
-        device.gsi()?
+        table::general_services(device)?
     } else {
-        let qp = registry::qp(packet.dest_qpn)?;
-        if !Arc::ptr_eq(qp.device(), device) {
+        let qp = table::find(packet.dest_qpn)?;
+        if !qp.is_of(device) {
             return None;
         }
         qp

@@ -3,7 +3,6 @@
 //! A device: what its objects have in common.
 
 use crate::{
-    ah::Ah,
     counters::{
         Counter,
         Counters, //
@@ -17,13 +16,11 @@ use crate::{
         self,
         Loopback, //
     },
-    mr::Mr,
     multicast::{
         self,
         Groups, //
     },
     path::QUEUE_LIMIT,
-    qp::Qp,
     registry::{
         self,
         Registry, //
@@ -66,7 +63,6 @@ use rdma::{
 };
 use sync::{
     new_spin_lock_irq,
-    RcuTable,
     SpinLockIrq,
     WorkQueue, //
 };
@@ -197,8 +193,6 @@ pub(crate) struct Device {
     waiting_memory: Atomic<u32>,
     #[pin]
     attachment: SpinLockIrq<Option<Attachment>>,
-    #[pin]
-    gsi: SpinLockIrq<Option<Arc<Qp>>>,
     /// Its multicast groups.
     #[pin]
     groups: Mutex<Groups>,
@@ -290,7 +284,6 @@ impl Device {
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
-                gsi <- new_spin_lock_irq!(None),
                 groups <- new_mutex!(Groups::default()),
                 handle <- new_mutex!(None),
                 unregister <- new_work!("Device::unregister"),
@@ -480,27 +473,6 @@ impl Device {
             .as_ref()
             .map_or(0, |attachment| attachment.netdev.mtu());
         Mtu::of_netdev(bytes).number()
-    }
-
-    /// The general services QP. Context: any.
-    pub(crate) fn gsi(&self) -> Option<Arc<Qp>> {
-        self.gsi.lock().clone()
-    }
-
-    /// Sets or clears the general services QP. Context: process.
-    pub(crate) fn set_gsi(&self, qp: Option<Arc<Qp>>) {
-        let old = core::mem::replace(&mut *self.gsi.lock(), qp);
-        drop(old);
-    }
-
-    /// The memory regions and windows of all devices. Context: any.
-    pub(crate) fn memory_regions(&self) -> &RcuTable<Mr> {
-        self.registry.memory_regions()
-    }
-
-    /// The address handles of the processes of all devices. Context: any.
-    pub(crate) fn address_handles(&self) -> &RcuTable<Ah> {
-        self.registry.address_handles()
     }
 
     /// The addresses of all devices. Context: any.

@@ -5,7 +5,8 @@
 use crate::{
     device::Device,
     hash,
-    link::why_not_attached, //
+    link::why_not_attached,
+    qp::table, //
 };
 use kernel::{
     prelude::*,
@@ -168,7 +169,7 @@ impl TableAddress for Known {
         hash::remove(&addresses.table, keys(self.netns, &self.gid), &self);
         addresses.changed();
         if self.sender.is_some() {
-            device.registry().lose_paths(device);
+            table::lose_paths(device);
             device.registry().leave(self.netns);
         }
     }

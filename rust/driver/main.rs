@@ -36,6 +36,7 @@ mod registry;
 mod srq;
 mod steering;
 mod storage;
+mod table;
 mod user_wqe;
 mod users;
 mod verbs;
@@ -44,6 +45,11 @@ mod wqe;
 use kernel::{
     prelude::*,
     sync::Arc, //
+};
+use rdma::global::Guard;
+use sync::{
+    RcuTable,
+    WorkQueue, //
 };
 
 module! {
@@ -61,12 +67,36 @@ struct Ferroce {
     watch: Option<net::NetdevNotifier<link::Watch>>,
     files: Option<Pin<KBox<debugfs::Files>>>,
     registry: Arc<registry::Registry>,
-    guard: Option<rdma::global::Guard<registry::Registry>>,
+    tables: Option<Tables>,
+    guard: Option<Guard<registry::Registry>>,
+}
+
+/// The tables of all objects that packets and requests find by number, as long as this lives.
+struct Tables {
+    _qps: Guard<RcuTable<qp::Qp>>,
+    _general_services: Guard<RcuTable<qp::Qp>>,
+    _regions: Guard<RcuTable<mr::Mr>>,
+    _handles: Guard<RcuTable<ah::Ah>>,
+    _groups: Guard<RcuTable<multicast::Group>>,
+}
+
+impl Tables {
+    fn open(queue: &Arc<WorkQueue>) -> Result<Self> {
+        qp::table::begin_anywhere();
+        Ok(Self {
+            _qps: qp::table::QPS.open(queue)?,
+            _general_services: qp::table::GENERAL_SERVICES.open(queue)?,
+            _regions: mr::REGIONS.open(queue)?,
+            _handles: ah::HANDLES.open(queue)?,
+            _groups: multicast::GROUPS.open(queue)?,
+        })
+    }
 }
 
 impl kernel::Module for Ferroce {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let (registry, guard) = registry::Registry::new(module)?;
+        let tables = Tables::open(registry.release_queue())?;
         let files = debugfs::Files::new()?;
         let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;
         let watch = net::NetdevNotifier::register(watch)?;
@@ -76,6 +106,7 @@ impl kernel::Module for Ferroce {
             watch: Some(watch),
             files: Some(files),
             registry,
+            tables: Some(tables),
             guard: Some(guard),
         })
     }
@@ -92,6 +123,7 @@ impl Drop for Ferroce {
         // Everything that was put off is done: what now lives, lives for ever.
         self.registry.flush();
         pr_info!("unloaded, live objects: {}\n", live::Summary);
+        drop(self.tables.take());
         drop(self.guard.take());
     }
 }

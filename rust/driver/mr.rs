@@ -5,13 +5,13 @@
 pub(crate) use rdma::access::Access;
 
 use crate::{
-    device::Device,
     live::{
         Kind,
         Live, //
     },
     mw::Window,
-    pd::Pd, //
+    pd::Pd,
+    table::Table, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -189,7 +189,6 @@ impl State {
 /// What a key leads to: a memory region, or a window. Outlives the `ib_mr`, though its memory does not.
 #[pin_data]
 pub(crate) struct Mr {
-    device: Arc<Device>,
     index: u32,
     #[pin]
     state: SpinLockBh<State>,
@@ -218,11 +217,14 @@ impl Recent {
         let is_it = |mr: &Arc<Mr>| mr.index == key >> TAG_BITS && !mr.is_withdrawn.load(Acquire);
         let mr = match self.0.take().filter(is_it) {
             Some(mr) => mr,
-            None => find(pd, key)?,
+            None => find(key)?,
         };
         self.0.insert(mr).check(pd, None, key, va, len, need)
     }
 }
+
+/// The regions and windows of all devices, by the index in their keys.
+pub(crate) static REGIONS: Table<Mr> = Table::new();
 
 /// Makes a region or window known under a new key. Context: process, may sleep.
 pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
@@ -230,7 +232,7 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
         Backing::Window(_) => Kind::Mw,
         _ => Kind::Mr,
     };
-    let table = pd.device().memory_regions();
+    let table = REGIONS.whole()?;
     // An index that cannot be guessed, as long as that is easy.
     let mut reservation = None;
     for _ in 0..RANDOM_TRIES {
@@ -253,7 +255,6 @@ pub(crate) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
     let index = reservation.key();
     let mr = Arc::pin_init(
         pin_init!(Mr {
-            device: pd.device().clone(),
             index,
             state <- new_spin_lock_bh!(State {
                 pd: pd.clone(),
@@ -419,7 +420,7 @@ impl Mr {
     /// Nobody finds it by its key any more. Context: process.
     pub(crate) fn withdraw(&self) {
         self.is_withdrawn.store(true, Release);
-        self.device.memory_regions().remove(self.index);
+        REGIONS.remove(self.index);
     }
 
     /// The state of a window; an error if this is a region. Context: process or softirq.
@@ -511,7 +512,7 @@ impl Drop for Hold {
 /// Holds `va .. va + len` of the region with the local key `key`, which must have the rights `need`. It must
 /// be a process's. Context: process or softirq.
 pub(crate) fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Hold, Fault> {
-    let region = find(pd, key)?;
+    let region = find(key)?;
     let state = region.state.lock();
     state.check_pd(pd)?;
     let (source, range) = match &state.backing {
@@ -561,7 +562,7 @@ pub(crate) fn remote_access(
     len: u64,
     need: Access,
 ) -> Result<MrAccess, Fault> {
-    find(pd, key)?.check(pd, Some(qp), key, va, len, need)
+    find(key)?.check(pd, Some(qp), key, va, len, need)
 }
 
 /// Checks a key that the peer of the QP with the number `qp` has sent with a FLUSH, of all that the key
@@ -578,7 +579,7 @@ pub(crate) fn remote_flush(
     range: Option<(u64, u64)>,
     need: Access,
 ) -> Result<(), Fault> {
-    let mr = find(pd, key)?;
+    let mr = find(key)?;
     let (va, len) = match range {
         Some(range) => range,
         // No byte of it: the right is the same for all of them.
@@ -590,16 +591,13 @@ pub(crate) fn remote_flush(
 }
 
 /// What `key` leads to, whatever its tag, and whatever its protection domain. Context: any.
-fn find(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
-    pd.device()
-        .memory_regions()
-        .get(key >> TAG_BITS)
-        .ok_or(Fault::Protection)
+fn find(key: u32) -> Result<Arc<Mr>, Fault> {
+    REGIONS.get(key >> TAG_BITS).ok_or(Fault::Protection)
 }
 
 /// The window of `pd` that `key` leads to, whatever its tag. Context: process or softirq.
 pub(crate) fn find_window(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
-    let mr = find(pd, key)?;
+    let mr = find(key)?;
     mr.state.lock().check_pd(pd)?;
     Ok(mr)
 }
@@ -614,8 +612,7 @@ pub(crate) fn paged(
     advice: Advice,
     at: &Advised,
 ) -> Result<(OnDemand, MissingPages)> {
-    let regions = pd.device().memory_regions();
-    let mr = regions.get(at.key >> TAG_BITS).ok_or(ENOENT)?;
+    let mr = REGIONS.get(at.key >> TAG_BITS).ok_or(ENOENT)?;
     let state = mr.state.lock();
     state.check_pd(pd).or(Err(EPERM))?;
     let Backing::OnDemand { memory, range } = &state.backing else {
@@ -740,7 +737,7 @@ impl MrAccess {
 /// A region may be invalid already; a window must be bound to that QP.
 /// Context: process or softirq.
 pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
-    let mr = find(pd, key)?;
+    let mr = find(key)?;
     let mut state = mr.state.lock();
     state.check_pd(pd)?;
     match &mut state.backing {

@@ -20,6 +20,7 @@ use crate::{
         append,
         take, //
     },
+    table::Table, //
 };
 use kernel::{
     prelude::*,
@@ -68,6 +69,16 @@ pub(crate) fn destination(gid: &Gid, source: Address) -> Address {
     }
 }
 
+/// The groups of all devices, hashed.
+pub(crate) static GROUPS: Table<Group> = Table::new();
+
+/// The multicast group of `device` with the address `gid`. Context: any.
+pub(crate) fn find(device: &Arc<Device>, gid: &Gid) -> Option<Arc<Group>> {
+    Group::keys(device, gid)
+        .filter_map(|key| GROUPS.get(key))
+        .find(|group| group.is(device, gid))
+}
+
 /// A multicast address of a device that QPs are attached to.
 #[pin_data]
 pub(crate) struct Group {
@@ -98,12 +109,12 @@ impl Group {
     }
 
     /// Where a device's group may be in the table of all groups.
-    pub(crate) fn keys(device: &Arc<Device>, address: &Gid) -> impl Iterator<Item = u32> {
+    fn keys(device: &Arc<Device>, address: &Gid) -> impl Iterator<Item = u32> {
         hash::keys(&[&Arc::as_ptr(device).addr().to_ne_bytes(), address])
     }
 
     /// Whether this is the group of `device` with that address. Context: any.
-    pub(crate) fn is(&self, device: &Arc<Device>, address: &Gid) -> bool {
+    fn is(&self, device: &Arc<Device>, address: &Gid) -> bool {
         self.address == *address && Arc::ptr_eq(&self.device, device)
     }
 
@@ -157,12 +168,14 @@ impl Group {
     /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
     fn publish(self: &Arc<Self>) -> Result {
         let keys = Self::keys(&self.device, &self.address);
-        hash::insert(self.device.registry().groups(), keys, self)
+        hash::insert(&*GROUPS.whole()?, keys, self)
     }
 
     fn withdraw(self: &Arc<Self>) {
         let keys = Self::keys(&self.device, &self.address);
-        hash::remove(self.device.registry().groups(), keys, self);
+        for key in keys {
+            GROUPS.remove_if(key, self);
+        }
     }
 }
 

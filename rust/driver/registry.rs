@@ -9,7 +9,6 @@
 //! waits for somebody who does, is called with it held; `ib_core` is never called with it held.
 
 use crate::{
-    ah::Ah,
     device::{
         Device,
         Site, //
@@ -18,24 +17,17 @@ use crate::{
     hash,
     link::Port,
     live,
-    mr::Mr,
-    multicast::Group,
-    qp::Qp,
+    qp::table,
     steering::Steered,
     storage::{
         append,
         take, //
     }, //
 };
-use core::ops::RangeInclusive;
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         rcu,
         Arc,
         Mutex, //
@@ -57,12 +49,6 @@ use sync::{
     RcuTable,
     WorkQueue, //
 };
-
-/// QP numbers: 24 bits, without those of the special QPs and the one that stands for a multicast group.
-const QP_NUMBERS: RangeInclusive<u32> = 2..=0x00ff_fffe;
-const QP_NUMBER_MASK: u32 = 0x00ff_ffff;
-/// Numbers that are tried for a new QP.
-const QP_NUMBER_TRIES: u32 = 1 << 16;
 
 static REGISTRY: Global<Registry> = Global::new();
 
@@ -92,18 +78,7 @@ const MOST_FLUSHES: u32 = 100;
 pub(crate) struct Registry {
     module: &'static ThisModule,
     #[pin]
-    qps: RcuTable<Qp>,
-    /// The number that the next QP gets, if it is free.
-    qp_turn: Atomic<u32>,
-    #[pin]
-    memory_regions: RcuTable<Mr>,
-    #[pin]
-    address_handles: RcuTable<Ah>,
-    #[pin]
     addresses: Addresses,
-    /// The multicast groups of all devices, hashed.
-    #[pin]
-    groups: RcuTable<Group>,
     /// The devices by their namespaces and netdevs, hashed.
     #[pin]
     on_netdevs: RcuTable<Device>,
@@ -137,13 +112,7 @@ impl Registry {
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,
-                qps <- RcuTable::new(releases.clone()),
-                // Numbers of an earlier life are not used again soon.
-                qp_turn: Atomic::new(sync::random_u32()),
-                memory_regions <- RcuTable::new(releases.clone()),
-                address_handles <- RcuTable::new(releases.clone()),
                 addresses <- Addresses::new(releases.clone()),
-                groups <- RcuTable::new(releases.clone()),
                 on_netdevs <- RcuTable::new(releases.clone()),
                 devices <- new_mutex!(Devices::default()),
                 namespaces,
@@ -165,20 +134,8 @@ impl Registry {
         self.module
     }
 
-    pub(crate) fn memory_regions(&self) -> &RcuTable<Mr> {
-        &self.memory_regions
-    }
-
-    pub(crate) fn address_handles(&self) -> &RcuTable<Ah> {
-        &self.address_handles
-    }
-
     pub(crate) fn addresses(&self) -> &Addresses {
         &self.addresses
-    }
-
-    pub(crate) fn groups(&self) -> &RcuTable<Group> {
-        &self.groups
     }
 
     pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
@@ -191,6 +148,11 @@ impl Registry {
 
     pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
         &self.process
+    }
+
+    /// Where tables give back what was removed from them.
+    pub(crate) fn release_queue(&self) -> &Arc<WorkQueue> {
+        &self.releases
     }
 
     pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
@@ -265,7 +227,7 @@ impl Registry {
     /// held.
     pub(crate) fn detach(&self, device: &Arc<Device>) {
         if let Some(site) = device.detach() {
-            self.abandon_qps(device);
+            table::fail_all(device);
             self.vacate(device, site);
         }
     }
@@ -273,7 +235,7 @@ impl Registry {
     /// The netdev of `device` leaves its namespace for another one. Context: process, RTNL may be held.
     pub(crate) fn depart(&self, device: &Arc<Device>) {
         let site = device.depart();
-        self.lose_paths(device);
+        table::lose_paths(device);
         self.vacate(device, site);
     }
 
@@ -314,31 +276,6 @@ impl Registry {
     /// Undoes one [`Self::enter`]. Context: process, may sleep; RTNL may be held.
     pub(crate) fn leave(&self, netns: NetId) {
         self.devices.lock().leave(netns);
-    }
-
-    /// Has every QP of `device` let go of the paths that begin nowhere any more. Context: process.
-    pub(crate) fn lose_paths(&self, device: &Device) {
-        self.qps.for_each(|_, qp| {
-            if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
-                qp.lose_paths();
-            }
-        });
-        if let Some(gsi) = device.gsi() {
-            gsi.lose_paths();
-        }
-    }
-
-    /// Moves every QP of `device` to the error state, so that a process that polls its CQs sees
-    /// flushed requests instead of nothing, for ever; and has it let go of the network: the namespace may end
-    /// now, while a QP stays for as long as a verbs call of its process takes.
-    /// Context: process, RTNL may be held.
-    fn abandon_qps(&self, device: &Device) {
-        self.qps.for_each(|_, qp| {
-            if core::ptr::eq(Arc::as_ptr(qp.device()), device) {
-                qp.fail();
-            }
-        });
-        self.lose_paths(device);
     }
 
     /// Undoes [`Self::attach`], for a device that was not registered. Context: process.
@@ -472,11 +409,6 @@ pub(crate) fn get() -> Result<Arc<Registry>> {
     REGISTRY.get_arc().ok_or_else(error::network_down)
 }
 
-/// The QP with that number. Context: any.
-pub(crate) fn qp(number: u32) -> Option<Arc<Qp>> {
-    REGISTRY.get(&rcu::read_lock())?.qps.get(number)
-}
-
 /// The device in the namespace `netns` that has the address `gid`. Context: any.
 pub(crate) fn device_of(netns: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> {
     REGISTRY
@@ -505,40 +437,4 @@ pub(crate) fn device_at(netns: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
             .find(|device| device.site() == Some(site))
     };
     on(ifindex).or_else(|| on(netns.below_vlan(ifindex)?))
-}
-
-/// The multicast group of `device` with the address `gid`. Context: any.
-pub(crate) fn group_of(device: &Arc<Device>, gid: &[u8; 16]) -> Option<Arc<Group>> {
-    let guard = rcu::read_lock();
-    let table = &REGISTRY.get(&guard)?.groups;
-    Group::keys(device, gid)
-        .filter_map(|key| table.get(key))
-        .find(|group| group.is(device, gid))
-}
-
-/// A QP number that has not been in use for as long as possible: numbers are given out in turn.
-/// Context: process.
-pub(crate) fn reserve_qp_number() -> Result<u32> {
-    let registry = get()?;
-    for _ in 0..QP_NUMBER_TRIES {
-        let turn = registry.qp_turn.fetch_add(1, Relaxed);
-        let number = turn & QP_NUMBER_MASK;
-        if QP_NUMBERS.contains(&number) && registry.qps.get(number).is_none() {
-            return Ok(number);
-        }
-    }
-    Err(EAGAIN)
-}
-
-/// Lets packets find a QP. Errors: `EBUSY` if the number is in use. Context: process, may sleep.
-pub(crate) fn publish_qp(number: u32, qp: &Arc<Qp>) -> Result {
-    get()?.qps.insert(number, qp.clone())
-}
-
-/// Nobody finds the QP with that number any more. The number rests until all others have had their
-/// turn. Context: any.
-pub(crate) fn withdraw_qp(number: u32) {
-    if let Some(registry) = REGISTRY.get(&rcu::read_lock()) {
-        registry.qps.remove(number);
-    }
 }

@@ -2,9 +2,9 @@
 
 //! The QPs that fail with a queue that they use, a CQ or an SRQ.
 
-use crate::{
-    qp::Qp,
-    registry, //
+use crate::qp::{
+    table,
+    Qp, //
 };
 use kernel::{
     new_mutex,
@@ -78,7 +78,7 @@ impl Users {
         let mut from = 0;
         while let Some(number) = self.first_from(from) {
             // The number may be another QP's meanwhile.
-            let qp: Option<Arc<Qp>> = registry::qp(number);
+            let qp: Option<Arc<Qp>> = table::find(number);
             if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
                 qp.fail();
             }

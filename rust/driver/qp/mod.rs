@@ -19,6 +19,7 @@ mod receive;
 mod receive_queue;
 mod send;
 mod send_queue;
+pub(crate) mod table;
 
 pub(crate) use self::paging::PAGING;
 
@@ -48,6 +49,7 @@ use crate::{
         Published, //
     },
     counters::{
+        self,
         Counter,
         QpCounter, //
     },
@@ -72,7 +74,6 @@ use crate::{
         Consumer,
         SharedRing, //
     },
-    registry,
     srq::Srq,
     storage::filled,
     user_wqe,
@@ -299,11 +300,6 @@ pub(crate) fn now() -> Instant {
     Instant::from_ns(sync::monotonic_ns())
 }
 
-/// Whether QPs count by themselves what the device's counter with that index counts.
-pub(crate) fn is_counted(index: usize) -> bool {
-    (send::COUNTED.iter().chain(&receive::COUNTED)).any(|&counter| counter as usize == index)
-}
-
 /// The protocol's status as the verbs call it.
 fn status(status: Status) -> wc::Status {
     match status {
@@ -341,6 +337,16 @@ impl Qp {
     /// Whether the QP sends datagrams rather than messages of a connection.
     pub(crate) fn is_datagram(&self) -> bool {
         matches!(self.ty, Type::Ud | Type::Gsi)
+    }
+
+    /// Whether it is one of `device`. Context: any.
+    pub(crate) fn is_of(&self, device: &Device) -> bool {
+        core::ptr::eq(Arc::as_ptr(self.device()), device)
+    }
+
+    /// Whether it is QP 1 of its device.
+    fn is_general_services(&self) -> bool {
+        self.ty == Type::Gsi
     }
 
     /// The number of the connected peer; 0 for datagram QPs.
@@ -635,7 +641,7 @@ impl QueuePair for Qp {
         let number = if init.ty == Type::Gsi {
             GSI_NUMBER
         } else {
-            registry::reserve_qp_number()?
+            table::reserve_number()?
         };
         let (ty, is_user, signal_all) = (init.ty, init.is_user, init.signal_all);
         let srq = init.srq.clone();
@@ -685,11 +691,7 @@ impl QueuePair for Qp {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        if init.ty == Type::Gsi {
-            pd.device().set_gsi(Some(qp.clone()));
-            return Ok(qp);
-        }
-        match qp.enlist().and_then(|()| registry::publish_qp(number, &qp)) {
+        match qp.enlist().and_then(|()| table::publish(&qp)) {
             Ok(()) => Ok(qp),
             Err(error) => {
                 qp.delist();
@@ -704,12 +706,8 @@ impl QueuePair for Qp {
 
     fn destroy(self: &Arc<Self>) {
         multicast::detach_all(self);
-        if self.ty == Type::Gsi {
-            self.device().set_gsi(None);
-        } else {
-            registry::withdraw_qp(self.number);
-            self.delist();
-        }
+        table::withdraw(self);
+        self.delist();
         self.settle();
         self.gate.close_and_wait();
         self.timer.shutdown();
@@ -823,8 +821,8 @@ impl QueuePair for Qp {
         details.number(c"max_recvs", self.cap.max_recv_wr.into())?;
         let sent = self.send.lock().counted();
         let received = self.receive.lock().counted();
-        for (counter, value) in
-            (send::COUNTED.into_iter().zip(sent)).chain(receive::COUNTED.into_iter().zip(received))
+        for (counter, value) in (counters::OF_SENDS.into_iter().zip(sent))
+            .chain(counters::OF_RECEIVES.into_iter().zip(received))
         {
             if value != 0 {
                 details.number(counter.name(), value)?;

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     buffer::Place,
     counters::{
-        Counter,
-        Tally, //
+        Tally,
+        OF_RECEIVES, //
     },
     cq::Cq,
     datagram::Batch,
@@ -86,20 +86,11 @@ pub(crate) struct ReceiveSide {
     batch: Batch,
     pacing: Pacing,
     pub(super) paging: Paging,
-    /// What of [`COUNTED`] has been told.
-    pub(super) tally: Tally<{ COUNTED.len() }>,
+    /// What of [`OF_RECEIVES`] has been told.
+    pub(super) tally: Tally<{ OF_RECEIVES.len() }>,
     /// Receive requests that were completed without an error.
     receives: u64,
 }
-
-/// What it counts by itself.
-pub(super) const COUNTED: [Counter; 5] = [
-    Counter::Receives,
-    Counter::DuplicateRequest,
-    Counter::SentSequenceError,
-    Counter::SentRnr,
-    Counter::SentError,
-];
 
 /// A range of memory that a peer may write to: the rest of a message, as a rule.
 struct Target {
@@ -185,8 +176,8 @@ impl ReceiveSide {
         flushed
     }
 
-    /// What has happened since the QP was created, in the order of [`COUNTED`].
-    pub(super) fn counted(&self) -> [u64; COUNTED.len()] {
+    /// What has happened since the QP was created, in the order of [`OF_RECEIVES`].
+    pub(super) fn counted(&self) -> [u64; OF_RECEIVES.len()] {
         let responder = self.responder.counters();
         [
             self.receives,
@@ -200,7 +191,7 @@ impl ReceiveSide {
     /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
     pub(super) fn report(&mut self, qp: &Qp) {
         let now = self.counted();
-        self.tally.tell(qp.device().counters(), &COUNTED, now);
+        self.tally.tell(qp.device().counters(), &OF_RECEIVES, now);
     }
 }
 

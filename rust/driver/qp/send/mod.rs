@@ -20,7 +20,8 @@ use crate::{
     buffer::Place,
     counters::{
         Counter,
-        Tally, //
+        Tally,
+        OF_SENDS, //
     },
     cq::Cq,
     datagram::Batch,
@@ -102,21 +103,11 @@ pub(crate) struct SendSide {
     placing: Option<(u32, Place)>,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
-    /// What of [`COUNTED`] has been told.
-    pub(super) tally: Tally<{ COUNTED.len() }>,
+    /// What of [`OF_SENDS`] has been told.
+    pub(super) tally: Tally<{ OF_SENDS.len() }>,
     /// SEND requests that were completed without an error.
     sends: u64,
 }
-
-/// What it counts by itself.
-pub(super) const COUNTED: [Counter; 6] = [
-    Counter::Sends,
-    Counter::Retransmitted,
-    Counter::RetransmitTimeout,
-    Counter::ReceivedRnr,
-    Counter::ReceivedSequenceError,
-    Counter::ImpliedNak,
-];
 
 /// Work that is deferred until the send lock is released.
 #[derive(Default)]
@@ -357,8 +348,8 @@ impl SendSide {
         notify
     }
 
-    /// What has happened since the QP was created, in the order of [`COUNTED`].
-    pub(super) fn counted(&self) -> [u64; COUNTED.len()] {
+    /// What has happened since the QP was created, in the order of [`OF_SENDS`].
+    pub(super) fn counted(&self) -> [u64; OF_SENDS.len()] {
         let requester = self.requester.counters();
         [
             self.sends,
@@ -373,7 +364,7 @@ impl SendSide {
     /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
     pub(super) fn report(&mut self, qp: &Qp) {
         let now = self.counted();
-        self.tally.tell(qp.device().counters(), &COUNTED, now);
+        self.tally.tell(qp.device().counters(), &OF_SENDS, now);
     }
 
     fn arm(&mut self, qp: &Arc<Qp>) {

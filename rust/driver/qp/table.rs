@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The QPs of all devices, by their numbers.
+
+use super::Qp;
+use crate::{
+    device::Device,
+    hash,
+    table::Table, //
+};
+use core::ops::RangeInclusive;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// QP numbers: 24 bits, without those of the special QPs and the one that stands for a multicast group.
+const NUMBERS: RangeInclusive<u32> = 2..=0x00ff_fffe;
+const NUMBER_MASK: u32 = 0x00ff_ffff;
+/// Numbers that are tried for a new QP.
+const TRIES: u32 = 1 << 16;
+
+/// The QPs with a number of their own. It is unique over all devices of the module.
+pub(crate) static QPS: Table<Qp> = Table::new();
+/// The general services QPs, each by its device, hashed.
+pub(crate) static GENERAL_SERVICES: Table<Qp> = Table::new();
+/// The number that the next QP gets, if it is free.
+static NEXT: Atomic<u32> = Atomic::new(0);
+
+/// Has numbers begin anywhere, so that those of an earlier life of the module are not used again soon. Context: any.
+pub(crate) fn begin_anywhere() {
+    NEXT.store(sync::random_u32(), Relaxed);
+}
+
+/// The QP with that number. Context: any.
+#[inline]
+pub(crate) fn find(number: u32) -> Option<Arc<Qp>> {
+    QPS.get(number)
+}
+
+/// Where the general services QP of `device` may be.
+fn services_keys(device: &Device) -> impl Iterator<Item = u32> {
+    hash::keys(&[&core::ptr::from_ref(device).addr().to_ne_bytes()])
+}
+
+/// The general services QP of `device`. Context: any.
+pub(crate) fn general_services(device: &Device) -> Option<Arc<Qp>> {
+    services_keys(device)
+        .filter_map(|key| GENERAL_SERVICES.get(key))
+        .find(|qp| qp.is_of(device))
+}
+
+/// A number that has not been in use for as long as possible: numbers are given out in turn. Context: process.
+pub(super) fn reserve_number() -> Result<u32> {
+    for _ in 0..TRIES {
+        let number = NEXT.fetch_add(1, Relaxed) & NUMBER_MASK;
+        if NUMBERS.contains(&number) && find(number).is_none() {
+            return Ok(number);
+        }
+    }
+    Err(EAGAIN)
+}
+
+/// Lets packets find a QP. Errors: `EBUSY` if its number is in use. Context: process, may sleep.
+pub(super) fn publish(qp: &Arc<Qp>) -> Result {
+    if qp.is_general_services() {
+        let table = GENERAL_SERVICES.whole()?;
+        return hash::insert(&table, services_keys(qp.device()), qp);
+    }
+    QPS.whole()?.insert(qp.number, qp.clone())
+}
+
+/// Nobody finds a QP any more. Its number rests until all others have had their turn. Context: process.
+pub(super) fn withdraw(qp: &Arc<Qp>) {
+    if qp.is_general_services() {
+        for key in services_keys(qp.device()) {
+            GENERAL_SERVICES.remove_if(key, qp);
+        }
+    } else {
+        QPS.remove(qp.number);
+    }
+}
+
+/// Has every QP of `device` let go of the paths that begin nowhere any more. Context: process.
+pub(crate) fn lose_paths(device: &Device) {
+    for_each_of(device, |qp| qp.lose_paths());
+    if let Some(qp) = general_services(device) {
+        qp.lose_paths();
+    }
+}
+
+/// Moves every QP of `device` to the error state, so that a process that polls its CQs sees flushed requests instead
+/// of nothing, for ever; and has it let go of the network: the namespace may end now, while a QP stays for as long as
+/// a verbs call of its process takes. Context: process, RTNL may be held.
+pub(crate) fn fail_all(device: &Device) {
+    for_each_of(device, |qp| qp.fail());
+    lose_paths(device);
+}
+
+fn for_each_of(device: &Device, f: impl Fn(&Arc<Qp>)) {
+    if let Ok(table) = QPS.whole() {
+        table.for_each(|_, qp| {
+            if qp.is_of(device) {
+                f(qp);
+            }
+        });
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables in which packets and requests find the objects of all devices by number.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
+use rdma::{
+    error,
+    global::{
+        Global,
+        Guard, //
+    },
+};
+use sync::{
+    RcuTable,
+    WorkQueue, //
+};
+
+/// A table that is there while the module is loaded.
+pub(crate) struct Table<T: Send + Sync + 'static>(Global<RcuTable<T>>);
+
+impl<T: Send + Sync + 'static> Table<T> {
+    /// No table yet.
+    pub(crate) const fn new() -> Self {
+        Self(Global::new())
+    }
+
+    /// Makes the table, until the guard is dropped. It gives back its references on `queue`.
+    /// Context: process, may sleep.
+    pub(crate) fn open(&'static self, queue: &Arc<WorkQueue>) -> Result<Guard<RcuTable<T>>> {
+        let table = Arc::pin_init(RcuTable::new(queue.clone()), GFP_KERNEL)?;
+        self.0.set(table)
+    }
+
+    /// The object at `key`. Context: any.
+    #[inline]
+    pub(crate) fn get(&'static self, key: u32) -> Option<Arc<T>> {
+        self.0.get(&rcu::read_lock())?.get(key)
+    }
+
+    /// Takes away what is at `key`. Context: any.
+    pub(crate) fn remove(&'static self, key: u32) {
+        if let Some(table) = self.0.get(&rcu::read_lock()) {
+            table.remove(key);
+        }
+    }
+
+    /// Takes away what is at `key` if it is `value`. Context: any.
+    pub(crate) fn remove_if(&'static self, key: u32, value: &Arc<T>) {
+        if let Some(table) = self.0.get(&rcu::read_lock()) {
+            table.remove_if(key, value);
+        }
+    }
+
+    /// The table itself, for what may sleep. Errors: `ENETDOWN` if there is none. Context: any.
+    pub(crate) fn whole(&'static self) -> Result<Arc<RcuTable<T>>> {
+        self.0.get_arc().ok_or_else(error::network_down)
+    }
+}
