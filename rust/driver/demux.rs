@@ -11,10 +11,14 @@ use crate::{
         table,
         Qp, //
     },
-    registry, //
+    registry::{
+        self,
+        Port, //
+    }, //
 };
 use kernel::sync::Arc;
 use net::{
+    Address,
     RxBurst,
     RxList,
     RxSkb, //
@@ -38,10 +42,26 @@ const GSI_NUMBER: u32 = 1;
 /// Bytes of the BTH.
 const BTH_LEN: usize = 12;
 
+impl net::Receive for Port {
+    type Owner = Arc<Device>;
+
+    fn receive(&self, packet: RxSkb) {
+        receive(&self.netns, packet);
+    }
+
+    fn owner(&self, destination: &Address) -> Option<Arc<Device>> {
+        registry::device_of(&self.netns, &destination.to_gid())
+    }
+
+    fn receive_burst(&self, owner: Arc<Device>, packets: RxBurst) {
+        receive_burst(&owner, packets);
+    }
+}
+
 /// Takes in a datagram that came to the RoCE port of the namespace `netns`.
 ///
 /// Nothing in it is trusted; a bad one costs a counter. Context: softirq.
-pub(crate) fn receive(netns: &net::Net, skb: RxSkb) {
+fn receive(netns: &net::Net, skb: RxSkb) {
     let destination = skb.destination();
     let to_group = destination.is_multicast();
     let destination = destination.to_gid();
@@ -83,7 +103,7 @@ pub(crate) fn receive(netns: &net::Net, skb: RxSkb) {
 
 /// Takes in datagrams that came together to the RoCE port, for one address of `device` that is no group's.
 /// Context: softirq.
-pub(crate) fn receive_burst(device: &Arc<Device>, burst: RxBurst) {
+fn receive_burst(device: &Arc<Device>, burst: RxBurst) {
     device.steering().take_in(device, burst, |packets| {
         receive_all(device, packets, Came::Together);
     });

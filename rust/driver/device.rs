@@ -20,11 +20,7 @@ use crate::{
         self,
         Groups, //
     },
-    path::QUEUE_LIMIT,
-    registry::{
-        self,
-        Registry, //
-    },
+    registry::Registry,
     steering::Steering, //
 };
 use kernel::{
@@ -73,6 +69,10 @@ const MAX_WAITING_PACKETS: u32 = 8192;
 const MAX_WAITING_MEMORY: u32 = 16 << 20;
 /// The same for a packet that others wait behind: without it a QP gets on by the repeats of its peer alone.
 const MAX_WAITING_MEMORY_OF_FIRST: u32 = 2 * MAX_WAITING_MEMORY;
+
+/// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
+/// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
+pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 
 /// Pages of the largest fast-registration region.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
@@ -212,7 +212,7 @@ pub(crate) struct Device {
     _live: Live,
 }
 
-const UNREGISTER: u64 = 0;
+pub(crate) const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
 const SETTLE_GROUPS: u64 = 2;
 const LOOPBACK: u64 = 3;
@@ -222,17 +222,6 @@ impl_has_work! {
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
     impl HasWork<Self, SETTLE_GROUPS> for Device { self.settle_groups }
     impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
-}
-
-impl WorkItem<UNREGISTER> for Device {
-    type Pointer = Arc<Device>;
-
-    fn run(device: Arc<Device>) {
-        let handle = device.handle.lock().take();
-        if let Some(handle) = handle {
-            registry::unregister(&device.registry, &handle);
-        }
-    }
 }
 
 impl WorkItem<PORT_STATE> for Device {
@@ -533,14 +522,14 @@ impl Device {
             .queue()
             .enqueue::<_, PORT_STATE>(self.clone());
     }
-}
 
-impl rdma::device::Device for Device {
-    fn process_queue(&self) -> Arc<WorkQueue> {
-        self.registry.process_queue().clone()
+    /// Takes the way to unregister it. Context: process.
+    pub(crate) fn take_handle(&self) -> Option<Arc<Handle>> {
+        self.handle.lock().take()
     }
 
-    fn query(&self) -> Attr {
+    /// The attributes. Context: any.
+    pub(crate) fn attributes(&self) -> Attr {
         let limits = limits();
         Attr {
             firmware_version: 0,
@@ -591,13 +580,5 @@ impl rdma::device::Device for Device {
                 | paging::ATOMIC_WRITE,
             paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
         }
-    }
-
-    fn gone(self: &Arc<Self>) {
-        self.registry.detach(self);
-        // In this order: whoever does not find the device on the list must find the work, which waits
-        // for the end of the unregistering that we are in. So the module cannot go before.
-        self.unregister_later();
-        self.registry.forget(self);
     }
 }

@@ -5,8 +5,8 @@
 use crate::{
     device::Device,
     hash,
-    link::why_not_attached,
-    qp::table, //
+    qp::table,
+    registry::why_not_attached, //
 };
 use kernel::{
     prelude::*,

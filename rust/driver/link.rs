@@ -5,10 +5,11 @@
 
 use crate::{
     counters::Counter,
-    demux,
     device::Device,
+    lifecycle,
     registry::{
         self,
+        why_not_attached,
         Registry, //
     },
     verbs::Ferroce, //
@@ -26,12 +27,9 @@ use net::{
         ARPHRD_LOOPBACK,
         ARPHRD_NONE, //
     },
-    Address,
     NetDevice,
     NetdevEvent,
-    NetdevHandler,
-    RxBurst,
-    RxSkb, //
+    NetdevHandler, //
 };
 use rdma::{
     device::{
@@ -42,35 +40,6 @@ use rdma::{
     error,
     link::Operations, //
 };
-
-/// The UDP port of one namespace, as its sockets see it.
-pub(crate) struct Port {
-    netns: net::Net,
-}
-
-impl Port {
-    pub(crate) fn new(netns: &net::Net) -> Self {
-        Self {
-            netns: netns.clone(),
-        }
-    }
-}
-
-impl net::Receive for Port {
-    type Owner = Arc<Device>;
-
-    fn receive(&self, packet: RxSkb) {
-        demux::receive(&self.netns, packet);
-    }
-
-    fn owner(&self, destination: &Address) -> Option<Arc<Device>> {
-        registry::device_of(&self.netns, &destination.to_gid())
-    }
-
-    fn receive_burst(&self, owner: Arc<Device>, packets: RxBurst) {
-        demux::receive_burst(&owner, packets);
-    }
-}
 
 /// Why there is no device.
 struct Refusal {
@@ -102,17 +71,6 @@ fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
         ));
     }
     Ok(())
-}
-
-/// Why packets of a netdev's namespace cannot be had.
-pub(crate) fn why_not_attached(error: Error) -> &'static str {
-    if error == error::address_in_use() {
-        "UDP port 4791 is taken in its namespace"
-    } else if error == ENODEV {
-        "it is going away or to another namespace, or its namespace is"
-    } else {
-        "its UDP sockets could not be made"
-    }
 }
 
 fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
@@ -149,7 +107,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         Err(Failure { error, handle }) => {
             // `Device::gone` was called.
             if let Some(handle) = handle {
-                registry::settle(&registry, &handle);
+                lifecycle::drain(&registry, &handle);
             }
             let reason = if error == ENFILE {
                 "an RDMA device of that name exists"
@@ -190,7 +148,7 @@ impl Operations for Ferroce {
     }
 
     fn delete(device: &Arc<Device>) {
-        device.registry().detach(device);
+        lifecycle::stop(device);
     }
 }
 
@@ -213,7 +171,7 @@ impl NetdevHandler for Watch {
             return;
         };
         match event {
-            NetdevEvent::Unregister if netdev.is_registered() => self.registry.depart(&device),
+            NetdevEvent::Unregister if netdev.is_registered() => lifecycle::depart(&device),
             NetdevEvent::Register => {
                 if let Err(error) = self.registry.arrive(&device, netdev) {
                     if net::may_log() {
@@ -224,13 +182,13 @@ impl NetdevHandler for Watch {
                             error.to_errno()
                         );
                     }
-                    self.registry.detach(&device);
+                    lifecycle::stop(&device);
                     device.unregister_later();
                 }
             }
             NetdevEvent::Unregister => {
                 // The namespace may end as soon as its netdevs are gone.
-                self.registry.detach(&device);
+                lifecycle::stop(&device);
                 device.unregister_later();
             }
             NetdevEvent::Down => {

@@ -18,6 +18,7 @@ mod device;
 mod frame;
 mod gid;
 mod hash;
+mod lifecycle;
 mod link;
 mod live;
 mod loopback;
@@ -116,7 +117,7 @@ impl Drop for Ferroce {
     fn drop(&mut self) {
         // No device is made any more.
         drop(self.link.take());
-        self.registry.unregister_all();
+        lifecycle::unregister_all(&self.registry);
         // No device is left that could be on a netdev.
         drop(self.watch.take());
         drop(self.files.take());

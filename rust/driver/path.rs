@@ -3,8 +3,12 @@
 //! The way to a peer: an address vector that has been resolved to a route.
 
 use crate::{
-    device::Device,
-    multicast, //
+    device::{
+        Device,
+        QUEUE_LIMIT, //
+    },
+    multicast,
+    registry::ROCE_PORT, //
 };
 use kernel::{
     prelude::*,
@@ -18,15 +22,9 @@ use net::{
     TxSkb, //
 };
 
-/// The UDP port of RoCEv2 (IBTA annex A17.3).
-pub(crate) const ROCE_PORT: u16 = 4791;
 /// Source ports lie in the dynamic range: their entropy spreads flows over links and queues.
 const SOURCE_PORT_BASE: u16 = 0xc000;
 const SOURCE_PORT_MASK: u32 = 0x3fff;
-
-/// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
-/// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
-pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {

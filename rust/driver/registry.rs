@@ -15,9 +15,7 @@ use crate::{
     },
     gid::Addresses,
     hash,
-    link::Port,
     live,
-    qp::table,
     steering::Steered,
     storage::{
         append,
@@ -38,7 +36,6 @@ use net::{
     PagePools, //
 };
 use rdma::{
-    device::Handle,
     error,
     global::{
         Global,
@@ -51,6 +48,14 @@ use sync::{
 };
 
 static REGISTRY: Global<Registry> = Global::new();
+
+/// The UDP port of RoCEv2 (IBTA annex A17.3).
+pub(crate) const ROCE_PORT: u16 = 4791;
+
+/// That port of one namespace, as its sockets see it.
+pub(crate) struct Port {
+    pub(crate) netns: net::Net,
+}
 
 /// The sockets of one namespace, for all of its devices.
 struct NamespaceSockets {
@@ -223,22 +228,6 @@ impl Registry {
         hash::remove(&self.on_netdevs, site_keys(site), device);
     }
 
-    /// Lets go of the network for `device`; done once, whoever calls. Context: process, RTNL may be
-    /// held.
-    pub(crate) fn detach(&self, device: &Arc<Device>) {
-        if let Some(site) = device.detach() {
-            table::fail_all(device);
-            self.vacate(device, site);
-        }
-    }
-
-    /// The netdev of `device` leaves its namespace for another one. Context: process, RTNL may be held.
-    pub(crate) fn depart(&self, device: &Arc<Device>) {
-        let site = device.depart();
-        table::lose_paths(device);
-        self.vacate(device, site);
-    }
-
     /// The netdev of `device` has come to another namespace.
     ///
     /// Errors: those of [`Self::enter`]; `ENOSPC` if there are too many devices like it. Then the device stays without a
@@ -256,7 +245,7 @@ impl Registry {
     }
 
     /// `device` is not at `site` any more. Context: process, RTNL may be held.
-    fn vacate(&self, device: &Arc<Device>, site: Option<Site>) {
+    pub(crate) fn vacate(&self, device: &Arc<Device>, site: Option<Site>) {
         if let Some(site) = site {
             self.unpublish(device, &site);
             self.leave(site.net_id);
@@ -278,9 +267,11 @@ impl Registry {
         self.devices.lock().leave(netns);
     }
 
-    /// Undoes [`Self::attach`], for a device that was not registered. Context: process.
+    /// Undoes [`Self::attach`], for a device that was not registered, so that it has no objects. Context: process.
     pub(crate) fn withdraw(&self, device: &Arc<Device>) {
-        self.detach(device);
+        if let Some(site) = device.detach() {
+            self.vacate(device, site);
+        }
         self.forget(device);
     }
 
@@ -291,6 +282,11 @@ impl Registry {
             .iter()
             .find(|device| device.is_on(netdev))
             .cloned()
+    }
+
+    /// The first device on the list. Context: process.
+    pub(crate) fn first(&self) -> Option<Arc<Device>> {
+        self.devices.lock().devices.first().cloned()
     }
 
     /// Takes `device` off the list. Context: process.
@@ -304,22 +300,6 @@ impl Registry {
             index.and_then(|index| take(&mut list.devices, index))
         };
         drop(removed);
-    }
-
-    /// Unregisters every device. New ones must not appear. Context: process, may sleep.
-    pub(crate) fn unregister_all(&self) {
-        loop {
-            let first = self.devices.lock().devices.first().cloned();
-            let Some(device) = first else {
-                break;
-            };
-            self.detach(&device);
-            match device.handle() {
-                // Calls `Device::gone`, or waits for the one who is doing so.
-                Some(handle) => handle.unregister(),
-                None => self.forget(&device),
-            }
-        }
     }
 
     /// Waits for all that was put off, when there are no devices on the list any more. Context: process, may sleep.
@@ -339,7 +319,7 @@ impl Registry {
 
     /// Waits for packets in flight, then for what they, or the tables, were the last to refer to. Context: process, may
     /// sleep, not on a workqueue that it flushes.
-    fn flush_releases(&self) {
+    pub(crate) fn flush_releases(&self) {
         self.bulk.flush();
         self.bh.flush();
         sync::rcu_barrier();
@@ -356,8 +336,8 @@ impl Devices {
                 return Ok(sockets.listener.sender());
             }
         }
-        let port = Arc::new(Port::new(net), GFP_KERNEL)?;
-        let listener = net::Listener::open(net, crate::path::ROCE_PORT, port)?;
+        let port = Port { netns: net.clone() };
+        let listener = net::Listener::open(net, ROCE_PORT, Arc::new(port, GFP_KERNEL)?)?;
         let sender = listener.sender();
         append(
             &mut self.sockets,
@@ -386,22 +366,15 @@ impl Devices {
     }
 }
 
-/// Unregisters a device, or waits for the one who is doing so, and prepares for the end of the
-/// `ib_device`. Context: process, may sleep.
-pub(crate) fn unregister(registry: &Registry, handle: &Handle) {
-    handle.unregister();
-    settle(registry, handle);
-}
-
-/// Prepares for the end of an `ib_device` that is not registered, or not any more. Context: as for
-/// [`Registry::flush_releases`].
-///
-/// Cores may live a little longer than their C objects, and with them references to the GID table,
-/// which is freed with the last handle of the device. So those must go first: with packets in flight, and when the
-/// tables have given back what was removed from them.
-pub(crate) fn settle(registry: &Registry, handle: &Handle) {
-    registry.flush_releases();
-    handle.flush_gids();
+/// Why [`Registry::enter`] failed.
+pub(crate) fn why_not_attached(error: Error) -> &'static str {
+    if error == error::address_in_use() {
+        "UDP port 4791 is taken in its namespace"
+    } else if error == ENODEV {
+        "it is going away or to another namespace, or its namespace is"
+    } else {
+        "its UDP sockets could not be made"
+    }
 }
 
 /// The registry, while the module is loaded. Context: any.

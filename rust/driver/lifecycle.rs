@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a device ends: it is stopped, unregistered, drained and forgotten.
+//!
+//! - *Stopped*: it lets go of the network, and its QPs fail. Its objects stay.
+//! - *Unregistered*: `ib_core` destroys all objects, those of processes too.
+//! - *Drained*: packets in flight, and what the tables give back, refer to nothing of it any more.
+//! - *Forgotten*: it is off the list of devices, and goes with the last reference.
+
+use crate::{
+    device::{
+        Device,
+        UNREGISTER, //
+    },
+    qp::table,
+    registry::Registry, //
+};
+use kernel::{
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use rdma::device::{
+    Attr,
+    Handle, //
+};
+use sync::WorkQueue;
+
+/// Lets go of the network for `device`, and has its QPs fail; done once, whoever calls.
+/// Context: process, RTNL may be held.
+pub(crate) fn stop(device: &Arc<Device>) {
+    if let Some(site) = device.detach() {
+        table::fail_all(device);
+        device.registry().vacate(device, site);
+    }
+}
+
+/// The netdev of `device` leaves its namespace for another one. Context: process, RTNL may be held.
+pub(crate) fn depart(device: &Arc<Device>) {
+    let site = device.depart();
+    table::lose_paths(device);
+    device.registry().vacate(device, site);
+}
+
+/// Stops and unregisters every device. New ones must not appear. Context: process, may sleep.
+pub(crate) fn unregister_all(registry: &Registry) {
+    while let Some(device) = registry.first() {
+        stop(&device);
+        match device.handle() {
+            // Calls `Device::gone`, or waits for the one who is doing so.
+            Some(handle) => handle.unregister(),
+            None => registry.forget(&device),
+        }
+    }
+}
+
+/// Prepares for the end of an `ib_device` that is not registered, or not any more. Context: as for
+/// [`Registry::flush_releases`].
+///
+/// Cores may live a little longer than their C objects, and with them references to the GID table,
+/// which is freed with the last handle of the device. So those must go first: with packets in flight, and when the
+/// tables have given back what was removed from them.
+pub(crate) fn drain(registry: &Registry, handle: &Handle) {
+    registry.flush_releases();
+    handle.flush_gids();
+}
+
+impl WorkItem<UNREGISTER> for Device {
+    type Pointer = Arc<Device>;
+
+    /// Unregisters the device, or waits for the one who is doing so, and lets go of the `ib_device`.
+    fn run(device: Arc<Device>) {
+        if let Some(handle) = device.take_handle() {
+            handle.unregister();
+            drain(device.registry(), &handle);
+        }
+    }
+}
+
+impl rdma::device::Device for Device {
+    fn process_queue(&self) -> Arc<WorkQueue> {
+        self.registry().process_queue().clone()
+    }
+
+    fn query(&self) -> Attr {
+        self.attributes()
+    }
+
+    fn gone(self: &Arc<Self>) {
+        stop(self);
+        // In this order: whoever does not find the device on the list must find the work, which waits
+        // for the end of the unregistering that we are in. So the module cannot go before.
+        self.unregister_later();
+        self.registry().forget(self);
+    }
+}
