@@ -302,7 +302,7 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };
-    let mut members = group.members().into_iter().flatten().peekable();
+    let mut members = group.members().filter_map(table::find).peekable();
     while let Some(qp) = members.next() {
         if members.peek().is_none() {
             deliver(&qp, packet, skb);

@@ -3,11 +3,11 @@
 //! A device: what its objects have in common.
 
 use crate::{
+    addresses::Addresses,
     counters::{
         Counter,
         Counters, //
     },
-    gid::Addresses,
     live::{
         Kind,
         Live, //

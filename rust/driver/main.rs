@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod ah;
 mod buffer;
 mod context;

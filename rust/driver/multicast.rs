@@ -8,14 +8,13 @@
 //!
 //! # Locks
 //!
-//! [`Device::groups`] is a mutex around all that is changed here; [`Qp::attached`] nests inside. RTNL is
+//! [`Device::groups`] is a mutex around all that is changed here. RTNL is
 //! taken under it, so it is never taken under RTNL. Packets see [`Group::members`] only, under a lock of
 //! its own, which is held for a copy.
 
 use crate::{
     device::Device,
     hash,
-    qp::Qp,
     storage::{
         append,
         take, //
@@ -30,13 +29,7 @@ use net::{
     Address,
     Membership, //
 };
-use rdma::{
-    gid::Gid,
-    qp::{
-        Multicast,
-        Type, //
-    }, //
-};
+use rdma::gid::Gid;
 use sync::{
     new_spin_lock_bh,
     SpinLockBh, //
@@ -51,7 +44,7 @@ pub(crate) const MAX_MEMBERS: usize = 64;
 const GLOBAL_MAPPED: [u8; 12] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// The IPv4 group that an IPv6 group stands for, too.
-fn mapped(mgid: &Gid) -> Option<Address> {
+pub(crate) fn mapped(mgid: &Gid) -> Option<Address> {
     match mgid {
         [prefix @ .., a, b, c, d] if *prefix == GLOBAL_MAPPED => {
             let group = Address::V4([*a, *b, *c, *d]);
@@ -90,7 +83,7 @@ pub(crate) struct Group {
 
 /// A QP in a group.
 struct Member {
-    qp: Arc<Qp>,
+    number: u32,
     /// The MGIDs by which it is in: an IPv4 group has two.
     uses: u32,
 }
@@ -118,51 +111,45 @@ impl Group {
         self.address == *address && Arc::ptr_eq(&self.device, device)
     }
 
-    /// The QPs that get the group's packets, each once. Context: softirq.
-    pub(crate) fn members(&self) -> [Option<Arc<Qp>>; MAX_MEMBERS] {
-        let mut copies = [const { None }; MAX_MEMBERS];
+    /// The numbers of the QPs that get the group's packets, each once. Context: softirq.
+    pub(crate) fn members(&self) -> impl Iterator<Item = u32> {
+        let mut numbers = [None; MAX_MEMBERS];
         let members = self.members.lock();
-        for (copy, member) in copies.iter_mut().zip(members.iter()) {
-            *copy = Some(member.qp.clone());
+        for (number, member) in numbers.iter_mut().zip(members.iter()) {
+            *number = Some(member.number);
         }
-        copies
+        drop(members);
+        numbers.into_iter().flatten()
     }
 
     /// Errors: `ENOMEM` if the group is full.
-    fn add(&self, qp: &Arc<Qp>) -> Result {
+    fn add(&self, number: u32) -> Result {
         let mut members = self.members.lock();
-        if let Some(member) = members.iter_mut().find(|it| Arc::ptr_eq(&it.qp, qp)) {
+        if let Some(member) = members.iter_mut().find(|it| it.number == number) {
             member.uses = member.uses.saturating_add(1);
             return Ok(());
         }
         if members.len() >= MAX_MEMBERS {
             return Err(ENOMEM);
         }
-        let member = Member {
-            qp: qp.clone(),
-            uses: 1,
-        };
+        let member = Member { number, uses: 1 };
         members.push_within_capacity(member).map_err(|_| ENOMEM)
     }
 
     /// Returns whether nobody is left.
-    fn remove(&self, qp: &Arc<Qp>) -> bool {
-        let mut gone = None;
+    fn remove(&self, number: u32) -> bool {
         let mut members = self.members.lock();
-        let found = members.iter().position(|it| Arc::ptr_eq(&it.qp, qp));
+        let found = members.iter().position(|it| it.number == number);
         if let Some(index) = found {
             let uses = members.get_mut(index).map_or(0, |member| {
                 member.uses = member.uses.saturating_sub(1);
                 member.uses
             });
             if uses == 0 {
-                gone = take(&mut members, index);
+                let _ = take(&mut members, index);
             }
         }
-        let empty = members.is_empty();
-        drop(members);
-        drop(gone);
-        empty
+        members.is_empty()
     }
 
     /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
@@ -216,8 +203,27 @@ impl Groups {
         }
     }
 
-    /// Lets `qp` have the packets for `address`.
-    fn enter(&mut self, device: &Arc<Device>, address: Address, qp: &Arc<Qp>) -> Result {
+    /// Whether it takes new members: not once the device is going away.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Counts one more attachment. Errors: `ENOMEM` if there are too many.
+    pub(crate) fn attach(&mut self) -> Result {
+        if self.attachments >= crate::device::limits().max_multicast_attachments {
+            return Err(ENOMEM);
+        }
+        self.attachments = self.attachments.saturating_add(1);
+        Ok(())
+    }
+
+    /// Undoes one [`Self::attach`].
+    pub(crate) fn detach(&mut self) {
+        self.attachments = self.attachments.saturating_sub(1);
+    }
+
+    /// Lets the QP with that number have the packets for `address`.
+    pub(crate) fn enter(&mut self, device: &Arc<Device>, address: Address, qp: u32) -> Result {
         let gid = address.to_gid();
         if let Some(joined) = self.joined.iter().find(|it| it.group.address == gid) {
             return joined.group.add(qp);
@@ -239,7 +245,7 @@ impl Groups {
     }
 
     /// Undoes one [`Self::enter`].
-    fn leave(&mut self, address: Address, qp: &Arc<Qp>) {
+    pub(crate) fn leave(&mut self, address: Address, qp: u32) {
         let gid = address.to_gid();
         let found = self
             .joined
@@ -256,110 +262,6 @@ impl Groups {
             if let Some(joined) = take(&mut self.joined, index) {
                 joined.group.withdraw();
             }
-        }
-    }
-}
-
-/// The multicast groups of a QP, as its consumer called them.
-#[derive(Default)]
-pub(crate) struct Attached {
-    entries: KVec<Entry>,
-}
-
-/// An MGID that a QP is attached to.
-struct Entry {
-    mgid: Gid,
-    /// How often. `ib_core` counts attachments by MLID, too, which means nothing here.
-    count: u32,
-    /// The addresses whose packets the QP gets by it.
-    addresses: [Option<Address>; 2],
-}
-
-impl Multicast for Qp {
-    /// Takes RTNL.
-    fn attach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
-        let group = Address::from_gid(*mgid);
-        if self.ty != Type::Ud || !group.is_multicast() {
-            return Err(EINVAL);
-        }
-        let device = self.device();
-        let mut groups = device.groups().lock();
-        if groups.closed {
-            return Err(ENODEV);
-        }
-        if groups.attachments >= crate::device::limits().max_multicast_attachments {
-            return Err(ENOMEM);
-        }
-        let mut attached = self.attached().lock();
-        if let Some(entry) = attached.entries.iter_mut().find(|it| it.mgid == *mgid) {
-            entry.count = entry.count.saturating_add(1);
-        } else {
-            let mut entry = Entry {
-                mgid: *mgid,
-                count: 1,
-                addresses: [None; 2],
-            };
-            let wanted = [Some(group), mapped(mgid)];
-            let mut refused = None;
-            for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
-                match groups.enter(device, address, self) {
-                    Ok(()) => *place = Some(address),
-                    Err(error) => refused = Some(error),
-                }
-            }
-            // Of two addresses one may be of a family that the netdev does not have.
-            let entered = entry.addresses;
-            let result = match refused {
-                Some(error) if error != ENODEV || entered == [None; 2] => Err(error),
-                _ => append(&mut attached.entries, entry),
-            };
-            if let Err(error) = result {
-                for address in entered.into_iter().flatten() {
-                    groups.leave(address, self);
-                }
-                return Err(error);
-            }
-        }
-        groups.attachments = groups.attachments.saturating_add(1);
-        Ok(())
-    }
-
-    /// Takes RTNL.
-    fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
-        let mut groups = self.device().groups().lock();
-        let mut attached = self.attached().lock();
-        let index = attached
-            .entries
-            .iter()
-            .position(|entry| entry.mgid == *mgid)
-            .ok_or(EINVAL)?;
-        let entry = attached.entries.get_mut(index).ok_or(EINVAL)?;
-        entry.count = entry.count.saturating_sub(1);
-        groups.attachments = groups.attachments.saturating_sub(1);
-        if entry.count == 0 {
-            let gone = take(&mut attached.entries, index);
-            let addresses = gone.map_or([None; 2], |entry| entry.addresses);
-            for address in addresses.into_iter().flatten() {
-                groups.leave(address, self);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Undoes every [`Multicast::attach_multicast`], of a QP that goes: `ib_core` has done so already, one by one.
-/// Context: process, not under RTNL; takes it.
-pub(crate) fn detach_all(qp: &Arc<Qp>) {
-    if qp.ty != Type::Ud {
-        return;
-    }
-    let first = || {
-        let attached = qp.attached().lock();
-        attached.entries.first().map(|entry| entry.mgid)
-    };
-    while let Some(mgid) = first() {
-        if qp.detach_multicast(&mgid).is_err() {
-            break;
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Path {
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
-    /// [`Addresses::changes`](crate::gid::Addresses::changes) when that was found out: the device hears of an address
+    /// [`Addresses::changes`](crate::addresses::Addresses::changes) when that was found out: the device hears of an address
     /// later than the routing does.
     addresses: u32,
 }

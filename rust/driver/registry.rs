@@ -9,11 +9,11 @@
 //! waits for somebody who does, is called with it held; `ib_core` is never called with it held.
 
 use crate::{
+    addresses::Addresses,
     device::{
         Device,
         Site, //
     },
-    gid::Addresses,
     hash,
     live,
     steering::Steered,

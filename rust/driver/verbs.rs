@@ -5,6 +5,7 @@
 //! Each has the trait of its object in its own file.
 
 use crate::{
+    addresses::Known,
     ah::Ah,
     context::Context,
     counters::{
@@ -16,7 +17,6 @@ use crate::{
         self,
         Device, //
     },
-    gid,
     mr::Mr,
     pd::Pd,
     qp::Qp,
@@ -49,7 +49,7 @@ pub(crate) struct Ferroce;
 impl Driver for Ferroce {
     type Device = Device;
     type Context = Context;
-    type Address = gid::Known;
+    type Address = Known;
     type Pd = Pd;
     type Ah = Ah;
     type Cq = Cq;

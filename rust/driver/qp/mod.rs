@@ -13,6 +13,7 @@
 mod attributes;
 mod bulk;
 mod doorbell;
+mod multicast;
 mod paging;
 mod paths;
 mod receive;
@@ -31,6 +32,7 @@ use self::{
         BULK_SEND, //
     },
     doorbell::Doorbells,
+    multicast::Attached,
     paging::Waiting,
     paths::Paths,
     receive::ReceiveSide,
@@ -60,10 +62,6 @@ use crate::{
         Live, //
     },
     mr::Mr,
-    multicast::{
-        self,
-        Attached, //
-    },
     paging_turns::{
         Pager,
         Turn, //
@@ -322,11 +320,6 @@ fn status(status: Status) -> wc::Status {
 impl Qp {
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.pd.device()
-    }
-
-    /// The multicast groups that the QP is attached to. Context: process, [`Device::groups`] locked.
-    pub(crate) fn attached(&self) -> &Mutex<Attached> {
-        &self.attached
     }
 
     /// Where the work that faults in pages stands. Context: any.

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The addresses of all devices: by them a packet finds its device.
+
+use crate::{
+    device::Device,
+    hash, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+use net::{
+    NetId,
+    Sender, //
+};
+use rdma::gid::Gid;
+use sync::{
+    RcuTable,
+    WorkQueue, //
+};
+
+/// An address of a device.
+pub(crate) struct Known {
+    gid: Gid,
+    device: Arc<Device>,
+    /// The namespace of the netdev that has the address.
+    netns: NetId,
+    /// The sender of that namespace, if the netdev is one above the device's own.
+    sender: Option<Sender>,
+}
+
+impl Known {
+    /// An address of `device`, which a netdev in the namespace `netns` has: its own, or if there is a `sender`, one above.
+    pub(crate) fn new(
+        gid: Gid,
+        device: &Arc<Device>,
+        netns: NetId,
+        sender: Option<Sender>,
+    ) -> Self {
+        Self {
+            gid,
+            device: device.clone(),
+            netns,
+            sender,
+        }
+    }
+
+    /// The namespace of the netdev that has it.
+    pub(crate) fn netns(&self) -> NetId {
+        self.netns
+    }
+
+    /// Whether the device's own netdev has it. One above that may have a device, too, whose address it is then.
+    pub(crate) fn is_own(&self) -> bool {
+        self.sender.is_none()
+    }
+}
+
+/// The addresses of all devices of the module, hashed.
+#[pin_data]
+pub(crate) struct Addresses {
+    #[pin]
+    table: RcuTable<Known>,
+    /// How often they have changed. The number wraps around.
+    changes: Atomic<u32>,
+}
+
+/// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
+fn keys(netns: NetId, gid: &Gid) -> impl Iterator<Item = u32> {
+    hash::keys(&[&netns.to_bytes(), gid])
+}
+
+impl Addresses {
+    /// No addresses.
+    pub(crate) fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            table <- RcuTable::new(queue),
+            changes: Atomic::new(0),
+        })
+    }
+
+    /// A number that is another one after each change: what was found before may not hold any more. Context: any.
+    pub(crate) fn changes(&self) -> u32 {
+        // What is looked up after this is as new as the number, at least.
+        self.changes.load(Acquire)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Release);
+    }
+
+    /// The device that has the address `gid` in the namespace `netns`. Context: any.
+    pub(crate) fn find(&self, netns: NetId, gid: &Gid) -> Option<Arc<Device>> {
+        let mut above = None;
+        for known in self.all(netns, gid) {
+            if known.is_own() {
+                return Some(known.device.clone());
+            }
+            above.get_or_insert(known);
+        }
+        above.map(|known| known.device.clone())
+    }
+
+    /// Whether `device` has the address `gid` in the namespace `netns`. Context: any.
+    pub(crate) fn has(&self, device: &Device, netns: NetId, gid: &Gid) -> bool {
+        self.all(netns, gid)
+            .any(|known| core::ptr::eq(&*known.device, device))
+    }
+
+    /// The sender for packets of `device` from its address `gid` in the namespace `netns`, if a netdev above the device's own
+    /// has the address. Context: any.
+    pub(crate) fn sender(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<Sender> {
+        self.all(netns, gid)
+            .find(|known| core::ptr::eq(&*known.device, device))?
+            .sender
+            .clone()
+    }
+
+    /// Lets packets find an address. Errors: `ENOSPC` if there are too many like it. Context: process, may sleep.
+    pub(crate) fn insert(&self, known: Known) -> Result<Arc<Known>> {
+        let known = Arc::new(known, GFP_KERNEL)?;
+        let inserted = hash::insert(&self.table, keys(known.netns, &known.gid), &known);
+        self.changed();
+        inserted.map(|()| known)
+    }
+
+    /// Packets find an address no more. Context: process.
+    pub(crate) fn remove(&self, known: &Arc<Known>) {
+        hash::remove(&self.table, keys(known.netns, &known.gid), known);
+        self.changed();
+    }
+
+    fn all<'a>(&'a self, netns: NetId, gid: &'a Gid) -> impl Iterator<Item = Arc<Known>> + 'a {
+        keys(netns, gid)
+            .filter_map(|key| self.table.get(key))
+            .filter(move |known| {
+                known.gid == *gid && known.netns == netns && !known.device.is_dead()
+            })
+    }
+}

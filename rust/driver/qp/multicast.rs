@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The multicast groups that a QP is attached to.
+//!
+//! [`Qp::attached`] nests inside [`Device::groups`](crate::device::Device::groups).
+
+use super::Qp;
+use crate::{
+    multicast::mapped,
+    storage::{
+        append,
+        take, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::Address;
+use rdma::{
+    gid::Gid,
+    qp::{
+        Multicast,
+        Type, //
+    }, //
+};
+
+/// The multicast groups of a QP, as its consumer called them.
+#[derive(Default)]
+pub(crate) struct Attached {
+    entries: KVec<Entry>,
+}
+
+/// An MGID that a QP is attached to.
+struct Entry {
+    mgid: Gid,
+    /// How often. `ib_core` counts attachments by MLID, too, which means nothing here.
+    count: u32,
+    /// The addresses whose packets the QP gets by it.
+    addresses: [Option<Address>; 2],
+}
+
+impl Multicast for Qp {
+    /// Takes RTNL.
+    fn attach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
+        let group = Address::from_gid(*mgid);
+        if self.ty != Type::Ud || !group.is_multicast() {
+            return Err(EINVAL);
+        }
+        let device = self.device();
+        let mut groups = device.groups().lock();
+        if groups.is_closed() {
+            return Err(ENODEV);
+        }
+        groups.attach()?;
+        let mut attached = self.attached.lock();
+        if let Some(entry) = attached.entries.iter_mut().find(|it| it.mgid == *mgid) {
+            entry.count = entry.count.saturating_add(1);
+        } else {
+            let mut entry = Entry {
+                mgid: *mgid,
+                count: 1,
+                addresses: [None; 2],
+            };
+            let wanted = [Some(group), mapped(mgid)];
+            let mut refused = None;
+            for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
+                match groups.enter(device, address, self.number) {
+                    Ok(()) => *place = Some(address),
+                    Err(error) => refused = Some(error),
+                }
+            }
+            // Of two addresses one may be of a family that the netdev does not have.
+            let entered = entry.addresses;
+            let result = match refused {
+                Some(error) if error != ENODEV || entered == [None; 2] => Err(error),
+                _ => append(&mut attached.entries, entry),
+            };
+            if let Err(error) = result {
+                for address in entered.into_iter().flatten() {
+                    groups.leave(address, self.number);
+                }
+                groups.detach();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes RTNL.
+    fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
+        let mut groups = self.device().groups().lock();
+        let mut attached = self.attached.lock();
+        let index = attached
+            .entries
+            .iter()
+            .position(|entry| entry.mgid == *mgid)
+            .ok_or(EINVAL)?;
+        let entry = attached.entries.get_mut(index).ok_or(EINVAL)?;
+        entry.count = entry.count.saturating_sub(1);
+        groups.detach();
+        if entry.count == 0 {
+            let gone = take(&mut attached.entries, index);
+            let addresses = gone.map_or([None; 2], |entry| entry.addresses);
+            for address in addresses.into_iter().flatten() {
+                groups.leave(address, self.number);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Undoes every [`Multicast::attach_multicast`], of a QP that goes: `ib_core` has done so already, one by one.
+/// Context: process, not under RTNL; takes it.
+pub(crate) fn detach_all(qp: &Arc<Qp>) {
+    if qp.ty != Type::Ud {
+        return;
+    }
+    let first = || {
+        let attached = qp.attached.lock();
+        attached.entries.first().map(|entry| entry.mgid)
+    };
+    while let Some(mgid) = first() {
+        if qp.detach_multicast(&mgid).is_err() {
+            break;
+        }
+    }
+}
