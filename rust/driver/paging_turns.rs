@@ -7,17 +7,9 @@
 //! share 64 turns. A QP that finds none free waits behind the others of its context; other contexts do not wait for it.
 //! A process that opens the device several times has several contexts.
 
-use crate::{
-    pd::Pd,
-    prefetch::PREFETCH,
-    qp::{
-        Qp,
-        PAGING, //
-    },
-    storage::{
-        append_now,
-        take, //
-    },
+use crate::storage::{
+    append_now,
+    take, //
 };
 use kernel::{
     prelude::*,
@@ -45,90 +37,57 @@ pub(crate) enum Turn {
     Again,
 }
 
-/// An object whose work needs a turn.
-#[derive(Clone)]
-pub(crate) enum Pager {
-    Qp(Arc<Qp>),
-    Pd(Arc<Pd>),
+/// An object whose work needs a turn: a QP or a protection domain.
+pub(crate) trait Pager: Send + Sync {
+    /// The turns of its context. Context: any.
+    fn turns(&self) -> &Turns;
+
+    /// Where its work stands. Context: any.
+    fn turn(&self) -> &SpinLockBh<Turn>;
+
+    /// Queues the work, which calls [`end`] last. It has a turn. Context: any but hard interrupt.
+    fn run(self: Arc<Self>);
 }
 
-impl Pager {
-    fn pd(&self) -> &Arc<Pd> {
-        match self {
-            Self::Qp(qp) => &qp.pd,
-            Self::Pd(pd) => pd,
+/// There is something to do: has the work run, once it has a turn. Context: any but hard interrupt.
+pub(crate) fn want(pager: Arc<dyn Pager>) {
+    let mut turn = pager.turn().lock();
+    match *turn {
+        Turn::None => {}
+        Turn::Running => {
+            *turn = Turn::Again;
+            return;
         }
+        Turn::Waiting | Turn::Again => return,
     }
-
-    fn turn(&self) -> &SpinLockBh<Turn> {
-        match self {
-            Self::Qp(qp) => qp.turn(),
-            Self::Pd(pd) => pd.turn(),
-        }
+    let has_turn = pager.turns().begin(&pager);
+    *turn = if has_turn {
+        Turn::Running
+    } else {
+        Turn::Waiting
+    };
+    drop(turn);
+    if has_turn {
+        pager.run();
     }
+}
 
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Qp(qp), Self::Qp(other)) => Arc::ptr_eq(qp, other),
-            (Self::Pd(pd), Self::Pd(other)) => Arc::ptr_eq(pd, other),
-            _ => false,
-        }
+/// The work has run: its turn is the next one's. Context: process.
+pub(crate) fn end(pager: Arc<dyn Pager>) {
+    let before = core::mem::take(&mut *pager.turn().lock());
+    if let Some(next) = pager.turns().end() {
+        *next.turn().lock() = Turn::Running;
+        next.run();
     }
-
-    /// Queues the work. It has a turn.
-    fn run(self) {
-        let device = self.pd().device().clone();
-        let queue = device.paging_queue().queue();
-        match self {
-            Self::Qp(qp) => {
-                let _ = queue.enqueue::<_, PAGING>(qp);
-            }
-            Self::Pd(pd) => {
-                let _ = queue.enqueue::<_, PREFETCH>(pd);
-            }
-        }
+    if before == Turn::Again {
+        want(pager);
     }
+}
 
-    /// There is something to do: has the work run, once it has a turn. Context: any but hard interrupt.
-    pub(crate) fn want(self) {
-        let mut turn = self.turn().lock();
-        match *turn {
-            Turn::None => {}
-            Turn::Running => {
-                *turn = Turn::Again;
-                return;
-            }
-            Turn::Waiting | Turn::Again => return,
-        }
-        let has_turn = self.pd().turns().begin(&self);
-        *turn = if has_turn {
-            Turn::Running
-        } else {
-            Turn::Waiting
-        };
-        drop(turn);
-        if has_turn {
-            self.run();
-        }
-    }
-
-    /// The work has run: its turn is the next one's. Context: process.
-    pub(crate) fn end(self) {
-        let before = core::mem::take(&mut *self.turn().lock());
-        if let Some(next) = self.pd().turns().end() {
-            *next.turn().lock() = Turn::Running;
-            next.run();
-        }
-        if before == Turn::Again {
-            self.want();
-        }
-    }
-
-    /// It is being destroyed, and need not wait any more. Context: process.
-    pub(crate) fn withdraw(self) {
-        if *self.turn().lock() == Turn::Waiting {
-            self.pd().turns().withdraw(&self);
-        }
+/// It is being destroyed, and need not wait any more. Context: process.
+pub(crate) fn withdraw(pager: &Arc<dyn Pager>) {
+    if *pager.turn().lock() == Turn::Waiting {
+        pager.turns().withdraw(pager);
     }
 }
 
@@ -143,12 +102,12 @@ pub(crate) struct Turns {
 struct Queue {
     taken: u32,
     /// The waiting ones: `front` in reverse order, then `back` in order.
-    front: KVec<Pager>,
-    back: KVec<Pager>,
+    front: KVec<Arc<dyn Pager>>,
+    back: KVec<Arc<dyn Pager>>,
 }
 
 impl Queue {
-    fn pop(&mut self) -> Option<Pager> {
+    fn pop(&mut self) -> Option<Arc<dyn Pager>> {
         if self.front.is_empty() {
             core::mem::swap(&mut self.front, &mut self.back);
             self.front.reverse();
@@ -156,10 +115,10 @@ impl Queue {
         self.front.pop()
     }
 
-    fn remove(&mut self, pager: &Pager) -> Option<Pager> {
+    fn remove(&mut self, pager: &Arc<dyn Pager>) -> Option<Arc<dyn Pager>> {
         let Self { front, back, .. } = self;
         [front, back].into_iter().find_map(|waiting| {
-            let index = waiting.iter().position(|other| other.is(pager))?;
+            let index = waiting.iter().position(|other| Arc::ptr_eq(other, pager))?;
             take(waiting, index)
         })
     }
@@ -178,7 +137,7 @@ impl Turns {
 
     /// Takes a turn. Returns whether one was free; if not, `pager` waits for one. Where there is no memory to wait in,
     /// it has one more than there are.
-    fn begin(&self, pager: &Pager) -> bool {
+    fn begin(&self, pager: &Arc<dyn Pager>) -> bool {
         let mut queue = self.queue.lock();
         if queue.taken >= MAX_TURNS && append_now(&mut queue.back, pager.clone()).is_ok() {
             return false;
@@ -188,7 +147,7 @@ impl Turns {
     }
 
     /// Gives a turn back, or to the one who is returned.
-    fn end(&self) -> Option<Pager> {
+    fn end(&self) -> Option<Arc<dyn Pager>> {
         let mut queue = self.queue.lock();
         let next = queue.pop();
         if next.is_none() {
@@ -198,7 +157,7 @@ impl Turns {
     }
 
     /// Has `pager` wait no more.
-    fn withdraw(&self, pager: &Pager) {
+    fn withdraw(&self, pager: &Arc<dyn Pager>) {
         let withdrawn = self.queue.lock().remove(pager);
         drop(withdrawn);
     }

@@ -10,6 +10,7 @@ use crate::{
         Live, //
     },
     paging_turns::{
+        self,
         Pager,
         Turn,
         Turns, //
@@ -57,19 +58,24 @@ impl_has_work! {
 }
 
 impl Pd {
-    /// The turns of its context. Context: any.
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
-    }
-
-    /// Where its own work stands. Context: any.
-    pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
-        &self.turn
-    }
-
     /// The device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+}
+
+impl Pager for Pd {
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    fn turn(&self) -> &SpinLockBh<Turn> {
+        &self.turn
+    }
+
+    fn run(self: Arc<Self>) {
+        let device = self.device.clone();
+        let _ = device.paging_queue().queue().enqueue::<_, PREFETCH>(self);
     }
 }
 
@@ -96,6 +102,7 @@ impl ProtectionDomain for Pd {
     }
 
     fn dealloc(self: &Arc<Self>) {
-        Pager::Pd(self.clone()).withdraw();
+        let pager: Arc<dyn Pager> = self.clone();
+        paging_turns::withdraw(&pager);
     }
 }

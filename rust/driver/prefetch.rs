@@ -8,7 +8,7 @@
 
 use crate::{
     mr,
-    paging_turns::Pager,
+    paging_turns,
     pd::Pd,
     storage::append, //
 };
@@ -101,7 +101,7 @@ impl Advise for Pd {
             return Ok(());
         }
         let queued = self.queue(all);
-        Pager::Pd(self.clone()).want();
+        paging_turns::want(self.clone());
         queued
     }
 }
@@ -135,6 +135,6 @@ impl WorkItem<PREFETCH> for Pd {
             // Who accesses what is missing will be told.
             let _ = wanted.fault_in(go_on);
         }
-        Pager::Pd(pd).end();
+        paging_turns::end(pd);
     }
 }

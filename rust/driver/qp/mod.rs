@@ -22,7 +22,6 @@ mod send;
 mod send_queue;
 pub(crate) mod table;
 
-pub(crate) use self::paging::PAGING;
 
 use self::{
     attributes::Attributes,
@@ -33,7 +32,10 @@ use self::{
     },
     doorbell::Doorbells,
     multicast::Attached,
-    paging::Waiting,
+    paging::{
+        Waiting,
+        PAGING, //
+    },
     paths::Paths,
     receive::ReceiveSide,
     receive_queue::RecvSource,
@@ -63,6 +65,7 @@ use crate::{
     },
     mr::Mr,
     paging_turns::{
+        self,
         Pager,
         Turn, //
     },
@@ -320,11 +323,6 @@ fn status(status: Status) -> wc::Status {
 impl Qp {
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.pd.device()
-    }
-
-    /// Where the work that faults in pages stands. Context: any.
-    pub(crate) fn turn(&self) -> &SpinLockBh<Turn> {
-        &self.turn
     }
 
     /// Whether the QP sends datagrams rather than messages of a connection.
@@ -707,7 +705,8 @@ impl QueuePair for Qp {
         self.pace.shutdown();
         self.places.shutdown();
         self.hold.shutdown();
-        Pager::Qp(self.clone()).withdraw();
+        let pager: Arc<dyn Pager> = self.clone();
+        paging_turns::withdraw(&pager);
         self.set_state(State::Reset);
         for ring in self.published.iter().flatten() {
             ring.withdraw();

@@ -15,7 +15,12 @@ use crate::{
         Absent,
         Fault, //
     },
-    paging_turns::Pager, //
+    paging_turns::{
+        self,
+        Pager,
+        Turn,
+        Turns, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -27,9 +32,10 @@ use net::{
     RxSkb, //
 };
 use roce::ticket::Outcome;
+use sync::SpinLockBh;
 
 /// The number of the work that faults in pages, among a QP's.
-pub(crate) const PAGING: u64 = 1;
+pub(super) const PAGING: u64 = 1;
 
 /// Packets of either side that wait, at the most.
 const MAX_WAITING: u32 = 512;
@@ -152,6 +158,21 @@ impl Waiting {
     }
 }
 
+impl Pager for Qp {
+    fn turns(&self) -> &Turns {
+        self.pd.turns()
+    }
+
+    fn turn(&self) -> &SpinLockBh<Turn> {
+        &self.turn
+    }
+
+    fn run(self: Arc<Self>) {
+        let device = self.device().clone();
+        let _ = device.paging_queue().queue().enqueue::<_, PAGING>(self);
+    }
+}
+
 impl WorkItem<PAGING> for Qp {
     type Pointer = Arc<Qp>;
 
@@ -173,7 +194,7 @@ impl WorkItem<PAGING> for Qp {
                 qp.resume_receive(unfaultable);
             }
         }
-        Pager::Qp(qp).end();
+        paging_turns::end(qp);
     }
 }
 
@@ -181,6 +202,6 @@ impl Qp {
     /// Has work fault in the pages that a side wants. Context: any.
     fn fault_in_pages(self: &Arc<Self>) {
         self.count(Counter::PageFaults);
-        Pager::Qp(self.clone()).want();
+        paging_turns::want(self.clone());
     }
 }
