@@ -212,7 +212,7 @@ const COPY_ROUNDS: u32 = 64;
 const COPY_REST: u32 = 64;
 
 const NOTIFICATION: u64 = 0;
-const OVERFLOW: u64 = 1;
+pub(crate) const OVERFLOW: u64 = 1;
 
 impl_has_work! {
     impl HasWork<Self, NOTIFICATION> for Cq { self.notification }
@@ -224,18 +224,6 @@ impl WorkItem<NOTIFICATION> for Cq {
 
     fn run(cq: Arc<Cq>) {
         cq.events.notify();
-    }
-}
-
-impl WorkItem<OVERFLOW> for Cq {
-    type Pointer = Arc<Cq>;
-
-    fn run(cq: Arc<Cq>) {
-        if !core::mem::replace(&mut cq.state.lock().told, true) {
-            cq.events.error();
-        }
-        // Their consumers cannot know any more what has become of their requests.
-        cq.users.fail(|qp| qp.posts_to(&cq));
     }
 }
 
@@ -264,6 +252,13 @@ impl Cq {
     /// The QPs whose completions come here.
     pub(crate) fn users(&self) -> &Users {
         &self.users
+    }
+
+    /// Tells the consumer of an overflow, once. Context: process.
+    pub(crate) fn tell_overflow(&self) {
+        if !core::mem::replace(&mut self.state.lock().told, true) {
+            self.events.error();
+        }
     }
 
     /// A number that changes when a process takes completions. Context: any.

@@ -48,10 +48,7 @@ use kernel::{
         UserPtr,
         UserSlice, //
     },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    workqueue::Work,
 };
 use rdma::{
     details::Details,
@@ -146,17 +143,6 @@ impl_has_work! {
     impl HasWork<Self> for Srq { self.failure }
 }
 
-impl WorkItem for Srq {
-    type Pointer = Arc<Srq>;
-
-    fn run(srq: Arc<Srq>) {
-        if !core::mem::replace(&mut srq.state.lock().told, true) {
-            srq.events.error();
-        }
-        srq.users.fail(|qp| qp.takes_from(&srq));
-    }
-}
-
 /// A number that the queue goes by in the process; nothing is looked up by it.
 fn next_number() -> u32 {
     static TURN: Atomic<u32> = Atomic::new(1);
@@ -243,6 +229,13 @@ impl Srq {
     /// The domain that the keys of its requests belong to.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
         &self.pd
+    }
+
+    /// Tells the consumer that the queue has failed, once. Context: process.
+    pub(crate) fn tell_failure(&self) {
+        if !core::mem::replace(&mut self.state.lock().told, true) {
+            self.events.error();
+        }
     }
 
     /// The QPs that take from it.

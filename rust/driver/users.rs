@@ -2,10 +2,6 @@
 
 //! The QPs that fail with a queue that they use, a CQ or an SRQ.
 
-use crate::qp::{
-    table,
-    Qp, //
-};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -20,11 +16,9 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc,
         Mutex, //
     },
 };
-use rdma::qp::State;
 
 /// The QPs that use one queue.
 ///
@@ -65,23 +59,18 @@ impl Users {
         self.has_started.store(true, Release);
     }
 
-    /// Whether there may be a QP that [`Users::fail`] has something to do for. Context: any.
+    /// Whether a QP may have left RESET since the last [`Users::for_each`]. Context: any.
     pub(crate) fn may_fail(&self) -> bool {
         self.has_started.load(Relaxed)
     }
 
-    /// Moves each QP, if `is_user` says that it is one, to the error state, and tells its consumer. One in error stays:
-    /// it is flushed already, at its own pace. Context: process, may sleep.
-    pub(crate) fn fail(&self, is_user: impl Fn(&Qp) -> bool) {
+    /// Calls `f` with the number of each QP, which may be another QP's by now. Context: process, may sleep.
+    pub(crate) fn for_each(&self, f: impl Fn(u32)) {
         // First: who starts while the others are looked at may be missed, and is noted for the next time.
         self.has_started.xchg(false, Full);
         let mut from = 0;
         while let Some(number) = self.first_from(from) {
-            // The number may be another QP's meanwhile.
-            let qp: Option<Arc<Qp>> = table::find(number);
-            if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
-                qp.fail();
-            }
+            f(number);
             from = number.saturating_add(1);
         }
     }

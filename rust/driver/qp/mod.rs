@@ -16,12 +16,12 @@ mod doorbell;
 mod multicast;
 mod paging;
 mod paths;
+mod queue_failure;
 mod receive;
 mod receive_queue;
 mod send;
 mod send_queue;
 pub(crate) mod table;
-
 
 use self::{
     attributes::Attributes,
