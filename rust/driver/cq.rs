@@ -197,7 +197,7 @@ pub(crate) struct Cq {
     /// Calls a kernel consumer, one call at a time.
     #[pin]
     notification: Work<Cq, NOTIFICATION>,
-    /// Tells of an overflow, the QPs too.
+    /// Tells of an overflow, the QPs too: `qp/queue_failure.rs`.
     #[pin]
     overflow: Work<Cq, OVERFLOW>,
     /// The QPs whose completions come here.

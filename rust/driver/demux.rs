@@ -302,7 +302,9 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };
-    let mut members = group.members().filter_map(table::find).peekable();
+    let is_member = |qp: &Arc<Qp>| qp.is_of(device) && qp.is_datagram();
+    let members = group.members().filter_map(table::find);
+    let mut members = members.filter(is_member).peekable();
     while let Some(qp) = members.next() {
         if members.peek().is_none() {
             deliver(&qp, packet, skb);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a device ends: it is stopped, unregistered, drained and forgotten.
+//! How a device ends: it is stopped, unregistered, forgotten and drained.
 //!
 //! - *Stopped*: it lets go of the network, and its QPs fail. Its objects stay.
 //! - *Unregistered*: `ib_core` destroys all objects, those of processes too.
-//! - *Drained*: packets in flight, and what the tables give back, refer to nothing of it any more.
-//! - *Forgotten*: it is off the list of devices, and goes with the last reference.
+//! - *Forgotten*: as the last part of that, it is taken off the list of devices.
+//! - *Drained*: work waits until packets in flight, and what the tables give back, refer to nothing of it any more.
 
 use crate::{
     device::{
@@ -41,7 +41,7 @@ pub(crate) fn depart(device: &Arc<Device>) {
     device.registry().vacate(device, site);
 }
 
-/// Stops and unregisters every device. New ones must not appear. Context: process, may sleep.
+/// Stops every device, unregisters it, and takes it off the list. New ones must not appear. Context: process, may sleep.
 pub(crate) fn unregister_all(registry: &Registry) {
     while let Some(device) = registry.first() {
         stop(&device);

@@ -126,6 +126,8 @@ impl Drop for Ferroce {
         self.registry.flush();
         pr_info!("unloaded, live objects: {}\n", live::Summary);
         drop(self.tables.take());
+        // What is left in the tables after all is given back by work.
+        self.registry.flush_releases();
         drop(self.guard.take());
     }
 }

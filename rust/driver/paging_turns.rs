@@ -49,6 +49,11 @@ pub(crate) trait Pager: Send + Sync {
     fn run(self: Arc<Self>);
 }
 
+/// Whether these are the same object, whatever their vtables.
+fn is_same(one: &Arc<dyn Pager>, other: &Arc<dyn Pager>) -> bool {
+    core::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
 /// There is something to do: has the work run, once it has a turn. Context: any but hard interrupt.
 pub(crate) fn want(pager: Arc<dyn Pager>) {
     let mut turn = pager.turn().lock();
@@ -118,7 +123,7 @@ impl Queue {
     fn remove(&mut self, pager: &Arc<dyn Pager>) -> Option<Arc<dyn Pager>> {
         let Self { front, back, .. } = self;
         [front, back].into_iter().find_map(|waiting| {
-            let index = waiting.iter().position(|other| Arc::ptr_eq(other, pager))?;
+            let index = waiting.iter().position(|other| is_same(other, pager))?;
             take(waiting, index)
         })
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the devices of the module share: work queues, the tables in which packets and requests find
-//! objects, and the devices themselves.
+//! What the devices of the module share: work queues, the addresses and netdevs by which packets find them, and the
+//! devices themselves.
 //!
 //! # Locks
 //!

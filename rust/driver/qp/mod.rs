@@ -383,8 +383,12 @@ impl Qp {
             .flatten()
     }
 
-    /// Has the QP fail with the queues that it uses. Context: process, may sleep.
+    /// Has the QP fail with the queues that it uses, unless it is QP 1, which has no number of its own.
+    /// Context: process, may sleep.
     fn enlist(&self) -> Result {
+        if self.is_general_services() {
+            return Ok(());
+        }
         self.queues().try_for_each(|users| users.add(self.number))
     }
 
