@@ -4,7 +4,7 @@
 //!
 //! A packet alone costs a pass through the stack at both ends, an acknowledgement, and mostly a wakeup. So of a
 //! program that does nothing but post, requests are held in the ring until there is a batch of them. A burst is over
-//! when the program takes a completion: of one that waits for each message, nothing is held.
+//! when the program takes a completion. A program that waits for each message has nothing held.
 
 use super::Qp;
 use core::sync::atomic::Ordering;
@@ -25,11 +25,13 @@ const HOLD_NS: u64 = 500_000;
 
 /// The doorbells of a QP. Belongs under [`Qp::doorbells`].
 pub(super) struct Doorbells {
-    /// How many the burst has so far.
+    /// How many the burst has so far, and how many the one before had: at that length a program may stop.
     burst: u32,
-    /// From how many on requests are held. A program that stops before a batch is full has to wait for the timer:
-    /// each time that happens doubles it, each full batch halves it.
+    before: u32,
+    /// From how many on requests are held.
     threshold: u32,
+    /// A batch of this burst was full.
+    has_filled: bool,
     /// What the program had taken from the completion queues when the burst began.
     polled: (u32, u32),
 }
@@ -39,29 +41,50 @@ impl Doorbells {
     pub(super) fn new() -> Self {
         Self {
             burst: 0,
+            before: 0,
             threshold: THRESHOLD_FIRST,
+            has_filled: false,
             polled: (0, 0),
         }
     }
 
-    /// A doorbell has come, when the program had taken so many completions. Returns whether its request is to be held.
-    fn ring(&mut self, polled: (u32, u32)) -> bool {
-        if self.polled != polled {
-            self.polled = polled;
-            self.burst = 0;
+    /// A doorbell has come. Returns whether its request may be held.
+    fn ring(&mut self, qp: &Qp) -> bool {
+        if self.burst == 0 || self.burst >= self.threshold {
+            let polled = qp.polled();
+            if self.polled != polled {
+                self.polled = polled;
+                self.end_burst();
+            }
         }
         self.burst = self.burst.saturating_add(1);
         self.burst > self.threshold
     }
 
-    /// A batch is full.
-    fn is_full(&mut self) {
-        self.threshold = (self.threshold / 2).max(THRESHOLD_LEAST);
+    /// Whether what is held is to leave now: there are `held` requests.
+    fn releases(&mut self, held: u32) -> bool {
+        self.has_filled |= held >= BATCH;
+        held >= BATCH || self.burst == self.before
     }
 
-    /// The timer has expired before a batch was full.
+    /// The program has taken a completion. To hold requests was worth it if a batch was full, and will be if the next
+    /// burst is as long as this one and the one before. (Of short ones nothing would be held.)
+    fn end_burst(&mut self) {
+        let burst = core::mem::take(&mut self.burst);
+        if burst == 0 {
+            return;
+        }
+        let before = core::mem::replace(&mut self.before, burst);
+        let is_like_it = burst == before && burst > self.threshold / 2;
+        if core::mem::take(&mut self.has_filled) || is_like_it {
+            self.threshold = (self.threshold / 2).max(THRESHOLD_LEAST);
+        }
+    }
+
+    /// Requests were held until the timer fired: the program has stopped, and may have waited in vain.
     fn has_expired(&mut self) {
-        self.burst = 0;
+        self.has_filled = false;
+        self.end_burst();
         self.threshold = self.threshold.saturating_mul(2).min(THRESHOLD_MOST);
     }
 }
@@ -84,12 +107,11 @@ impl Qp {
             return false;
         }
         let mut doorbells = self.doorbells.lock();
-        if !doorbells.ring(self.polled()) {
+        if !doorbells.ring(self) {
             return false;
         }
         let held = self.held.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-        if held >= BATCH {
-            doorbells.is_full();
+        if doorbells.releases(held) {
             return false;
         }
         if held == 1 {
