@@ -128,7 +128,8 @@ class Place:
         self.client = client
         self.loaded = None
 
-    def _ends(self):
+    def ends(self):
+        """The two, or the one."""
         return [self.server] if self.client is self.server else [self.server, self.client]
 
     def _machines(self):
@@ -141,7 +142,7 @@ class Place:
             for module in MODULES.values():
                 run(*prefix, "sh", "-c", UNLOAD.format(module=module))
             run(*prefix, "modprobe", "-a", "ib_uverbs", "rdma_ucm", MODULES[driver])
-        for end in self._ends():
+        for end in self.ends():
             end.attach(driver)
         self.loaded = driver
 
