@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the UDP port to the QP: what is checked of a packet before a QP sees it.
+//! From the UDP port to the QP: which QP a packet is for, and whether that takes it.
 
 use crate::{
+    arrival::{
+        check,
+        count,
+        parse,
+        Burst,
+        Came,
+        Run, //
+    },
     counters::Counter,
-    datagram,
     device::Device,
     multicast,
     qp::{
@@ -28,19 +35,12 @@ use rdma::{
     qp::Type, //
 };
 use roce::{
-    icrc,
     opcode::Transport,
-    packet::{
-        Packet,
-        ParseError,
-        MAX_HEADER_LEN, //
-    },
+    packet::Packet, //
 };
 
 /// The number by which the general services QP is addressed.
 const GSI_NUMBER: u32 = 1;
-/// Bytes of the BTH.
-const BTH_LEN: usize = 12;
 
 impl net::Receive for Port {
     type Owner = Arc<Device>;
@@ -121,18 +121,13 @@ pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
 }
 
 fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
-    let mut burst = Burst {
-        device,
-        packets,
-        ahead: None,
-        came,
-    };
+    let mut burst = Burst::new(device, packets, came);
     while let Some(skb) = burst.pop() {
         let parsed = parse(&skb);
         let Some(packet) = burst.check(&skb, &parsed) else {
             continue;
         };
-        if came == Came::Own && skb.destination().is_multicast() {
+        if burst.is_own() && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
             deliver_to_group(device, &group, packet, skb);
             continue;
@@ -158,137 +153,6 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
             qp.receive_responses(run);
         }
     }
-}
-
-/// How packets came that are taken in one after the other.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Came {
-    /// By the network, from one address to another.
-    Together,
-    /// By the network, then from another CPU: from many addresses.
-    Steered,
-    /// From QPs of the same device: from many addresses, and without ICRC.
-    Own,
-}
-
-/// What is left of the datagrams that came together.
-struct Burst<'a> {
-    device: &'a Arc<Device>,
-    packets: RxList,
-    /// The first of them, if it was looked at already.
-    ahead: Option<RxSkb>,
-    came: Came,
-}
-
-impl Burst<'_> {
-    fn pop(&mut self) -> Option<RxSkb> {
-        self.ahead.take().or_else(|| self.fresh())
-    }
-
-    fn fresh(&mut self) -> Option<RxSkb> {
-        let skb = self.packets.pop()?;
-        count(self.device, &skb);
-        Some(skb)
-    }
-
-    /// As the function of that name.
-    #[inline(always)]
-    fn check<'p>(&self, skb: &RxSkb, parsed: &'p Result<Packet, ParseError>) -> Option<&'p Packet> {
-        if self.came == Came::Own {
-            let packet = parsed.as_ref().ok()?;
-            trace::packet_in(|| datagram::traced(packet));
-            return Some(packet);
-        }
-        check(self.device, skb, parsed)
-    }
-}
-
-/// Packets that follow one another, for one side of one QP, which takes them all or none.
-pub(crate) struct Run<'a, 'b> {
-    packet: &'a Packet,
-    skb: RxSkb,
-    burst: &'a mut Burst<'b>,
-}
-
-impl Run<'_, '_> {
-    /// Calls `f` with each packet.
-    pub(crate) fn for_each(self, mut f: impl FnMut(&Packet, RxSkb)) {
-        let Self {
-            packet: first,
-            skb,
-            burst,
-        } = self;
-        let is_mixed = burst.came != Came::Together;
-        let ends = |skb: &RxSkb| (skb.netns(), skb.source(), skb.destination());
-        let first_ends = is_mixed.then(|| ends(&skb));
-        f(first, skb);
-        while let Some(skb) = burst.fresh() {
-            let parsed = parse(&skb);
-            let Some(packet) = burst.check(&skb, &parsed) else {
-                continue;
-            };
-            if first_ends.is_some_and(|first| first != ends(&skb))
-                || packet.dest_qpn != first.dest_qpn
-                || packet.opcode.transport() != first.opcode.transport()
-                || packet.opcode.is_request() != first.opcode.is_request()
-                || packet.pkey != first.pkey
-                || packet.migrated != first.migrated
-            {
-                burst.ahead = Some(skb);
-                return;
-            }
-            f(packet, skb);
-        }
-    }
-}
-
-fn count(device: &Device, skb: &RxSkb) {
-    let counters = device.counters();
-    counters.add(Counter::ReceivedPackets, 1);
-    counters.add(Counter::ReceivedBytes, skb.datagram_len() as u64);
-}
-
-/// Reads the headers of a datagram.
-#[inline(always)]
-fn parse(skb: &RxSkb) -> Result<Packet, ParseError> {
-    // They are in one piece as a rule. If that is too short, as it may be, there are others.
-    match Packet::parse(skb.linear(), skb.datagram_len()) {
-        Err(ParseError::TooShort) => parse_segments(skb),
-        parsed => parsed,
-    }
-}
-
-/// As [`parse`], of headers that need not be in one piece.
-#[cold]
-#[inline(never)]
-fn parse_segments(skb: &RxSkb) -> Result<Packet, ParseError> {
-    let mut headers = [0u8; MAX_HEADER_LEN];
-    let copied = skb.header(&mut headers);
-    Packet::parse(headers.get(..copied).unwrap_or(&[]), skb.datagram_len())
-}
-
-/// Whether a datagram that came to `device` is a packet for one of its QPs: returns what [`parse`] found, by
-/// reference, as it is much to move around for each packet.
-#[inline(always)]
-fn check<'a>(
-    device: &Device,
-    skb: &RxSkb,
-    parsed: &'a Result<Packet, ParseError>,
-) -> Option<&'a Packet> {
-    let Ok(packet) = parsed else {
-        device.count_drop(Counter::Malformed, 0);
-        return None;
-    };
-    if !icrc_is_right(skb) {
-        device.count_drop(Counter::BadIcrc, 0);
-        return None;
-    }
-    trace::packet_in(|| datagram::traced(packet));
-    if packet.opcode.transport() == Transport::Cnp {
-        device.counters().add(Counter::CongestionNotifications, 1);
-        return None;
-    }
-    Some(packet)
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
@@ -350,11 +214,6 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
     true
 }
 
-/// Parses a packet again that was parsed before, and has been kept since.
-pub(crate) fn reparse(skb: &RxSkb) -> Option<Packet> {
-    parse(skb).ok()
-}
-
 /// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
 fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
     let qp = if packet.dest_qpn == GSI_NUMBER {
@@ -385,21 +244,4 @@ fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
             &skb.destination(),
             packet.migrated,
         )
-}
-
-/// Checks the ICRC over the whole datagram: behind the right one, the state is always the same.
-fn icrc_is_right(skb: &RxSkb) -> bool {
-    let mut copy = [0u8; BTH_LEN];
-    let bth = match skb.linear().first_chunk::<BTH_LEN>() {
-        Some(bth) => bth,
-        None if skb.copy(0, &mut copy).is_ok() => &copy,
-        None => return false,
-    };
-    let Some(rest) = skb.datagram_len().checked_sub(BTH_LEN) else {
-        return false;
-    };
-    let Some(state) = datagram::prefix(skb.headers(), bth) else {
-        return false;
-    };
-    skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)
 }

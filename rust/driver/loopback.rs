@@ -5,10 +5,7 @@
 //! A packet may be answered by another, which goes to yet another QP, and so on: so none is handed over while another
 //! one is, further up on the same stack. It waits for its turn, in a queue of the CPU.
 
-use crate::{
-    demux,
-    device::Device, //
-};
+use crate::device::Device;
 use kernel::{
     cpu::{
         nr_cpu_ids,
@@ -146,6 +143,6 @@ fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> b
             core::mem::take(&mut queue.packets)
         };
         *budget = budget.saturating_sub(packets.len());
-        demux::receive_own(device, packets);
+        (device.registry().receivers().own)(device, packets);
     }
 }

@@ -8,6 +8,7 @@
 
 mod addresses;
 mod ah;
+mod arrival;
 mod buffer;
 mod context;
 mod counters;
@@ -97,7 +98,11 @@ impl Tables {
 
 impl kernel::Module for Ferroce {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let (registry, guard) = registry::Registry::new(module)?;
+        let receivers = registry::Receivers {
+            own: demux::receive_own,
+            steered: demux::receive_steered,
+        };
+        let (registry, guard) = registry::Registry::new(module, receivers)?;
         let tables = Tables::open(registry.release_queue())?;
         let files = debugfs::Files::new()?;
         let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;

@@ -33,7 +33,8 @@ use kernel::{
 };
 use net::{
     NetId,
-    PagePools, //
+    PagePools,
+    RxList, //
 };
 use rdma::{
     error,
@@ -48,6 +49,15 @@ use sync::{
 };
 
 static REGISTRY: Global<Registry> = Global::new();
+
+/// Who takes in packets of a device that come from elsewhere than its netdev. Context: bottom halves off.
+#[derive(Clone, Copy)]
+pub(crate) struct Receivers {
+    /// From QPs of the device.
+    pub(crate) own: fn(&Arc<Device>, RxList),
+    /// From its netdev, by way of another CPU.
+    pub(crate) steered: fn(&Arc<Device>, RxList),
+}
 
 /// The UDP port of RoCEv2 (IBTA annex A17.3).
 pub(crate) const ROCE_PORT: u16 = 4791;
@@ -82,6 +92,7 @@ const MOST_FLUSHES: u32 = 100;
 #[pin_data]
 pub(crate) struct Registry {
     module: &'static ThisModule,
+    receivers: Receivers,
     #[pin]
     addresses: Addresses,
     /// The devices by their namespaces and netdevs, hashed.
@@ -106,7 +117,10 @@ pub(crate) struct Registry {
 impl Registry {
     /// Makes the registry of `module` and lets everybody find it, until the guard is dropped.
     /// Context: process, may sleep.
-    pub(crate) fn new(module: &'static ThisModule) -> Result<(Arc<Self>, Guard<Self>)> {
+    pub(crate) fn new(
+        module: &'static ThisModule,
+        receivers: Receivers,
+    ) -> Result<(Arc<Self>, Guard<Self>)> {
         let bh = Arc::new(WorkQueue::new_bh(c"ferroce_bh")?, GFP_KERNEL)?;
         let process = Arc::new(WorkQueue::new_unbound(c"ferroce")?, GFP_KERNEL)?;
         let releases = Arc::new(WorkQueue::new_unbound(c"ferroce_release")?, GFP_KERNEL)?;
@@ -117,6 +131,7 @@ impl Registry {
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,
+                receivers,
                 addresses <- Addresses::new(releases.clone()),
                 on_netdevs <- RcuTable::new(releases.clone()),
                 devices <- new_mutex!(Devices::default()),
@@ -137,6 +152,10 @@ impl Registry {
 
     pub(crate) fn module(&self) -> &'static ThisModule {
         self.module
+    }
+
+    pub(crate) fn receivers(&self) -> Receivers {
+        self.receivers
     }
 
     pub(crate) fn addresses(&self) -> &Addresses {

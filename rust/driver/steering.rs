@@ -10,7 +10,6 @@
 
 use crate::{
     counters::Counter,
-    demux,
     device::Device,
     storage::append, //
 };
@@ -261,7 +260,7 @@ impl Lane {
             };
             left = left.saturating_sub(packets.len());
             let memory = packets.memory();
-            demux::receive_steered(&device, packets);
+            (device.registry().receivers().steered)(&device, packets);
             device.registry().steered().remove(memory);
             let now = monotonic_ns();
             let mut waiting = self.waiting.lock();

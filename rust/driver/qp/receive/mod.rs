@@ -17,6 +17,7 @@ use super::{
     FLUSH_BUDGET, //
 };
 use crate::{
+    arrival::Run,
     buffer::Place,
     counters::{
         Tally,
@@ -24,7 +25,6 @@ use crate::{
     },
     cq::Cq,
     datagram::Batch,
-    demux::Run,
     mr::{
         self,
         Absent,

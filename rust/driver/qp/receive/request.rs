@@ -14,8 +14,8 @@ use super::{
     Target, //
 };
 use crate::{
+    arrival,
     buffer::Cursor,
-    demux,
     mr::{
         self,
         Access,
@@ -100,7 +100,7 @@ impl ReceiveSide {
             let Some(skb) = qp.waiting_requests.pop() else {
                 return false;
             };
-            let Some(packet) = demux::reparse(&skb) else {
+            let Some(packet) = arrival::reparse(&skb) else {
                 continue;
             };
             if self.execute(qp, &packet, &skb, after).is_err() {

@@ -17,6 +17,7 @@ use crate::{
         self,
         Ah, //
     },
+    arrival::Run,
     buffer::Place,
     counters::{
         Counter,
@@ -25,7 +26,6 @@ use crate::{
     },
     cq::Cq,
     datagram::Batch,
-    demux::Run,
     device,
     mr::Absent,
     path::Path,

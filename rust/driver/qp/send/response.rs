@@ -10,11 +10,11 @@ use super::{
     SendSide, //
 };
 use crate::{
+    arrival,
     buffer::{
         Cursor,
         Place, //
     },
-    demux,
     mr::Access, //
 };
 use kernel::{
@@ -51,7 +51,7 @@ impl SendSide {
             let Some(skb) = qp.waiting_responses.pop() else {
                 return false;
             };
-            let Some(packet) = demux::reparse(&skb) else {
+            let Some(packet) = arrival::reparse(&skb) else {
                 continue;
             };
             if self.place(qp, now, &packet, &skb).is_err() {
