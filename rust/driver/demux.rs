@@ -3,7 +3,16 @@
 //! From the UDP port to the QP: which QP a packet is for, and whether that takes it.
 
 use crate::{
-    arrival::{
+    device::{
+        counters::Counter,
+        multicast,
+        registry::{
+            self,
+            Port, //
+        },
+        Device, //
+    },
+    packet::arrival::{
         check,
         count,
         parse,
@@ -11,16 +20,9 @@ use crate::{
         Came,
         Run, //
     },
-    counters::Counter,
-    device::Device,
-    multicast,
     qp::{
         table,
         Qp, //
-    },
-    registry::{
-        self,
-        Port, //
     }, //
 };
 use kernel::sync::Arc;
@@ -202,7 +204,7 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
         return false;
     }
     // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
-    if packet.pkey & 0x7fff != crate::port::DEFAULT_PKEY & 0x7fff {
+    if packet.pkey & 0x7fff != crate::device::port::DEFAULT_PKEY & 0x7fff {
         qp.device().count_drop(Counter::BadKey, qp.number);
         return false;
     }

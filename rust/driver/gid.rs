@@ -3,10 +3,12 @@
 //! Entries of the GID table: the addresses of a device as they come and go.
 
 use crate::{
-    addresses::Known,
-    device::Device,
-    qp::table,
-    registry::why_not_attached, //
+    device::{
+        addresses::Known,
+        registry::why_not_attached,
+        Device, //
+    },
+    qp::table, //
 };
 use kernel::{
     prelude::*,

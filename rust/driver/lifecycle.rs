@@ -9,11 +9,11 @@
 
 use crate::{
     device::{
+        registry::Registry,
         Device,
         UNREGISTER, //
     },
-    qp::table,
-    registry::Registry, //
+    qp::table, //
 };
 use kernel::{
     sync::Arc,

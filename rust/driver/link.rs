@@ -4,14 +4,16 @@
 //! delete`.
 
 use crate::{
-    counters::Counter,
-    device::Device,
-    lifecycle,
-    registry::{
-        self,
-        why_not_attached,
-        Registry, //
+    device::{
+        counters::Counter,
+        registry::{
+            self,
+            why_not_attached,
+            Registry, //
+        },
+        Device, //
     },
+    lifecycle,
     verbs::Ferroce, //
 };
 use kernel::{

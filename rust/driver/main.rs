@@ -6,44 +6,21 @@
 
 #![forbid(unsafe_code)]
 
-mod addresses;
-mod ah;
-mod arrival;
-mod buffer;
-mod context;
-mod counters;
-mod cq;
-mod datagram;
 mod debugfs;
 mod demux;
 mod device;
-mod frame;
 mod gid;
 mod hash;
 mod lifecycle;
 mod link;
 mod live;
-mod loopback;
-mod mr;
-mod multicast;
-mod mw;
-mod paging_turns;
-mod path;
-mod pd;
-mod port;
-mod posted_receives;
-mod prefetch;
+mod memory;
+mod packet;
 mod qp;
 mod queue;
-mod registry;
-mod srq;
-mod steering;
 mod storage;
 mod table;
-mod user_wqe;
-mod users;
 mod verbs;
-mod wqe;
 
 use kernel::{
     prelude::*,
@@ -69,18 +46,18 @@ struct Ferroce {
     link: Option<rdma::link::LinkType<verbs::Ferroce>>,
     watch: Option<net::NetdevNotifier<link::Watch>>,
     files: Option<Pin<KBox<debugfs::Files>>>,
-    registry: Arc<registry::Registry>,
+    registry: Arc<device::registry::Registry>,
     tables: Option<Tables>,
-    guard: Option<Guard<registry::Registry>>,
+    guard: Option<Guard<device::registry::Registry>>,
 }
 
 /// The tables of all objects that packets and requests find by number, as long as this lives.
 struct Tables {
     _qps: Guard<RcuTable<qp::Qp>>,
     _general_services: Guard<RcuTable<qp::Qp>>,
-    _regions: Guard<RcuTable<mr::Mr>>,
-    _handles: Guard<RcuTable<ah::Ah>>,
-    _groups: Guard<RcuTable<multicast::Group>>,
+    _regions: Guard<RcuTable<memory::mr::Mr>>,
+    _handles: Guard<RcuTable<packet::ah::Ah>>,
+    _groups: Guard<RcuTable<device::multicast::Group>>,
 }
 
 impl Tables {
@@ -89,20 +66,20 @@ impl Tables {
         Ok(Self {
             _qps: qp::table::QPS.open(queue)?,
             _general_services: qp::table::GENERAL_SERVICES.open(queue)?,
-            _regions: mr::REGIONS.open(queue)?,
-            _handles: ah::HANDLES.open(queue)?,
-            _groups: multicast::GROUPS.open(queue)?,
+            _regions: memory::mr::REGIONS.open(queue)?,
+            _handles: packet::ah::HANDLES.open(queue)?,
+            _groups: device::multicast::GROUPS.open(queue)?,
         })
     }
 }
 
 impl kernel::Module for Ferroce {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let receivers = registry::Receivers {
+        let receivers = device::registry::Receivers {
             own: demux::receive_own,
             steered: demux::receive_steered,
         };
-        let (registry, guard) = registry::Registry::new(module, receivers)?;
+        let (registry, guard) = device::registry::Registry::new(module, receivers)?;
         let tables = Tables::open(registry.release_queue())?;
         let files = debugfs::Files::new()?;
         let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;

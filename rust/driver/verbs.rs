@@ -5,22 +5,26 @@
 //! Each has the trait of its object in its own file.
 
 use crate::{
-    addresses::Known,
-    ah::Ah,
-    context::Context,
-    counters::{
-        self,
-        QpCounter, //
-    },
-    cq::Cq,
     device::{
         self,
+        addresses::Known,
+        counters::{
+            self,
+            QpCounter, //
+        },
         Device, //
     },
-    mr::Mr,
-    pd::Pd,
+    memory::{
+        context::Context,
+        mr::Mr,
+        pd::Pd, //
+    },
+    packet::ah::Ah,
     qp::Qp,
-    srq::Srq, //
+    queue::{
+        cq::Cq,
+        srq::Srq, //
+    }, //
 };
 use rdma::{
     stats::Descriptor,

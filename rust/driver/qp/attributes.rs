@@ -10,8 +10,8 @@ use super::{
     Qp, //
 };
 use crate::{
-    mr::Access,
-    path::Path,
+    memory::mr::Access,
+    packet::path::Path,
     storage::filled, //
 };
 use kernel::{
@@ -310,7 +310,7 @@ fn apply_receive(
             min_rnr_timer: set.min_rnr_timer,
             access: responder_access(set),
             qkey: set.qkey,
-            pkey: crate::port::DEFAULT_PKEY,
+            pkey: crate::device::port::DEFAULT_PKEY,
         });
     } else {
         receive.responder.set_access(responder_access(set));
@@ -331,7 +331,7 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         mtu: path_mtu(qp, set),
         dest_qpn: set.dest_qp_num,
         src_qpn: qp.number,
-        pkey: crate::port::DEFAULT_PKEY,
+        pkey: crate::device::port::DEFAULT_PKEY,
         initial_psn: Psn::new(set.sq_psn),
         timeout: time::ack_timeout(set.timeout),
         retry_count: set.retry_cnt,

@@ -46,39 +46,45 @@ use self::{
     },
 };
 use crate::{
-    ah::Ah,
-    context::{
-        Context,
-        MmapInfo,
-        Published, //
+    device::{
+        counters::{
+            self,
+            Counter,
+            QpCounter, //
+        },
+        Device, //
     },
-    counters::{
-        self,
-        Counter,
-        QpCounter, //
-    },
-    cq::Cq,
-    device::Device,
     live::{
         Kind,
         Live, //
     },
-    mr::Mr,
-    paging_turns::{
-        self,
-        Pager,
-        Turn, //
+    memory::{
+        context::{
+            Context,
+            MmapInfo,
+            Published, //
+        },
+        mr::Mr,
+        paging_turns::{
+            self,
+            Pager,
+            Turn, //
+        },
+        pd::Pd, //
     },
-    pd::Pd,
-    posted_receives::PostedReceives,
+    packet::ah::Ah,
     queue::{
-        Consumer,
-        SharedRing, //
+        cq::Cq,
+        posted_receives::PostedReceives,
+        ring::{
+            Consumer,
+            SharedRing, //
+        },
+        srq::Srq,
+        user_wqe,
+        users::Users, //
     },
-    srq::Srq,
-    storage::filled,
-    user_wqe,
-    users::Users, //
+    storage::filled, //
 };
 use core::sync::atomic::{
     AtomicBool,

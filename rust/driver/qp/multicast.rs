@@ -6,7 +6,7 @@
 
 use super::Qp;
 use crate::{
-    multicast::mapped,
+    device::multicast::mapped,
     storage::{
         append,
         take, //

@@ -9,17 +9,21 @@
 
 use super::Qp;
 use crate::{
-    counters::Counter,
-    device::Device,
-    mr::{
-        Absent,
-        Fault, //
+    device::{
+        counters::Counter,
+        Device, //
     },
-    paging_turns::{
-        self,
-        Pager,
-        Turn,
-        Turns, //
+    memory::{
+        mr::{
+            Absent,
+            Fault, //
+        },
+        paging_turns::{
+            self,
+            Pager,
+            Turn,
+            Turns, //
+        }, //
     }, //
 };
 use kernel::{

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     device::Device,
-    path::Path, //
+    packet::path::Path, //
 };
 use core::sync::atomic::Ordering;
 use kernel::{

@@ -6,7 +6,7 @@ use super::{
     table,
     Qp, //
 };
-use crate::{
+use crate::queue::{
     cq::{
         Cq,
         OVERFLOW, //

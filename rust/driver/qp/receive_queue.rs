@@ -4,13 +4,15 @@
 
 use super::Qp;
 use crate::{
-    pd::Pd,
+    memory::pd::Pd,
     queue::{
-        Consumer,
-        SharedRing, //
-    },
-    srq::Srq, //
-    wqe::RecvWqe,
+        ring::{
+            Consumer,
+            SharedRing, //
+        },
+        srq::Srq,
+        wqe::RecvWqe, //
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -3,14 +3,16 @@
 //! Where a QP's send requests wait until the send side takes them over.
 
 use crate::{
-    ah::Ah,
-    mr::Mr,
+    memory::mr::Mr,
+    packet::ah::Ah,
     queue::{
-        Consumer,
-        KernelRing,
-        SharedRing, //
+        ring::{
+            Consumer,
+            KernelRing,
+            SharedRing, //
+        },
+        wqe::SendWqes, //
     }, //
-    wqe::SendWqes,
 };
 use kernel::prelude::*;
 use roce::requester::SendWr;

@@ -17,21 +17,25 @@ use super::{
     FLUSH_BUDGET, //
 };
 use crate::{
-    arrival::Run,
-    buffer::Place,
-    counters::{
+    device::counters::{
         Tally,
         OF_RECEIVES, //
     },
-    cq::Cq,
-    datagram::Batch,
-    mr::{
-        self,
-        Absent,
-        Access,
-        Fault,
-        MrAccess, //
-    }, //
+    memory::{
+        buffer::Place,
+        mr::{
+            self,
+            Absent,
+            Access,
+            Fault,
+            MrAccess, //
+        }, //
+    },
+    packet::{
+        arrival::Run,
+        datagram::Batch, //
+    },
+    queue::cq::Cq, //
 };
 use core::sync::atomic::Ordering;
 use kernel::{

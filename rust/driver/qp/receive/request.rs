@@ -14,13 +14,15 @@ use super::{
     Target, //
 };
 use crate::{
-    arrival,
-    buffer::Cursor,
-    mr::{
-        self,
-        Access,
-        Fault, //
-    }, //
+    memory::{
+        buffer::Cursor,
+        mr::{
+            self,
+            Access,
+            Fault, //
+        }, //
+    },
+    packet::arrival, //
 };
 use kernel::{
     prelude::*,

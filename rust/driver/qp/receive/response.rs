@@ -11,15 +11,15 @@ use super::{
     ReceiveSide, //
 };
 use crate::{
-    counters::Counter,
-    datagram::{
+    device::counters::Counter,
+    memory::mr::{
+        Access,
+        Fault, //
+    },
+    packet::datagram::{
         self,
         Batch,
         BuildError, //
-    },
-    mr::{
-        Access,
-        Fault, //
     }, //
 };
 use kernel::{

@@ -13,24 +13,32 @@ use super::{
     Qp, //
 };
 use crate::{
-    ah::{
+    device::{
         self,
-        Ah, //
+        counters::{
+            Counter,
+            Tally,
+            OF_SENDS, //
+        }, //
     },
-    arrival::Run,
-    buffer::Place,
-    counters::{
-        Counter,
-        Tally,
-        OF_SENDS, //
+    memory::{
+        buffer::Place,
+        mr::Absent, //
     },
-    cq::Cq,
-    datagram::Batch,
-    device,
-    mr::Absent,
-    path::Path,
+    packet::{
+        ah::{
+            self,
+            Ah, //
+        },
+        arrival::Run,
+        datagram::Batch,
+        path::Path, //
+    },
+    queue::{
+        cq::Cq,
+        wqe::SendWqes, //
+    },
     storage::filled, //
-    wqe::SendWqes,
 };
 use core::sync::atomic::Ordering;
 use kernel::{

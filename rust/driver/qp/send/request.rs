@@ -10,30 +10,34 @@ use super::{
     SendSide, //
 };
 use crate::{
-    ah::Ah,
-    buffer::{
-        total_len,
-        Cursor,
-        Place, //
+    device::counters::Counter,
+    memory::{
+        buffer::{
+            total_len,
+            Cursor,
+            Place, //
+        },
+        mr::{
+            self,
+            Access,
+            Fault, //
+        },
+        mw, //
     },
-    counters::Counter,
-    datagram::{
-        self,
-        Batch,
-        BuildError, //
+    packet::{
+        ah::Ah,
+        datagram::{
+            self,
+            Batch,
+            BuildError, //
+        },
+        frame::{
+            FrameError,
+            Frames, //
+        },
+        path::Path, //
     },
-    frame::{
-        FrameError,
-        Frames, //
-    },
-    mr::{
-        self,
-        Access,
-        Fault, //
-    },
-    mw,
-    path::Path, //
-    wqe::Local,
+    queue::wqe::Local, //
 };
 use kernel::{
     prelude::*,

@@ -10,12 +10,14 @@ use super::{
     SendSide, //
 };
 use crate::{
-    arrival,
-    buffer::{
-        Cursor,
-        Place, //
+    memory::{
+        buffer::{
+            Cursor,
+            Place, //
+        },
+        mr::Access, //
     },
-    mr::Access, //
+    packet::arrival, //
 };
 use kernel::{
     prelude::*,

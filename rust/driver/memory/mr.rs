@@ -9,8 +9,10 @@ use crate::{
         Kind,
         Live, //
     },
-    mw::Window,
-    pd::Pd,
+    memory::{
+        mw::Window,
+        pd::Pd, //
+    },
     table::Table, //
 };
 use kernel::{

@@ -2,15 +2,14 @@
 
 //! The memory that a work request names: its scatter/gather list, private to the kernel.
 
-use crate::{
+use crate::memory::{
     mr::{
         Access,
         Fault,
         MrAccess,
         Recent, //
     },
-    pd::Pd,
-    user_wqe::Sge, //
+    pd::Pd, //
 };
 use kernel::{
     prelude::*,
@@ -22,6 +21,23 @@ use rdma::memory::{
     KernelBuffer,
     Memory, //
 };
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    KnownLayout, //
+};
+
+/// `struct ib_sge`: one part of a work request's buffer, as it stands in WQEs, too.
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Sge {
+    /// Virtual address in the memory region's address space.
+    pub(crate) addr: u64,
+    /// Length in bytes.
+    pub(crate) length: u32,
+    /// Local key.
+    pub(crate) lkey: u32,
+}
 
 /// One piece of a work request's memory.
 #[derive(Clone, Copy)]

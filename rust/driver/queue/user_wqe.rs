@@ -6,6 +6,7 @@
 //! process and may change at any moment, so these types are only ever filled from a private copy
 //! of the WQE; nothing in this file looks at shared memory.
 
+use crate::memory::buffer::Sge;
 use kernel::prelude::*;
 use zerocopy::FromBytes;
 use zerocopy_derive::{
@@ -74,18 +75,6 @@ pub(crate) mod opcode {
     pub(crate) const SEND_WITH_INV: u32 = 9;
     pub(crate) const FLUSH: u32 = 14;
     pub(crate) const ATOMIC_WRITE: u32 = 15;
-}
-
-/// `struct ib_sge`: one part of a work request's buffer.
-#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Sge {
-    /// Virtual address in the memory region's address space.
-    pub(crate) addr: u64,
-    /// Length in bytes.
-    pub(crate) length: u32,
-    /// Local key.
-    pub(crate) lkey: u32,
 }
 
 /// `struct rxe_dma_info` without its trailing data. Only `num_sge` and `length` are input; the

@@ -9,8 +9,10 @@
 //! time are taken in where they are, at once.
 
 use crate::{
-    counters::Counter,
-    device::Device,
+    device::{
+        counters::Counter,
+        Device, //
+    },
     storage::append, //
 };
 use core::sync::atomic::{

@@ -4,7 +4,7 @@
 
 use crate::{
     device::Device,
-    mr::Fault, //
+    memory::mr::Fault, //
 };
 use kernel::prelude::*;
 use net::{

@@ -8,7 +8,7 @@ use crate::{
         Kind,
         Live, //
     },
-    paging_turns::Turns, //
+    memory::paging_turns::Turns, //
 };
 use kernel::{
     mm::virt::VmaNew,

@@ -7,7 +7,7 @@ use crate::{
         Kind,
         Live, //
     },
-    pd::Pd,
+    memory::pd::Pd,
     table::Table, //
 };
 use core::ops::RangeInclusive;

@@ -3,9 +3,11 @@
 //! Packets that have arrived: what is checked of them before a QP is looked for.
 
 use crate::{
-    counters::Counter,
-    datagram,
-    device::Device, //
+    device::{
+        counters::Counter,
+        Device, //
+    },
+    packet::datagram, //
 };
 use kernel::sync::Arc;
 use net::{

@@ -9,11 +9,6 @@
 //! mutex, outside of it.
 
 use crate::{
-    context::{
-        Context,
-        MmapInfo,
-        Published, //
-    },
     device::{
         self,
         Device, //
@@ -22,16 +17,25 @@ use crate::{
         Kind,
         Live, //
     },
-    pd::Pd,
-    posted_receives::PostedReceives,
-    queue::{
-        Consumer,
-        SharedRing, //
+    memory::{
+        context::{
+            Context,
+            MmapInfo,
+            Published, //
+        },
+        pd::Pd, //
     },
-    storage::filled,
-    user_wqe,
-    users::Users,
-    wqe::RecvWqe, //
+    queue::{
+        posted_receives::PostedReceives,
+        ring::{
+            Consumer,
+            SharedRing, //
+        },
+        user_wqe,
+        users::Users,
+        wqe::RecvWqe, //
+    },
+    storage::filled, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,

@@ -2,9 +2,9 @@
 
 //! The port: what the netdev says, in the words of the verbs.
 
-use crate::{
+use crate::device::{
     counters::Counter,
-    device::Device, //
+    Device, //
 };
 use rdma::{
     mad::PortCounters,

@@ -7,9 +7,11 @@
 //! protection domain at most one at a time, so that pages that never come cost no more than one worker.
 
 use crate::{
-    mr,
-    paging_turns,
-    pd::Pd,
+    memory::{
+        mr,
+        paging_turns,
+        pd::Pd, //
+    },
     storage::append, //
 };
 use kernel::{

@@ -3,21 +3,23 @@
 //! Protection domains.
 
 use crate::{
-    context::Context,
     device::Device,
     live::{
         Kind,
         Live, //
     },
-    paging_turns::{
-        self,
-        Pager,
-        Turn,
-        Turns, //
-    },
-    prefetch::{
-        Pending,
-        PREFETCH, //
+    memory::{
+        context::Context,
+        paging_turns::{
+            self,
+            Pager,
+            Turn,
+            Turns, //
+        },
+        prefetch::{
+            Pending,
+            PREFETCH, //
+        }, //
     }, //
 };
 use kernel::{

@@ -10,7 +10,7 @@
 //! Windows of type 2 are of the kind 2B: of a QP, by its number, and of a protection domain. A window whose QP
 //! is gone stays bound, and can only be destroyed.
 
-use crate::{
+use crate::memory::{
     mr::{
         self,
         Access,

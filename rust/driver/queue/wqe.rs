@@ -3,24 +3,26 @@
 //! Private copies of work requests: what the shared rings said once, out of reach of the process.
 
 use crate::{
-    ah::Ah,
-    buffer::{
-        total_len,
-        Buffer, //
+    memory::{
+        buffer::{
+            total_len,
+            Buffer,
+            Sge, //
+        },
+        mr::{
+            Access,
+            Mr, //
+        },
+        mw, //
     },
-    mr::{
-        Access,
-        Mr, //
-    },
-    mw,
-    storage::filled,
-    user_wqe::{
+    packet::ah::Ah,
+    queue::user_wqe::{
         flags,
         opcode,
         RecvHeader,
-        SendHeader,
-        Sge, //
-    }, //
+        SendHeader, //
+    },
+    storage::filled, //
 };
 use kernel::{
     prelude::*,

@@ -3,27 +3,29 @@
 //! Completion queues.
 
 use crate::{
-    context::{
-        Context,
-        MmapInfo,
-        Published, //
-    },
-    counters::Counter,
     device::{
         self,
+        counters::Counter,
         Device, //
     },
     live::{
         Kind,
         Live, //
     },
-    queue::{
-        KernelRing,
-        Producer,
-        Relocation,
-        SharedRing, //
+    memory::context::{
+        Context,
+        MmapInfo,
+        Published, //
     },
-    users::Users, //
+    queue::{
+        ring::{
+            KernelRing,
+            Producer,
+            Relocation,
+            SharedRing, //
+        },
+        users::Users, //
+    }, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,

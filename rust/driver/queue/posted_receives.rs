@@ -3,8 +3,8 @@
 //! Receive requests of a kernel consumer, until a message takes them.
 
 use crate::{
+    queue::wqe::RecvWqe,
     storage::filled, //
-    wqe::RecvWqe,
 };
 use kernel::prelude::*;
 use rdma::wr::RecvWrs;

@@ -2,26 +2,28 @@
 
 //! A device: what its objects have in common.
 
-use crate::{
+pub(crate) mod addresses;
+pub(crate) mod counters;
+pub(crate) mod loopback;
+pub(crate) mod multicast;
+pub(crate) mod port;
+pub(crate) mod registry;
+pub(crate) mod steering;
+
+use self::{
     addresses::Addresses,
     counters::{
         Counter,
         Counters, //
     },
-    live::{
-        Kind,
-        Live, //
-    },
-    loopback::{
-        self,
-        Loopback, //
-    },
-    multicast::{
-        self,
-        Groups, //
-    },
+    loopback::Loopback,
+    multicast::Groups,
     registry::Registry,
     steering::Steering, //
+};
+use crate::live::{
+    Kind,
+    Live, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,

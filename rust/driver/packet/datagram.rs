@@ -3,11 +3,15 @@
 //! From a header stack and a payload to a RoCEv2 datagram that may leave.
 
 use crate::{
-    counters::Counter,
-    device::Device,
-    frame::Frames,
-    loopback,
-    path::Path, //
+    device::{
+        counters::Counter,
+        loopback,
+        Device, //
+    },
+    packet::{
+        frame::Frames,
+        path::Path, //
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -9,14 +9,14 @@
 //! waits for somebody who does, is called with it held; `ib_core` is never called with it held.
 
 use crate::{
-    addresses::Addresses,
     device::{
+        addresses::Addresses,
+        steering::Steered,
         Device,
         Site, //
     },
     hash,
     live,
-    steering::Steered,
     storage::{
         append,
         take, //

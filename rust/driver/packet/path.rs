@@ -2,13 +2,11 @@
 
 //! The way to a peer: an address vector that has been resolved to a route.
 
-use crate::{
-    device::{
-        Device,
-        QUEUE_LIMIT, //
-    },
+use crate::device::{
     multicast,
-    registry::ROCE_PORT, //
+    registry::ROCE_PORT,
+    Device,
+    QUEUE_LIMIT, //
 };
 use kernel::{
     prelude::*,
@@ -34,7 +32,7 @@ pub(crate) struct Path {
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
-    /// [`Addresses::changes`](crate::addresses::Addresses::changes) when that was found out: the device hears of an address
+    /// [`Addresses::changes`](crate::device::addresses::Addresses::changes) when that was found out: the device hears of an address
     /// later than the routing does.
     addresses: u32,
 }
@@ -121,14 +119,14 @@ impl Path {
     }
 
     /// Whether packets are for QPs of the same device: they need no ICRC, and are no more to be sent than by
-    /// [`loopback::deliver`](crate::loopback::deliver). Context: any.
+    /// [`loopback::deliver`](crate::device::loopback::deliver). Context: any.
     #[inline]
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
     /// Whether packets are for a group that QPs of `device` are in: these get a copy by
-    /// [`loopback::deliver`](crate::loopback::deliver), and none that the network brings back. Context: any.
+    /// [`loopback::deliver`](crate::device::loopback::deliver), and none that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.query.destination;
         destination.is_multicast() && multicast::find(device, &destination.to_gid()).is_some()

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queues of work and of completions, and what stands in them.
+
+pub(crate) mod cq;
+pub(crate) mod posted_receives;
+pub(crate) mod ring;
+pub(crate) mod srq;
+pub(crate) mod user_wqe;
+pub(crate) mod users;
+pub(crate) mod wqe;
