@@ -957,7 +957,7 @@ def tear_down(storm):
     storm.traffic.stop()
     storm.traffic.is_over = True
     storm.kernel.write(HUGE_PAGES, "0")
-    storm.kernel.run(f"{storm.directory}/storm.sh", "undo", storm.scratch, may_fail=True)
+    storm.kernel.run(f"{storm.directory}/lifetime/storm.sh", "undo", storm.scratch, may_fail=True)
     storm.kernel.look()
     for namespace in storm.kernel.namespaces:
         storm.namespace_drop(namespace)
@@ -986,7 +986,7 @@ def soak(storm):
     for seconds in (warm, storm.seconds):
         storm.run(seconds)
         storm.calm()
-        storm.kernel.run(f"{storm.directory}/storm.sh", "disconnect")
+        storm.kernel.run(f"{storm.directory}/lifetime/storm.sh", "disconnect")
         figures.append(settled_figures(storm, figures[0] if figures else None))
     return figures
 
@@ -997,7 +997,7 @@ def all_rows(storm, rows, seed, is_soak):
     try:
         storm.act("heal", lambda: storm.kernel.until("heal", storm.heal))
         storm.clock.start()
-        storm.kernel.run(f"{storm.directory}/storm.sh", "target", storm.scratch)
+        storm.kernel.run(f"{storm.directory}/lifetime/storm.sh", "target", storm.scratch)
         if is_soak:
             figures = soak(storm)
         else:
