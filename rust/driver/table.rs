@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tables in which packets and requests find the objects of all devices by number.
+//! Tables in which packets and requests find the objects of all devices, by number or hashed.
 
+use crate::hash;
 use kernel::{
     prelude::*,
     sync::{
@@ -41,6 +42,33 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[inline]
     pub(crate) fn get(&'static self, key: u32) -> Option<Arc<T>> {
         self.0.get(&rcu::read_lock())?.get(key)
+    }
+
+    /// The first object at one of `keys` that `is_it`, as [`hash::keys`] has them. Context: any.
+    #[inline]
+    pub(crate) fn find_hashed(
+        &'static self,
+        keys: impl Iterator<Item = u32>,
+        is_it: impl Fn(&T) -> bool,
+    ) -> Option<Arc<T>> {
+        keys.filter_map(|key| self.get(key))
+            .find(|value| is_it(value))
+    }
+
+    /// As [`hash::insert`]. Errors: those, and `ENETDOWN` if there is no table.
+    pub(crate) fn insert_hashed(
+        &'static self,
+        keys: impl Iterator<Item = u32>,
+        value: &Arc<T>,
+    ) -> Result {
+        hash::insert(&*self.whole()?, keys, value)
+    }
+
+    /// As [`hash::remove`].
+    pub(crate) fn remove_hashed(&'static self, keys: impl Iterator<Item = u32>, value: &Arc<T>) {
+        if let Ok(table) = self.whole() {
+            hash::remove(&*table, keys, value);
+        }
     }
 
     /// Takes away what is at `key`. Context: any.

@@ -8,9 +8,8 @@
 //!
 //! # Locks
 //!
-//! [`Device::groups`] is a mutex around all that is changed here. RTNL is
-//! taken under it, so it is never taken under RTNL. Packets see [`Group::members`] only, under a lock of
-//! its own, which is held for a copy.
+//! [`Device::groups`] is a mutex around all that is changed here. RTNL is taken under it, so it is never taken under
+//! RTNL. Packets see [`Group::members`] only, under a lock of its own, which is held for a copy.
 
 use crate::{
     device::Device,
@@ -67,9 +66,7 @@ pub(crate) static GROUPS: Table<Group> = Table::new();
 
 /// The multicast group of `device` with the address `gid`. Context: any.
 pub(crate) fn find(device: &Arc<Device>, gid: &Gid) -> Option<Arc<Group>> {
-    Group::keys(device, gid)
-        .filter_map(|key| GROUPS.get(key))
-        .find(|group| group.is(device, gid))
+    GROUPS.find_hashed(Group::keys(device, gid), |group| group.is(device, gid))
 }
 
 /// A multicast address of a device that QPs are attached to.
@@ -155,14 +152,12 @@ impl Group {
     /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
     fn publish(self: &Arc<Self>) -> Result {
         let keys = Self::keys(&self.device, &self.address);
-        hash::insert(&*GROUPS.whole()?, keys, self)
+        GROUPS.insert_hashed(keys, self)
     }
 
     fn withdraw(self: &Arc<Self>) {
         let keys = Self::keys(&self.device, &self.address);
-        for key in keys {
-            GROUPS.remove_if(key, self);
-        }
+        GROUPS.remove_hashed(keys, self);
     }
 }
 

@@ -51,9 +51,7 @@ fn services_keys(device: &Device) -> impl Iterator<Item = u32> {
 
 /// The general services QP of `device`. Context: any.
 pub(crate) fn general_services(device: &Device) -> Option<Arc<Qp>> {
-    services_keys(device)
-        .filter_map(|key| GENERAL_SERVICES.get(key))
-        .find(|qp| qp.is_of(device))
+    GENERAL_SERVICES.find_hashed(services_keys(device), |qp| qp.is_of(device))
 }
 
 /// A number that has not been in use for as long as possible: numbers are given out in turn. Context: process.
@@ -70,8 +68,7 @@ pub(super) fn reserve_number() -> Result<u32> {
 /// Lets packets find a QP. Errors: `EBUSY` if its number is in use. Context: process, may sleep.
 pub(super) fn publish(qp: &Arc<Qp>) -> Result {
     if qp.is_general_services() {
-        let table = GENERAL_SERVICES.whole()?;
-        return hash::insert(&table, services_keys(qp.device()), qp);
+        return GENERAL_SERVICES.insert_hashed(services_keys(qp.device()), qp);
     }
     QPS.whole()?.insert(qp.number, qp.clone())
 }
@@ -79,9 +76,7 @@ pub(super) fn publish(qp: &Arc<Qp>) -> Result {
 /// Nobody finds a QP any more. Its number rests until all others have had their turn. Context: process.
 pub(super) fn withdraw(qp: &Arc<Qp>) {
     if qp.is_general_services() {
-        for key in services_keys(qp.device()) {
-            GENERAL_SERVICES.remove_if(key, qp);
-        }
+        GENERAL_SERVICES.remove_hashed(services_keys(qp.device()), qp);
     } else {
         QPS.remove(qp.number);
     }
