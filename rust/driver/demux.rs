@@ -55,8 +55,10 @@ impl net::Receive for Port {
         registry::device_of(&self.netns, &destination.to_gid())
     }
 
-    fn receive_burst(&self, owner: Arc<Device>, packets: RxBurst) {
-        receive_burst(&owner, packets);
+    fn receive_burst(&self, owner: Arc<Device>, burst: RxBurst) {
+        owner.steering().take_in(&owner, burst, |packets| {
+            receive_all(&owner, packets, Came::Together);
+        });
     }
 }
 
@@ -101,14 +103,6 @@ fn receive(netns: &net::Net, skb: RxSkb) {
         return;
     };
     deliver(&qp, packet, skb);
-}
-
-/// Takes in datagrams that came together to the RoCE port, for one address of `device` that is no group's.
-/// Context: softirq.
-fn receive_burst(device: &Arc<Device>, burst: RxBurst) {
-    device.steering().take_in(device, burst, |packets| {
-        receive_all(device, packets, Came::Together);
-    });
 }
 
 /// Takes in datagrams that came to addresses of `device`, and were steered to this CPU. Context: bottom halves off.

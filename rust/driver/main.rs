@@ -108,7 +108,7 @@ impl Drop for Ferroce {
         self.registry.flush();
         pr_info!("unloaded, live objects: {}\n", live::Summary);
         drop(self.tables.take());
-        // What is left in the tables after all is given back by work.
+        // If the tables were not empty, a work gives their objects back.
         self.registry.flush_releases();
         drop(self.guard.take());
     }

@@ -102,7 +102,7 @@ counters! {
     LinkDowned = c"link_downed",
 }
 
-/// What the send side of a QP counts by itself.
+/// The counters that the send side of a QP keeps itself.
 pub(crate) const OF_SENDS: [Counter; 6] = [
     Counter::Sends,
     Counter::Retransmitted,
@@ -112,7 +112,7 @@ pub(crate) const OF_SENDS: [Counter; 6] = [
     Counter::ImpliedNak,
 ];
 
-/// What the receive side of a QP counts by itself.
+/// The counters that the receive side of a QP keeps itself.
 pub(crate) const OF_RECEIVES: [Counter; 5] = [
     Counter::Receives,
     Counter::DuplicateRequest,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the devices of the module share: work queues, the addresses and netdevs by which packets find them, and the
-//! devices themselves.
+//! The devices of the module, and the things that they share: work queues, page pools, and the addresses and netdevs by
+//! which packets find a device.
 //!
 //! # Locks
 //!
@@ -50,7 +50,8 @@ use sync::{
 
 static REGISTRY: Global<Registry> = Global::new();
 
-/// Who takes in packets of a device that come from elsewhere than its netdev. Context: bottom halves off.
+/// The functions that receive packets which do not come straight from the netdev of a device.
+/// Context: bottom halves off.
 #[derive(Clone, Copy)]
 pub(crate) struct Receivers {
     /// From QPs of the device.

@@ -82,7 +82,7 @@ impl Doorbells {
     }
 
     /// Requests were held until the timer fired: the program has stopped, and may have waited in vain.
-    fn has_expired(&mut self) {
+    fn timer_fired(&mut self) {
         self.has_filled = false;
         self.end_burst();
         self.threshold = self.threshold.saturating_mul(2).min(THRESHOLD_MOST);
@@ -140,7 +140,7 @@ impl Qp {
         if self.held.load(Ordering::Acquire) == 0 {
             return;
         }
-        self.doorbells.lock().has_expired();
+        self.doorbells.lock().timer_fired();
         self.kick();
     }
 }
