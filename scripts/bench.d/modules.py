@@ -67,19 +67,14 @@ def cases():
 
 def load(place, directory, name):
     """Loads a build, makes its devices, and says how packets are spread."""
-    for module in places.MODULES.values():
-        places.run("sh", "-c", places.UNLOAD.format(module=module).replace("modprobe -r", "rmmod"))
     build, _, spread = name.partition("+")
-    places.run("modprobe", "-a", "ib_uverbs", "rdma_ucm", "udp_tunnel", "ip6_udp_tunnel")
     if build == "rxe":
-        places.run("modprobe", "rdma_rxe")
+        place.load("rxe")
     else:
-        places.run("insmod", f"{directory}/{build}.ko")
-    for end in place.ends():
-        if end.namespace:
-            cpus = "3" if spread == "rps" else "0"
-            end.run("sh", "-c", f"echo {cpus} >/sys/class/net/{end.netdev}/queues/rx-0/rps_cpus")
-        end.attach("rxe" if build == "rxe" else "ferroce")
+        place.load("ferroce", f"{directory}/{build}.ko")
+    cpus = "3" if spread == "rps" else "0"
+    for end in (end for end in place.ends() if end.namespace):
+        end.run("sh", "-c", f"echo {cpus} >/sys/class/net/{end.netdev}/queues/rx-0/rps_cpus")
 
 
 def figure(case, figures):

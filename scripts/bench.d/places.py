@@ -11,6 +11,8 @@ import subprocess
 import time
 
 MODULES = {"ferroce": "ferroce", "rxe": "rdma_rxe"}
+# What modprobe would load below a build that it does not know.
+BELOW = ["udp_tunnel", "ip6_udp_tunnel"]
 PREFIXES = {"ferroce": "fer", "rxe": "rxe"}
 MTU = 4200
 CLONE_NEWNET = 0x40000000
@@ -18,7 +20,7 @@ CLONE_NEWNET = 0x40000000
 UNLOAD = """
 for tries in 1 2 3 4 5 6 7 8 9 10; do
 	grep -q '^{module} ' /proc/modules || exit 0
-	modprobe -r {module} && exit 0
+	rmmod {module} && exit 0
 	sleep 0.5
 done
 exit 1
@@ -135,13 +137,15 @@ class Place:
     def _machines(self):
         return [self.server, self.client] if self.client.remote else [self.server]
 
-    def load(self, driver):
-        """Unloads what is loaded, loads a driver and makes its devices."""
+    def load(self, driver, build=None):
+        """Unloads what is loaded, loads a driver, or a build of it from a file, and makes its devices."""
         for machine in self._machines():
             prefix = ["node2"] if machine.remote else []
             for module in MODULES.values():
                 run(*prefix, "sh", "-c", UNLOAD.format(module=module))
-            run(*prefix, "modprobe", "-a", "ib_uverbs", "rdma_ucm", MODULES[driver])
+            run(*prefix, "modprobe", "-a", "ib_uverbs", "rdma_ucm", *(BELOW if build else [MODULES[driver]]))
+            if build:
+                run(*prefix, "insmod", build)
         for end in self.ends():
             end.attach(driver)
         self.loaded = driver
