@@ -48,11 +48,22 @@ objects_gone()
 	return 1
 }
 
-# objects_note FILE: what there is now, for objects_as_before: devices have objects of their own.
+objects_list()
+{
+	grep -v ' 0$' "$live_objects"
+}
+
+# objects_note FILE: what there is now, for objects_as_before: devices have objects of their own. What a process had that
+# has ended goes a grace period after it; this waits until no process has any.
 objects_note()
 {
+	local tries
 	[ "$driver" = ferroce ] || return 0
-	grep -v ' 0$' "$live_objects" >"$1"
+	for ((tries = 0; tries <= 100 * slowness; tries++)); do
+		objects_list | grep -qE '^(context|mr) ' || break
+		sleep 0.1
+	done
+	objects_list >"$1"
 }
 
 # objects_as_before FILE SECONDS: waits until there is what there was.
@@ -61,7 +72,7 @@ objects_as_before()
 	local tries
 	[ "$driver" = ferroce ] || return 0
 	for ((tries = 0; tries <= $2 * 10; tries++)); do
-		objects_note "$1.now"
+		objects_list >"$1.now"
 		cmp -s "$1" "$1.now" && return 0
 		sleep 0.1
 	done
