@@ -4,7 +4,7 @@
 # Test: storage when network, target, device or module go
 # Net: wire
 # Runs: never
-# Needs: --suite consumers --net wire
+# Needs: --suite consumers
 #
 # Storage between two machines over a bad network, and when link, target, device or module go in the middle of I/O. The
 # target is on the other machine.

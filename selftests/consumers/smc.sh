@@ -4,9 +4,9 @@
 # Test: SMC-R, version 2
 # Net: wire
 # Runs: never
-# Needs: --suite consumers --kernel debug --net wire
+# Needs: --suite consumers --kernel debug
 #
-# SMC-R between two machines (--net wire): what goes through sockets is compared, and goes over RDMA.
+# SMC-R between two machines: what goes through sockets is compared, and goes over RDMA.
 set -u
 # There is nothing else.
 FERROCE_NET=wire

@@ -6,10 +6,16 @@
 # shellcheck disable=SC2154 # of disk.sh
 mounted=$state/mounted
 
+is_mounted()
+{
+	mountpoint -q "$mounted" || { echo "nothing is mounted"; return 1; }
+}
+
 # large_file [cached]: there and back, by the page cache, and past it unless the file system has none.
 large_file()
 {
 	local written read
+	is_mounted || return 1
 	head -c 48M /dev/urandom >"$state/data" || return 1
 	written=$(sha256sum <"$state/data")
 	cp "$state/data" "$mounted/large" && drop_caches || return 1
@@ -27,6 +33,7 @@ large_file()
 small_files()
 {
 	local written read
+	is_mounted || return 1
 	mkdir -p "$state/small" "$mounted/small" || return 1
 	python3 - "$state/small" "$1" <<-'END' || return 1
 		import os, sys
@@ -44,5 +51,5 @@ small_files()
 # random_blocks SECONDS
 random_blocks()
 {
-	fio_verify "$mounted/blocks" 512 "$1" && rm "$mounted/blocks"
+	is_mounted && fio_verify "$mounted/blocks" 512 "$1" && rm "$mounted/blocks"
 }

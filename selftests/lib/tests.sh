@@ -4,7 +4,7 @@
 # What tests there are. Each says in the comment at its head what it is and what it needs:
 #
 #	Test: WORDS             this file is a test, named like the file; what it does
-#	Net: NET                what scripts/vm sets up for it: veth (if there is no such line), loop, wire or none
+#	Net: NET                what is set up for it: veth (if there is no such line), none, loop, wire or wire-rxe
 #	Runs: WHEN              without being asked for: always (if there is no such line), with the stock or the debug
 #	                        kernel, or never
 #	Suites: all             and with the userspace of each Debian suite
@@ -12,7 +12,7 @@
 #	Needs: OPTION...        what selftests/run has to be called with
 
 # In the order in which they run.
-test_nets='veth none loop wire'
+test_nets='veth none loop wire wire-rxe'
 test_folders='tools verbs memory network isolation diagnostics fuzz planted kernel lifetime consumers'
 
 # tests_list DIRECTORY: a line "NAME NET WHEN SUITES MODULE FILE WORDS" for each test below it, in the order in which

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Test: two machines: ferroce and rxe
-# Net: wire
+# Net: wire-rxe
 #
 # Two machines with different drivers on one wire, `scripts/vm --nodes 2 --driver
 # ferroce,rxe`: this one is 10.1.0.1, and `node2 COMMAND` runs on the other, 10.1.0.2.
