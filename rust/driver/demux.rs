@@ -143,11 +143,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
             skb,
             burst: &mut burst,
         };
-        if packet.opcode.is_request() {
-            qp.receive_requests(run);
-        } else {
-            qp.receive_responses(run);
-        }
+        qp.take_in_run(run);
     }
 }
 
@@ -185,11 +181,7 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     if !admit(qp, packet, &skb) {
         return;
     }
-    if packet.opcode.is_request() {
-        qp.receive_request(packet, skb);
-    } else {
-        qp.receive_response(packet, skb);
-    }
+    qp.take_in(packet, skb);
 }
 
 /// Whether a QP takes a packet. The caller has a pass.

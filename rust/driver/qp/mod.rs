@@ -13,6 +13,7 @@
 mod attributes;
 mod bulk;
 mod doorbell;
+mod engine;
 mod multicast;
 mod paging;
 mod paths;
@@ -149,11 +150,6 @@ const RESCAN_LAST_NS: u64 = 1_000_000_000;
 /// The number of [`Qp::pace`] among a QP's timers, and that of [`Qp::hold`]. [`bulk`] has two more.
 const PACE: u64 = 1;
 const HOLD: u64 = 4;
-/// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
-const PACE_NS: u64 = 100_000;
-/// After so long, in nanoseconds, it sends a batch all the same. The queues are all of the namespace's: it may
-/// be others' packets that do not leave, for a neighbour that does not answer or by a slower netdev.
-const PATIENCE_NS: u64 = 1_000_000;
 
 /// The number of the general services QP.
 const GSI_NUMBER: u32 = 1;
@@ -230,34 +226,6 @@ pub(crate) struct Qp {
     #[pin]
     bulk_respond: Work<Qp, BULK_RESPOND>,
     _live: Live,
-}
-
-/// How long a side of a QP has been waiting for full queues.
-#[derive(Default)]
-struct Pacing {
-    since: Option<Instant>,
-}
-
-impl Pacing {
-    /// Whether the queues were full when it was looked last.
-    fn is_waiting(&self) -> bool {
-        self.since.is_some()
-    }
-
-    /// Whether to wait, if the queues `are_full`.
-    fn waits(&mut self, are_full: bool) -> bool {
-        if !are_full {
-            self.since = None;
-            return false;
-        }
-        let now = now();
-        let since = *self.since.get_or_insert(now);
-        if now.as_ns().saturating_sub(since.as_ns()) < PATIENCE_NS {
-            return true;
-        }
-        self.since = Some(now);
-        false
-    }
 }
 
 impl_has_work! {
@@ -435,13 +403,6 @@ impl Qp {
 
     fn arm_timer(self: &Arc<Self>, deadline: Instant) {
         self.timer.start_at(self.as_arc_borrow(), deadline.as_ns());
-    }
-
-    /// The machine's queues are full: goes on when they may have drained.
-    fn wait_for_queues(self: &Arc<Self>) {
-        if !self.is_paced.swap(true, Ordering::AcqRel) {
-            self.pace.start_in(self.as_arc_borrow(), PACE_NS);
-        }
     }
 
     /// Receives posted to a QP in error make no system call: look again after a while.

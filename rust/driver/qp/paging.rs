@@ -7,7 +7,12 @@
 //! Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages
 //! absent; what does not fit is a packet lost.
 
-use super::Qp;
+use super::{
+    engine::Side,
+    receive::ReceiveSide,
+    send::SendSide,
+    Qp, //
+};
 use crate::{
     device::{
         counters::Counter,
@@ -24,7 +29,8 @@ use crate::{
             Turn,
             Turns, //
         }, //
-    }, //
+    },
+    packet::arrival, //
 };
 use kernel::{
     prelude::*,
@@ -35,7 +41,11 @@ use net::{
     RxQueue,
     RxSkb, //
 };
-use roce::ticket::Outcome;
+use roce::{
+    packet::Packet,
+    responder::Arrival,
+    ticket::Outcome, //
+};
 use sync::SpinLockBh;
 
 /// The number of the work that faults in pages, among a QP's.
@@ -45,7 +55,10 @@ pub(super) const PAGING: u64 = 1;
 const MAX_WAITING: u32 = 512;
 
 /// Waiting packets that are handled under one hold of a lock.
-pub(super) const REPLAY_BUDGET: u32 = 16;
+const REPLAY_BUDGET: u32 = 16;
+
+/// A packet cannot be taken in before pages are faulted in.
+pub(super) struct WaitsForPages;
 
 /// What one side of a QP waits for.
 #[derive(Default)]
@@ -77,17 +90,6 @@ impl Paging {
         trace::page_wait(qp.number);
         qp.fault_in_pages();
         Outcome::Again
-    }
-
-    /// Whether an access waits for pages.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waiting
-    }
-
-    /// The access is about to be tried again. `unfaultable`: pages that could not be faulted in.
-    pub(super) fn resume(&mut self, unfaultable: Option<Absent>) {
-        self.waiting = false;
-        self.unfaultable = unfaultable;
     }
 }
 
@@ -181,25 +183,78 @@ impl WorkItem<PAGING> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(qp: Arc<Qp>) {
-        // No pass while pages are faulted in: a process could make that last for ever.
-        let wanted = qp.send.lock().paging.wanted.take();
-        if let Some(wanted) = wanted {
-            let unfaultable = wanted.fault_in().is_err().then_some(wanted);
-            if let Some(_pass) = qp.gate.enter() {
-                trace::page_ready(qp.number);
-                qp.resume_send(unfaultable);
-            }
-        }
-        let wanted = qp.receive.lock().paging.wanted.take();
-        if let Some(wanted) = wanted {
-            let unfaultable = wanted.fault_in().is_err().then_some(wanted);
-            if let Some(_pass) = qp.gate.enter() {
-                trace::page_ready(qp.number);
-                qp.resume_receive(unfaultable);
-            }
-        }
+        fault_in::<SendSide>(&qp);
+        fault_in::<ReceiveSide>(&qp);
         paging_turns::end(qp);
     }
+}
+
+/// Faults in the pages that a side waits for, if it does, and lets it go on.
+fn fault_in<S: Side>(qp: &Arc<Qp>) {
+    let wanted = S::lock(qp).engine().paging.wanted.take();
+    let Some(wanted) = wanted else {
+        return;
+    };
+    // No pass while pages are faulted in: a process could make that last for ever.
+    let unfaultable = wanted.fault_in().is_err().then_some(wanted);
+    let Some(_pass) = qp.gate.enter() else {
+        return;
+    };
+    trace::page_ready(qp.number);
+    qp.drive::<S>(|side, _| {
+        let paging = &mut side.engine().paging;
+        paging.waiting = false;
+        paging.unfaultable = unfaultable;
+        side.resume();
+    });
+    let mut more = true;
+    while more {
+        qp.drive::<S>(|side, turn| more = replay(side, qp, turn));
+    }
+}
+
+/// Takes in a packet, unless it has to wait for others.
+pub(super) fn take_in<S: Side>(
+    side: &mut S,
+    qp: &Arc<Qp>,
+    packet: &Packet,
+    skb: RxSkb,
+    turn: &mut S::Turn,
+) {
+    let waiting = S::waiting(qp);
+    if !waiting.is_empty() {
+        match side.arrive(packet) {
+            Arrival::Receive => {}
+            Arrival::Keep => {
+                waiting.keep(skb);
+                return;
+            }
+            Arrival::Duplicate => return,
+        }
+    }
+    if side.take_in(qp, packet, &skb, turn).is_err() {
+        waiting.push_front(skb);
+    }
+}
+
+/// Takes in some of the packets that waited. Returns whether there are more.
+fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, turn: &mut S::Turn) -> bool {
+    let waiting = S::waiting(qp);
+    for _ in 0..REPLAY_BUDGET {
+        if side.engine().paging.waiting {
+            return false;
+        }
+        let Some(skb) = waiting.pop() else {
+            return false;
+        };
+        let Some(packet) = arrival::reparse(&skb) else {
+            continue;
+        };
+        if side.take_in(qp, &packet, &skb, turn).is_err() {
+            waiting.push_front(skb);
+        }
+    }
+    true
 }
 
 impl Qp {

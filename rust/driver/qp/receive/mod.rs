@@ -7,12 +7,18 @@ mod response;
 
 use super::{
     bulk::BULK_BYTES,
-    paging::Paging,
+    engine::{
+        Engine,
+        Side, //
+    },
+    paging::{
+        Waiting,
+        WaitsForPages, //
+    },
     receive_queue::{
         ReceiveQueue,
         RecvSource, //
     },
-    Pacing,
     Qp,
     FLUSH_BUDGET, //
 };
@@ -25,16 +31,12 @@ use crate::{
         buffer::Place,
         mr::{
             self,
-            Absent,
             Access,
             Fault,
             MrAccess, //
         }, //
     },
-    packet::{
-        arrival::Run,
-        datagram::Batch, //
-    },
+    packet::datagram::Batch,
     queue::cq::Cq, //
 };
 use core::sync::atomic::Ordering;
@@ -60,16 +62,14 @@ use rdma::{
 use roce::{
     packet::Packet,
     responder::{
+        Arrival,
         Resource,
         Responder,
         ResponderEvent, //
     },
     ticket::Outcome, //
 };
-use sync::BhGuard;
-
-/// Batches of responses that one caller sends before it leaves the rest to a thread.
-const BATCHES_PER_CALL: u32 = 2;
+use sync::SpinLockBhGuard;
 
 /// How often, and how long each time in microseconds, a QP that is destroyed waits for its
 /// acknowledgements to leave.
@@ -84,12 +84,7 @@ pub(crate) struct ReceiveSide {
     place: Place,
     /// Where an RDMA WRITE goes, as long as the lock is held.
     target: Option<Target>,
-    /// The owner bit, as on the send side.
-    busy: bool,
-    again: bool,
-    batch: Batch,
-    pacing: Pacing,
-    pub(super) paging: Paging,
+    engine: Engine,
     /// What of [`OF_RECEIVES`] has been told.
     pub(super) tally: Tally<{ OF_RECEIVES.len() }>,
     /// Receive requests that were completed without an error.
@@ -103,9 +98,9 @@ struct Target {
     access: MrAccess,
 }
 
-/// Work that is deferred until the receive lock is released.
+/// What one hold of the receive lock leaves to be done once it is released.
 #[derive(Default)]
-struct Deferred {
+pub(crate) struct Turn {
     notify: bool,
     established: bool,
     /// The QP has failed, under the lock; what is to be told of it, if it had not before.
@@ -133,11 +128,7 @@ impl ReceiveSide {
             queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
             place: Place::default(),
             target: None,
-            busy: false,
-            again: false,
-            batch: Batch::new()?,
-            pacing: Pacing::default(),
-            paging: Paging::default(),
+            engine: Engine::new(Batch::new()?),
             tally: Tally::new(),
             receives: 0,
         })
@@ -146,13 +137,15 @@ impl ReceiveSide {
     /// Forgets all requests without completing them (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.responder.reset();
-        self.paging = Paging::default();
-        qp.waiting_requests.clear();
+        self.wait_no_more(qp);
         self.queue.reset(qp);
     }
 
     fn outcome(&mut self, qp: &Arc<Qp>, done: Result<(), Fault>) -> Outcome {
-        done.map_or_else(|fault| self.paging.outcome(qp, fault), |()| Outcome::Done)
+        done.map_or_else(
+            |fault| self.engine.paging.outcome(qp, fault),
+            |()| Outcome::Done,
+        )
     }
 
     /// Completes up to `budget` receive requests of a QP in error with a flush error, in order.
@@ -163,8 +156,7 @@ impl ReceiveSide {
             return flushed;
         }
         self.responder.flush();
-        self.paging = Paging::default();
-        qp.waiting_requests.clear();
+        self.wait_no_more(qp);
         flushed.more = true;
         for _ in 0..budget {
             let Some(wr_id) = self.queue.take_flushed(qp) else {
@@ -199,6 +191,94 @@ impl ReceiveSide {
     }
 }
 
+impl Side for ReceiveSide {
+    const BATCHES_PER_CALL: u32 = 2;
+
+    type Turn = Turn;
+
+    fn begin() -> Turn {
+        Turn::default()
+    }
+
+    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
+        qp.receive.lock()
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn waiting(qp: &Qp) -> &Waiting {
+        &qp.waiting_requests
+    }
+
+    fn arrive(&mut self, packet: &Packet) -> Arrival {
+        self.responder.arrive(packet)
+    }
+
+    fn take_in(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: &RxSkb,
+        turn: &mut Turn,
+    ) -> Result<(), WaitsForPages> {
+        self.execute(qp, packet, skb, turn)
+    }
+
+    fn resume(&mut self) {
+        self.responder.resume();
+    }
+
+    fn happen(&mut self, _qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
+        event(self);
+        self.place = Place::default();
+        self.target = None;
+    }
+
+    fn is_long(&self) -> bool {
+        self.responder.has_unsent(BULK_BYTES)
+    }
+
+    fn build_in_bulk(qp: &Arc<Qp>) -> bool {
+        qp.respond_in_bulk()
+    }
+
+    fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {
+        self.respond(qp, batch);
+        // An error is told of once its NAK is in the batch.
+        while let Some(event) = self.responder.take_event() {
+            match event {
+                ResponderEvent::CommunicationEstablished => turn.established = true,
+                error => {
+                    // Now: once the lock is released, the consumer may bring the QP up anew.
+                    let before = qp.mark_failed();
+                    turn.failed = before.is_some();
+                    turn.event = error_event(error)
+                        .filter(|_| before.is_some_and(|state| state != State::Error));
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, qp: &Arc<Qp>, _turn: &mut Turn, _is_sent: bool) {
+        self.report(qp);
+    }
+
+    fn finish(qp: &Arc<Qp>, turn: Turn) {
+        if turn.notify {
+            Cq::notify(&qp.recv_cq);
+        }
+        let is_connected = !qp.is_datagram();
+        if turn.established && is_connected && qp.state() == State::Rtr {
+            qp.events.raise(Event::CommEstablished);
+        }
+        if turn.failed {
+            qp.flush(turn.event);
+        }
+    }
+}
+
 /// What is told of an error, where no completion tells it.
 fn error_event(error: ResponderEvent) -> Option<Event> {
     match error {
@@ -215,43 +295,13 @@ fn access(qp: &Qp, rkey: u32, va: u64, len: u64, need: Access) -> Result<MrAcces
 }
 
 impl Qp {
-    /// Takes in a request packet. Context: bottom halves off, no lock held.
-    pub(crate) fn receive_request(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
-        self.drive_receive(|receive, after| receive.request(self, packet, skb, after));
-    }
-
-    /// Takes in request packets that came together. Context: bottom halves off, no lock held.
-    pub(crate) fn receive_requests(self: &Arc<Self>, run: Run<'_, '_>) {
-        self.drive_receive(|receive, after| {
-            run.for_each(|packet, skb| receive.request(self, packet, skb, after));
-        });
-    }
-
-    /// Goes on after waiting for pages; `unfaultable` could not be faulted in.
-    /// Context: process, no lock held.
-    pub(super) fn resume_receive(self: &Arc<Self>, unfaultable: Option<Absent>) {
-        self.drive_receive(|receive, _| {
-            receive.paging.resume(unfaultable);
-            receive.responder.resume();
-        });
-        let mut more = true;
-        while more {
-            self.drive_receive(|receive, after| more = receive.replay(self, after));
-        }
-    }
-
-    /// Goes on with responses that are not finished. Context: softirq, no lock held.
-    pub(crate) fn run_receive(self: &Arc<Self>) {
-        self.drive_receive(|_, _| ());
-    }
-
     /// Acknowledges all that has been executed, and lets the acknowledgements leave, and requests that are held
     /// back. The consumer saw completions of receives whose acknowledgements may have to wait still, for full
     /// queues or for another CPU; if it ends now, they are all that its peer waits for. Takes a few ms at most.
     /// Context: process, may sleep, no lock held.
     pub(super) fn settle(self: &Arc<Self>) {
         if let Some(_pass) = self.gate.enter() {
-            self.drive_receive(|receive, _| receive.responder.acknowledge_all());
+            self.drive::<ReceiveSide>(|receive, _| receive.responder.acknowledge_all());
         }
         for _ in 0..SETTLE_ATTEMPTS {
             {
@@ -286,96 +336,5 @@ impl Qp {
             self.kick();
         }
         flushed.more
-    }
-
-    /// Does `first` under the receive lock, then sends responses as [`Qp::run_send`] sends requests.
-    fn drive_receive(self: &Arc<Self>, first: impl FnOnce(&mut ReceiveSide, &mut Deferred)) {
-        // A softirq, or whoever else has to end before its packets arrive.
-        let has_bh_off = sync::owns_softirq();
-        let mut first = Some(first);
-        let mut owner = false;
-        let mut given_back: Option<Batch> = None;
-        for _ in 0..BATCHES_PER_CALL {
-            let bh = BhGuard::new();
-            let mut after = Deferred::default();
-            let batch = {
-                let mut receive = self.receive.lock();
-                if let Some(first) = first.take() {
-                    first(&mut receive, &mut after);
-                    receive.place = Place::default();
-                    receive.target = None;
-                }
-                receive.report(self);
-                if receive.busy && !owner {
-                    receive.again = true;
-                    None
-                } else if has_bh_off
-                    && !owner
-                    && !receive.pacing.is_waiting()
-                    && receive.responder.has_unsent(BULK_BYTES)
-                    && self.respond_in_bulk()
-                {
-                    None
-                } else {
-                    owner = true;
-                    receive.busy = true;
-                    receive.again = false;
-                    let mut batch = given_back
-                        .take()
-                        .unwrap_or_else(|| core::mem::take(&mut receive.batch));
-                    receive.respond(self, &mut batch);
-                    // An error is told of once its NAK is in the batch.
-                    while let Some(event) = receive.responder.take_event() {
-                        match event {
-                            ResponderEvent::CommunicationEstablished => after.established = true,
-                            error => {
-                                // Now: once the lock is released, the consumer may bring the QP up anew.
-                                let before = self.mark_failed();
-                                after.failed = before.is_some();
-                                after.event = error_event(error)
-                                    .filter(|_| before.is_some_and(|state| state != State::Error));
-                            }
-                        }
-                    }
-                    if batch.is_empty() && !receive.again {
-                        receive.batch = batch;
-                        receive.busy = false;
-                        None
-                    } else {
-                        Some(batch)
-                    }
-                }
-            };
-            let done = batch.is_none();
-            given_back = batch.map(|batch| batch.send(self.device()));
-            self.after_receive(&after);
-            drop(bh);
-            if done {
-                return;
-            }
-        }
-        {
-            let mut receive = self.receive.lock();
-            if let Some(batch) = given_back {
-                receive.batch = batch;
-            }
-            receive.busy = false;
-        }
-        if !self.respond_in_bulk() {
-            self.kick();
-        }
-    }
-
-    fn after_receive(self: &Arc<Self>, after: &Deferred) {
-        if after.notify {
-            Cq::notify(&self.recv_cq);
-        }
-        let is_connected = !self.is_datagram();
-        if after.established && is_connected && self.state() == State::Rtr {
-            self.events.raise(Event::CommEstablished);
-        }
-        if after.failed {
-            self.flush(after.event);
-        }
     }
 }

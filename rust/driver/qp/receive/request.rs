@@ -4,25 +4,22 @@
 
 use super::{
     super::{
-        paging::REPLAY_BUDGET,
+        paging::WaitsForPages,
         status,
         Qp, //
     },
     access,
-    Deferred,
     ReceiveSide,
-    Target, //
+    Target,
+    Turn, //
 };
-use crate::{
-    memory::{
-        buffer::Cursor,
-        mr::{
-            self,
-            Access,
-            Fault, //
-        }, //
-    },
-    packet::arrival, //
+use crate::memory::{
+    buffer::Cursor,
+    mr::{
+        self,
+        Access,
+        Fault, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -42,7 +39,6 @@ use roce::{
     packet::Packet,
     requester::MAX_BURST_LEN,
     responder::{
-        Arrival,
         Atomic,
         AtomicOperation,
         ReceiveCompletion,
@@ -58,9 +54,6 @@ use roce::{
 /// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
 const GRH_LEN: usize = 40;
 
-/// A request cannot be executed before pages are faulted in.
-struct WaitsForPages;
-
 impl Target {
     /// Whether it is reached by the key `rkey` and has all of `len` bytes at `va`.
     fn covers(&self, rkey: u32, va: u64, len: u64) -> bool {
@@ -70,55 +63,13 @@ impl Target {
 }
 
 impl ReceiveSide {
-    /// Takes in a request, unless it has to wait for others.
-    pub(super) fn request(
-        &mut self,
-        qp: &Arc<Qp>,
-        packet: &Packet,
-        skb: RxSkb,
-        after: &mut Deferred,
-    ) {
-        if !qp.waiting_requests.is_empty() {
-            match self.responder.arrive(packet) {
-                Arrival::Receive => {}
-                Arrival::Keep => {
-                    qp.waiting_requests.keep(skb);
-                    return;
-                }
-                Arrival::Duplicate => return,
-            }
-        }
-        if self.execute(qp, packet, &skb, after).is_err() {
-            qp.waiting_requests.push_front(skb);
-        }
-    }
-
-    /// Takes in some of the requests that waited. Returns whether there are more.
-    pub(super) fn replay(&mut self, qp: &Arc<Qp>, after: &mut Deferred) -> bool {
-        for _ in 0..REPLAY_BUDGET {
-            if self.paging.is_waiting() {
-                return false;
-            }
-            let Some(skb) = qp.waiting_requests.pop() else {
-                return false;
-            };
-            let Some(packet) = arrival::reparse(&skb) else {
-                continue;
-            };
-            if self.execute(qp, &packet, &skb, after).is_err() {
-                qp.waiting_requests.push_front(skb);
-            }
-        }
-        true
-    }
-
     /// Takes in a request: walks the responder's steps to the end. `Err` if that has to wait for pages.
-    fn execute(
+    pub(super) fn execute(
         &mut self,
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: &RxSkb,
-        after: &mut Deferred,
+        turn: &mut Turn,
     ) -> Result<(), WaitsForPages> {
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
@@ -127,7 +78,7 @@ impl ReceiveSide {
                 Step::Done => return Ok(()),
                 Step::Park => return Err(WaitsForPages),
                 Step::Complete(completion) => {
-                    self.complete(qp, packet, skb, &completion, after);
+                    self.complete(qp, packet, skb, &completion, turn);
                     return Ok(());
                 }
                 Step::Dropped(reason) => {
@@ -180,7 +131,7 @@ impl ReceiveSide {
                 } => {
                     let answer = match atomic(qp, rkey, va, operation) {
                         Ok(original) => Atomic::Done { original },
-                        Err(fault) => match self.paging.outcome(qp, fault) {
+                        Err(fault) => match self.engine.paging.outcome(qp, fault) {
                             Outcome::Again => Atomic::Again,
                             _ => Atomic::Protection,
                         },
@@ -293,7 +244,7 @@ impl ReceiveSide {
         packet: &Packet,
         skb: &RxSkb,
         done: &ReceiveCompletion,
-        after: &mut Deferred,
+        turn: &mut Turn,
     ) {
         let opcode = match done.operation {
             ReceiveOperation::Send => wc::Opcode::Recv,
@@ -329,7 +280,7 @@ impl ReceiveSide {
         }
         self.place.rewind();
         self.queue.finish();
-        after.notify |= qp
+        turn.notify |= qp
             .recv_cq
             .post(&qp.handle, &completion, done.solicited)
             .notify;

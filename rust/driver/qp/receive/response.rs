@@ -45,8 +45,8 @@ impl ReceiveSide {
             return;
         };
         let path = &tx_path.path;
-        if self.pacing.waits(path.is_congested(qp.device())) {
-            qp.wait_for_queues();
+        let are_full = path.is_congested(qp.device());
+        if self.engine.waits_for_queues(qp, are_full) {
             return;
         }
         while batch.room() >= Batch::BURST {
@@ -84,7 +84,7 @@ impl ReceiveSide {
                 }
             }
         }
-        self.again = true;
+        self.engine.again = true;
     }
 
     /// Builds READ responses, all or none.

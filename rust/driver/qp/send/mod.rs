@@ -7,9 +7,15 @@ mod response;
 
 use super::{
     bulk::BULK_BYTES,
-    paging::Paging,
+    engine::{
+        Engine,
+        Side, //
+    },
+    paging::{
+        Waiting,
+        WaitsForPages, //
+    },
     send_queue::SendSource,
-    Pacing,
     Qp, //
 };
 use crate::{
@@ -21,16 +27,12 @@ use crate::{
             OF_SENDS, //
         }, //
     },
-    memory::{
-        buffer::Place,
-        mr::Absent, //
-    },
+    memory::buffer::Place,
     packet::{
         ah::{
             self,
             Ah, //
         },
-        arrival::Run,
         datagram::Batch,
         path::Path, //
     },
@@ -70,10 +72,7 @@ use roce::{
     },
     time::Instant, //
 };
-use sync::BhGuard;
-
-/// Batches that one caller sends before it leaves the rest to a thread.
-const BATCHES_PER_CALL: u32 = 16;
+use sync::SpinLockBhGuard;
 
 /// Requests that are fetched, and requests that are completed, in one turn: others wait for the lock.
 const TURN_BUDGET: u32 = 256;
@@ -96,17 +95,11 @@ pub(crate) struct SendSide {
     pub(crate) qkey: u32,
     /// The route of the last datagram.
     datagram_path: Option<(Arc<Ah>, Arc<Path>)>,
-    /// The owner bit: whoever set it builds batches and sends them, until there is nothing left.
-    busy: bool,
-    /// Something happened that the owner has not looked at.
-    again: bool,
+    engine: Engine,
     /// What is sent next is sent because the timer expired: at once.
     is_late: bool,
     /// The consumer wants to be told once the queue has drained (SQD).
     pub(super) tell_drained: bool,
-    batch: Batch,
-    pacing: Pacing,
-    pub(super) paging: Paging,
     /// The request whose response is being placed, and where, as long as the lock is held.
     placing: Option<(u32, Place)>,
     /// When the timer fires, if it is armed.
@@ -117,9 +110,10 @@ pub(crate) struct SendSide {
     sends: u64,
 }
 
-/// Work that is deferred until the send lock is released.
-#[derive(Default)]
-struct Deferred {
+/// One hold of the send lock, and what it leaves to be done once the lock is released.
+pub(crate) struct Turn {
+    /// When it began.
+    now: Instant,
     notify: bool,
     failed: bool,
     drained: bool,
@@ -135,6 +129,10 @@ impl SendSide {
         source: SendSource,
     ) -> Result<Self> {
         let storage = filled(slots as usize, || Ok(SendSlot::default()))?;
+        let batch = match ty {
+            Type::RawPacket => Batch::of_frames()?,
+            _ => Batch::new()?,
+        };
         Ok(Self {
             requester: Requester::new(storage),
             wqes: SendWqes::new(slots, cap)?,
@@ -142,16 +140,9 @@ impl SendSide {
             next: 0,
             qkey: 0,
             datagram_path: None,
-            busy: false,
-            again: false,
+            engine: Engine::new(batch),
             is_late: false,
             tell_drained: false,
-            batch: match ty {
-                Type::RawPacket => Batch::of_frames()?,
-                _ => Batch::new()?,
-            },
-            pacing: Pacing::default(),
-            paging: Paging::default(),
             placing: None,
             armed: None,
             tally: Tally::new(),
@@ -172,8 +163,7 @@ impl SendSide {
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.requester.reset();
         self.tell_drained = false;
-        self.paging = Paging::default();
-        qp.waiting_responses.clear();
+        self.wait_no_more(qp);
         self.next = 0;
         self.wqes.clear();
         self.datagram_path = None;
@@ -189,19 +179,7 @@ impl SendSide {
     pub(super) fn flush(&mut self, qp: &Qp) {
         self.requester.flush();
         self.tell_drained = false;
-        self.paging = Paging::default();
-        qp.waiting_responses.clear();
-    }
-
-    /// Has `event` happen: tells the requester before what it has to know, and does afterwards what follows from it.
-    fn happen(&mut self, qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
-        self.requester
-            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
-        event(self);
-        self.placing = None;
-        if self.requester.take_migration() {
-            qp.migrate_requester(self);
-        }
+        self.wait_no_more(qp);
     }
 
     /// Drops what was posted and not fetched: a refused doorbell consumes its requests.
@@ -227,7 +205,7 @@ impl SendSide {
     }
 
     /// Fetches what was posted since the last time, or as much of it as a turn may. Returns whether there may be more.
-    fn fetch(&mut self, qp: &Qp) -> bool {
+    fn fetch_posted(&mut self, qp: &Qp) -> bool {
         let mut budget = TURN_BUDGET;
         match &mut self.source {
             SendSource::User {
@@ -291,26 +269,6 @@ impl SendSide {
         self.requester.drained() && !self.requester.has_completions()
     }
 
-    /// Completes what has ended, and arms the timer. `is_sent`: no packets are on their way out of a batch. What is
-    /// flushed is not completed before: they have its memory.
-    fn settle(&mut self, qp: &Arc<Qp>, is_sent: bool) -> Deferred {
-        let failed = self.requester.take_error().is_some();
-        if failed {
-            // It leaves SQD for good, and has not drained.
-            self.tell_drained = false;
-            qp.fail_sends(self);
-        }
-        let notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
-        let drained = self.tell_drained && self.is_drained();
-        self.tell_drained &= !drained;
-        self.arm(qp);
-        Deferred {
-            notify,
-            failed,
-            drained,
-        }
-    }
-
     /// Hands finished requests to the CQ, or as many as a turn may. Returns whether the CQ wants to be notified.
     fn complete(&mut self, qp: &Qp) -> bool {
         let mut notify = false;
@@ -352,7 +310,7 @@ impl SendSide {
             }
             notify |= qp.send_cq.post(&qp.handle, &completion, false).notify;
         }
-        self.again = true;
+        self.engine.again = true;
         notify
     }
 
@@ -389,6 +347,112 @@ impl SendSide {
     }
 }
 
+impl Side for SendSide {
+    const BATCHES_PER_CALL: u32 = 16;
+
+    type Turn = Turn;
+
+    fn begin() -> Turn {
+        Turn {
+            now: super::now(),
+            notify: false,
+            failed: false,
+            drained: false,
+        }
+    }
+
+    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
+        qp.send.lock()
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn waiting(qp: &Qp) -> &Waiting {
+        &qp.waiting_responses
+    }
+
+    fn take_in(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: &RxSkb,
+        turn: &mut Turn,
+    ) -> Result<(), WaitsForPages> {
+        self.place(qp, turn.now, packet, skb)
+    }
+
+    fn resume(&mut self) {
+        self.requester.resume();
+    }
+
+    /// Tells the requester before what it has to know, and does afterwards what follows from the event.
+    fn happen(&mut self, qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
+        self.requester
+            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
+        event(self);
+        self.placing = None;
+        if self.requester.take_migration() {
+            qp.migrate_requester(self);
+        }
+    }
+
+    fn fetch(&mut self, qp: &Qp) {
+        if qp.takes_sends() {
+            qp.release_held();
+            let has_more = self.fetch_posted(qp);
+            self.engine.again |= has_more;
+        }
+    }
+
+    fn is_long(&self) -> bool {
+        !self.is_late && self.requester.has_unsent(BULK_BYTES)
+    }
+
+    fn build_in_bulk(qp: &Arc<Qp>) -> bool {
+        qp.send_in_bulk()
+    }
+
+    fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {
+        self.is_late = false;
+        self.act(qp, turn.now, batch);
+    }
+
+    /// Completes what has ended, and arms the timer. What is flushed is not completed before the packets on their way
+    /// have left: they have its memory.
+    fn settle(&mut self, qp: &Arc<Qp>, turn: &mut Turn, is_sent: bool) {
+        turn.failed = self.requester.take_error().is_some();
+        if turn.failed {
+            // It leaves SQD for good, and has not drained.
+            self.tell_drained = false;
+            qp.fail_sends(self);
+        }
+        turn.notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
+        turn.drained = self.tell_drained && self.is_drained();
+        self.tell_drained &= !turn.drained;
+        self.arm(qp);
+    }
+
+    fn finish(qp: &Arc<Qp>, turn: Turn) {
+        if turn.notify {
+            Cq::notify(&qp.send_cq);
+        }
+        if turn.drained {
+            qp.events.raise(Event::SendQueueDrained);
+        }
+        if !turn.failed {
+            return;
+        }
+        match qp.ty {
+            // If it has not left the error state since: a reset that came in between wins.
+            Type::Rc => qp.flush(None),
+            // What is posted and not fetched yet is flushed, too.
+            Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => qp.kick(),
+        }
+    }
+}
+
 /// Adds what the QP says for all its requests.
 fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
     wr.signaled |= qp.signal_all;
@@ -399,50 +463,21 @@ fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
 }
 
 impl Qp {
-    /// Sends what is to be sent. Context: process or softirq, no lock held.
-    pub(crate) fn run_send(self: &Arc<Self>) {
-        self.drive_send(|_, _| ());
-    }
-
-    /// Takes in a response packet. Context: bottom halves off, no lock held.
-    pub(crate) fn receive_response(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
-        self.drive_send(|send, now| send.respond(self, now, packet, skb));
-    }
-
-    /// Takes in response packets that came together. Context: bottom halves off, no lock held.
-    pub(crate) fn receive_responses(self: &Arc<Self>, run: Run<'_, '_>) {
-        self.drive_send(|send, now| {
-            run.for_each(|packet, skb| send.respond(self, now, packet, skb));
-        });
-    }
-
     /// Waits until the packets that were built before are out of its hands: then so is their memory.
     /// Context: process, may sleep, no lock held.
     pub(super) fn wait_until_sent(&self) {
         for _ in 0..SENT_ATTEMPTS {
-            if !self.send.lock().busy {
+            if !self.send.lock().engine.busy {
                 return;
             }
             fsleep(Delta::from_micros(SENT_PAUSE_US));
         }
     }
 
-    /// Goes on after waiting for pages; `unfaultable` could not be faulted in.
-    /// Context: process, no lock held.
-    pub(super) fn resume_send(self: &Arc<Self>, unfaultable: Option<Absent>) {
-        self.drive_send(|send, _| {
-            send.paging.resume(unfaultable);
-            send.requester.resume();
-        });
-        let mut more = true;
-        while more {
-            self.drive_send(|send, now| more = send.replay(self, now));
-        }
-    }
-
     /// The timer has expired. Context: softirq, no lock held.
     pub(crate) fn expire(self: &Arc<Self>) {
-        self.drive_send(|send, now| {
+        self.drive::<SendSide>(|send, turn| {
+            let now = turn.now;
             if send.armed.is_some_and(|armed| armed <= now) {
                 send.armed = None;
             }
@@ -453,114 +488,20 @@ impl Qp {
         });
     }
 
-    /// Does `first` under the send lock, then builds batches under the lock and sends them without
-    /// it, unless somebody else is at it: then that one sees what `first` changed.
-    fn drive_send(self: &Arc<Self>, first: impl FnOnce(&mut SendSide, Instant)) {
-        // A softirq, or whoever else has to end before its packets arrive.
-        let has_bh_off = sync::owns_softirq();
-        let mut first = Some(first);
-        let mut owner = false;
-        let mut given_back = None;
-        for _ in 0..BATCHES_PER_CALL {
-            // With bottom halves off a batch is answered as a burst, after its last packet.
-            let bh = BhGuard::new();
-            let now = super::now();
-            let turn = {
-                let mut send = self.send.lock();
-                if let Some(first) = first.take() {
-                    send.happen(self, |send| first(send, now));
-                }
-                if send.busy && !owner {
-                    send.again = true;
-                    let after = send.settle(self, false);
-                    drop(send);
-                    self.after_send(after);
-                    return;
-                }
-                send.again = false;
-                if self.takes_sends() {
-                    self.release_held();
-                    let has_more = send.fetch(self);
-                    send.again |= has_more;
-                }
-                let is_late = core::mem::take(&mut send.is_late);
-                if has_bh_off
-                    && !owner
-                    && !is_late
-                    && !send.pacing.is_waiting()
-                    && send.requester.has_unsent(BULK_BYTES)
-                    && self.send_in_bulk()
-                {
-                    let after = send.settle(self, true);
-                    drop(send);
-                    self.after_send(after);
-                    return;
-                }
-                owner = true;
-                send.busy = true;
-                let mut batch = given_back
-                    .take()
-                    .unwrap_or_else(|| core::mem::take(&mut send.batch));
-                send.act(self, now, &mut batch);
-                let after = send.settle(self, batch.is_empty());
-                if batch.is_empty() && !send.again {
-                    send.batch = batch;
-                    send.busy = false;
-                    drop(send);
-                    self.after_send(after);
-                    return;
-                }
-                (batch, after)
-            };
-            let (batch, after) = turn;
-            given_back = Some(batch.send(self.device()));
-            self.after_send(after);
-            drop(bh);
-        }
-        // The rest is for a thread, so that no caller works for others without end.
-        {
-            let mut send = self.send.lock();
-            if let Some(batch) = given_back {
-                send.batch = batch;
-            }
-            send.busy = false;
-        }
-        if !self.send_in_bulk() {
-            self.kick();
-        }
-    }
-
-    fn after_send(self: &Arc<Self>, after: Deferred) {
-        if after.notify {
-            Cq::notify(&self.send_cq);
-        }
-        if after.drained {
-            self.events.raise(Event::SendQueueDrained);
-        }
-        if !after.failed {
-            return;
-        }
-        match self.ty {
-            // If it has not left the error state since: a reset that came in between wins.
-            Type::Rc => self.flush(None),
-            // What is posted and not fetched yet is flushed, too.
-            Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => self.kick(),
-        }
-    }
-
     /// Fetches and flushes all that has been posted, of a QP in SQE. Context: process, no lock held.
     pub(super) fn flush_posted_sends(self: &Arc<Self>) {
         for _ in 0..FLUSH_TURNS {
-            let (after, is_empty) = {
+            let mut turn = SendSide::begin();
+            let is_empty = {
                 let mut send = self.send.lock();
                 if self.state() != State::Sqe {
                     return;
                 }
-                let has_more = send.fetch(self);
-                let after = send.settle(self, true);
-                (after, !has_more && send.requester.is_empty())
+                let has_more = send.fetch_posted(self);
+                send.settle(self, &mut turn, true);
+                !has_more && send.requester.is_empty()
             };
-            self.after_send(after);
+            SendSide::finish(self, turn);
             if is_empty {
                 return;
             }

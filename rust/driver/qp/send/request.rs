@@ -79,8 +79,7 @@ impl SendSide {
             return;
         }
         let are_full = self.is_congested(qp);
-        if self.pacing.waits(are_full) {
-            qp.wait_for_queues();
+        if self.engine.waits_for_queues(qp, are_full) {
             return;
         }
         // Of a connected QP, the same for all that leaves together.
@@ -98,7 +97,7 @@ impl SendSide {
                 SendAction::Transmit(burst) => {
                     let outcome = self
                         .transmit(qp, &burst, &mut tx_path, &mut place, batch)
-                        .unwrap_or_else(|fault| self.paging.outcome(qp, fault));
+                        .unwrap_or_else(|fault| self.engine.paging.outcome(qp, fault));
                     (burst.ticket, outcome)
                 }
                 SendAction::Local { ticket, sequence } => {
@@ -118,7 +117,7 @@ impl SendSide {
                 return;
             }
         }
-        self.again = true;
+        self.engine.again = true;
     }
 
     /// Builds the datagrams of `burst`, all or none.
@@ -227,7 +226,7 @@ impl SendSide {
                 Outcome::Done
             }
             Err(FrameError::Length) => Outcome::Length,
-            Err(FrameError::Payload(fault)) => self.paging.outcome(qp, fault),
+            Err(FrameError::Payload(fault)) => self.engine.paging.outcome(qp, fault),
         }
     }
 }

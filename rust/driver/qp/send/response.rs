@@ -4,7 +4,7 @@
 
 use super::{
     super::{
-        paging::REPLAY_BUDGET,
+        paging::WaitsForPages,
         Qp, //
     },
     SendSide, //
@@ -16,8 +16,7 @@ use crate::{
             Place, //
         },
         mr::Access, //
-    },
-    packet::arrival, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -31,41 +30,10 @@ use roce::{
     time::Instant, //
 };
 
-/// A response cannot be placed before pages are faulted in.
-struct WaitsForPages;
-
 impl SendSide {
-    /// Takes in a response, unless it has to wait for others.
-    pub(super) fn respond(&mut self, qp: &Arc<Qp>, now: Instant, packet: &Packet, skb: RxSkb) {
-        if !qp.waiting_responses.is_empty() {
-            qp.waiting_responses.keep(skb);
-        } else if self.place(qp, now, packet, &skb).is_err() {
-            qp.waiting_responses.push_front(skb);
-        }
-    }
-
-    /// Takes in some of the responses that waited. Returns whether there are more.
-    pub(super) fn replay(&mut self, qp: &Arc<Qp>, now: Instant) -> bool {
-        for _ in 0..REPLAY_BUDGET {
-            if self.paging.is_waiting() {
-                return false;
-            }
-            let Some(skb) = qp.waiting_responses.pop() else {
-                return false;
-            };
-            let Some(packet) = arrival::reparse(&skb) else {
-                continue;
-            };
-            if self.place(qp, now, &packet, &skb).is_err() {
-                qp.waiting_responses.push_front(skb);
-            }
-        }
-        true
-    }
-
     /// Takes in a response. Its payload goes straight to where the request wants it; `Err` if that has
     /// to wait for pages.
-    fn place(
+    pub(super) fn place(
         &mut self,
         qp: &Arc<Qp>,
         now: Instant,
@@ -98,8 +66,10 @@ impl SendSide {
                 (ticket, cursor.write(0, &value.to_ne_bytes()))
             }
         };
-        let outcome =
-            placed.map_or_else(|fault| self.paging.outcome(qp, fault), |()| Outcome::Done);
+        let outcome = placed.map_or_else(
+            |fault| self.engine.paging.outcome(qp, fault),
+            |()| Outcome::Done,
+        );
         self.requester.commit_place(now, ticket, outcome);
         match outcome {
             Outcome::Again => Err(WaitsForPages),

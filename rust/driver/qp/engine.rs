@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What drives a side of a QP: events happen under its lock, and batches are built under the lock and sent without it.
+//!
+//! One thread or softirq at a time transmits for a side, its owner. The others leave their work to it, so nothing
+//! overtakes.
+
+use super::{
+    paging::{
+        self,
+        Paging,
+        Waiting,
+        WaitsForPages, //
+    },
+    receive::ReceiveSide,
+    send::SendSide,
+    Qp, //
+};
+use crate::packet::{
+    arrival::Run,
+    datagram::Batch, //
+};
+use core::sync::atomic::Ordering;
+use kernel::sync::Arc;
+use net::RxSkb;
+use roce::{
+    packet::Packet,
+    responder::Arrival,
+    time::Instant, //
+};
+use sync::{
+    BhGuard,
+    SpinLockBhGuard, //
+};
+
+/// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
+const PACE_NS: u64 = 100_000;
+/// After so long, in nanoseconds, it sends a batch all the same. The queues are all of the namespace's: it may
+/// be others' packets that do not leave, for a neighbour that does not answer or by a slower netdev.
+const PATIENCE_NS: u64 = 1_000_000;
+
+/// The send side or the receive side of a QP: what is under its lock.
+pub(super) trait Side: Sized + Unpin {
+    /// Batches that one caller sends before it leaves the rest to a thread.
+    const BATCHES_PER_CALL: u32;
+
+    /// One hold of the lock: what is known at its beginning, and what is left to be done once the lock is released.
+    type Turn;
+
+    /// Begins a turn. No lock held.
+    fn begin() -> Self::Turn;
+
+    /// Takes the lock of this side of `qp`.
+    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self>;
+
+    /// What both sides have.
+    fn engine(&mut self) -> &mut Engine;
+
+    /// The packets of this side of `qp` that wait for pages.
+    fn waiting(qp: &Qp) -> &Waiting;
+
+    /// Looks at a packet that finds others waiting: whether it waits, too.
+    fn arrive(&mut self, _packet: &Packet) -> Arrival {
+        Arrival::Keep
+    }
+
+    /// Takes in a packet. `Err` if that has to wait for pages.
+    fn take_in(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: &RxSkb,
+        turn: &mut Self::Turn,
+    ) -> Result<(), WaitsForPages>;
+
+    /// The access that waited for pages is to be tried again.
+    fn resume(&mut self);
+
+    /// Has `event` happen.
+    fn happen(&mut self, qp: &Arc<Qp>, event: impl FnOnce(&mut Self));
+
+    /// Fetches what was posted, if this side sends that.
+    fn fetch(&mut self, _qp: &Qp) {}
+
+    /// Whether so much is to be built that a softirq leaves it to a thread.
+    fn is_long(&self) -> bool;
+
+    /// Has a thread build, soon. Returns whether it will: if not, it has been asked before, and its CPU has not let it
+    /// begin. Context: process or softirq.
+    fn build_in_bulk(qp: &Arc<Qp>) -> bool;
+
+    /// Builds until the batch is full.
+    fn build(&mut self, qp: &Arc<Qp>, turn: &mut Self::Turn, batch: &mut Batch);
+
+    /// Ends a turn, under the lock. `is_sent`: no packets are on their way out of a batch.
+    fn settle(&mut self, qp: &Arc<Qp>, turn: &mut Self::Turn, is_sent: bool);
+
+    /// Does what the turn has left. No lock held.
+    fn finish(qp: &Arc<Qp>, turn: Self::Turn);
+
+    /// Forgets packets and accesses that wait for pages.
+    fn wait_no_more(&mut self, qp: &Qp) {
+        self.engine().paging = Paging::default();
+        Self::waiting(qp).clear();
+    }
+}
+
+/// What both sides have under their locks.
+pub(super) struct Engine {
+    /// The owner bit: whoever set it builds batches and sends them, until there is nothing left.
+    pub(super) busy: bool,
+    /// Something happened that the owner has not looked at.
+    pub(super) again: bool,
+    batch: Batch,
+    /// How long the side has been waiting for full queues.
+    paced_since: Option<Instant>,
+    pub(super) paging: Paging,
+}
+
+impl Engine {
+    /// An engine at rest, which sends with this batch.
+    pub(super) fn new(batch: Batch) -> Self {
+        Self {
+            busy: false,
+            again: false,
+            batch,
+            paced_since: None,
+            paging: Paging::default(),
+        }
+    }
+
+    /// Whether to wait for the machine's queues, if they `are_full`. Then the QP goes on when they may have drained.
+    pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, are_full: bool) -> bool {
+        if !are_full {
+            self.paced_since = None;
+            return false;
+        }
+        let now = super::now();
+        let since = *self.paced_since.get_or_insert(now);
+        if now.as_ns().saturating_sub(since.as_ns()) < PATIENCE_NS {
+            qp.wait_for_queues();
+            return true;
+        }
+        self.paced_since = Some(now);
+        false
+    }
+}
+
+/// Takes the owner's part under the lock, unless somebody else is the owner, or a thread is to be. `own` is the owner's
+/// batch, between two turns and after them: with none the turn was the last.
+fn take_turn<S: Side>(
+    side: &mut S,
+    qp: &Arc<Qp>,
+    turn: &mut S::Turn,
+    own: &mut Option<Batch>,
+    has_bh_off: bool,
+) {
+    let is_owner = own.is_some();
+    if side.engine().busy && !is_owner {
+        side.engine().again = true;
+        side.settle(qp, turn, false);
+        return;
+    }
+    side.engine().again = false;
+    side.fetch(qp);
+    if has_bh_off
+        && !is_owner
+        && side.engine().paced_since.is_none()
+        && side.is_long()
+        && S::build_in_bulk(qp)
+    {
+        side.settle(qp, turn, true);
+        return;
+    }
+    let engine = side.engine();
+    engine.busy = true;
+    let mut batch = own
+        .take()
+        .unwrap_or_else(|| core::mem::take(&mut engine.batch));
+    side.build(qp, turn, &mut batch);
+    side.settle(qp, turn, batch.is_empty());
+    let engine = side.engine();
+    if batch.is_empty() && !engine.again {
+        engine.batch = batch;
+        engine.busy = false;
+    } else {
+        *own = Some(batch);
+    }
+}
+
+impl Qp {
+    /// Has `event` happen under the lock of a side, then builds batches under the lock and sends them without
+    /// it, unless somebody else is at it: then that one sees what `event` changed.
+    /// Context: process or softirq, no lock held.
+    pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut S::Turn)) {
+        // A softirq, or whoever else has to end before its packets arrive.
+        let has_bh_off = sync::owns_softirq();
+        let mut event = Some(event);
+        let mut own = None;
+        for _ in 0..S::BATCHES_PER_CALL {
+            // With bottom halves off a batch is answered as a burst, after its last packet.
+            let bh = BhGuard::new();
+            let mut turn = S::begin();
+            {
+                let mut side = S::lock(self);
+                if let Some(event) = event.take() {
+                    side.happen(self, |side| event(side, &mut turn));
+                }
+                take_turn(&mut *side, self, &mut turn, &mut own, has_bh_off);
+            }
+            own = own.map(|batch| batch.send(self.device()));
+            S::finish(self, turn);
+            drop(bh);
+            if own.is_none() {
+                return;
+            }
+        }
+        // The rest is for a thread, so that no caller works for others without end.
+        {
+            let mut side = S::lock(self);
+            let engine = side.engine();
+            engine.batch = own.unwrap_or_default();
+            engine.busy = false;
+        }
+        if !S::build_in_bulk(self) {
+            self.kick();
+        }
+    }
+
+    /// Sends what is to be sent. Context: process or softirq, no lock held.
+    pub(crate) fn run_send(self: &Arc<Self>) {
+        self.drive::<SendSide>(|_, _| ());
+    }
+
+    /// Goes on with responses that are not finished. Context: process or softirq, no lock held.
+    pub(crate) fn run_receive(self: &Arc<Self>) {
+        self.drive::<ReceiveSide>(|_, _| ());
+    }
+
+    /// Takes in a packet. Context: bottom halves off, no lock held.
+    pub(crate) fn take_in(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
+        if packet.opcode.is_request() {
+            self.drive::<ReceiveSide>(|side, turn| paging::take_in(side, self, packet, skb, turn));
+        } else {
+            self.drive::<SendSide>(|side, turn| paging::take_in(side, self, packet, skb, turn));
+        }
+    }
+
+    /// Takes in packets that came together. Context: bottom halves off, no lock held.
+    pub(crate) fn take_in_run(self: &Arc<Self>, run: Run<'_, '_>) {
+        if run.packet.opcode.is_request() {
+            self.take_in_run_of::<ReceiveSide>(run);
+        } else {
+            self.take_in_run_of::<SendSide>(run);
+        }
+    }
+
+    fn take_in_run_of<S: Side>(self: &Arc<Self>, run: Run<'_, '_>) {
+        self.drive::<S>(|side, turn| {
+            run.for_each(|packet, skb| paging::take_in(side, self, packet, skb, turn));
+        });
+    }
+
+    /// The machine's queues are full: goes on when they may have drained.
+    pub(super) fn wait_for_queues(self: &Arc<Self>) {
+        if !self.is_paced.swap(true, Ordering::AcqRel) {
+            self.pace.start_in(self.as_arc_borrow(), PACE_NS);
+        }
+    }
+}
