@@ -270,7 +270,6 @@ fn merge(set: &mut Attr, attr: &Attr, mask: AttrMask) {
 
 fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     qp.set_state(State::Reset);
-    qp.timer.stop();
     qp.send.lock().reset(qp);
     qp.wait_until_sent();
     qp.receive.lock().reset(qp);

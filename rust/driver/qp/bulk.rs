@@ -5,7 +5,10 @@
 //! What a softirq sends within this machine arrives only when it has ended, on the same CPU: until then all others would
 //! wait for it to build all that there is room for.
 
-use super::Qp;
+use super::{
+    deadlines::Deadline,
+    Qp, //
+};
 use core::sync::atomic::{
     AtomicU32,
     AtomicU64,
@@ -13,11 +16,7 @@ use core::sync::atomic::{
 };
 use kernel::{
     cpu::CpuId,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+    sync::Arc,
     workqueue::{
         HasWork,
         WorkItem, //
@@ -25,12 +24,10 @@ use kernel::{
 };
 use sync::{
     BhGuard,
-    Cpu,
-    Timer,
-    TimerCallback, //
+    Cpu, //
 };
 
-/// The numbers of this work among a QP's, and those of the timers that look after it.
+/// The numbers of this work among a QP's.
 pub(super) const BULK_SEND: u64 = 2;
 pub(super) const BULK_RESPOND: u64 = 3;
 
@@ -44,66 +41,35 @@ const NO_CPU: u32 = u32::MAX;
 /// may be a program's that lets nobody else have it.
 const STARVED_NS: u64 = 2_000_000;
 
-/// Where a side's packets are built, if they are many.
-#[pin_data]
-struct Place<const ID: u64>
-where
-    Qp: TimerCallback<ID>,
-{
+/// Where a side's packets are built, if they are many: not by those CPUs that take in what these are answered with, which
+/// may be what lets the side go on. There is enough to do.
+pub(super) struct Place {
     cpu: AtomicU32,
     /// When the thread was asked for last, in nanoseconds.
     asked: AtomicU64,
-    /// Looks whether it has begun: nothing else may happen that would.
-    #[pin]
-    rescue: Timer<Qp, ID>,
 }
 
-impl<const ID: u64> Place<ID>
-where
-    Qp: TimerCallback<ID>,
-{
-    fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
+impl Place {
+    /// On any CPU.
+    pub(super) fn new() -> Self {
+        Self {
             cpu: AtomicU32::new(NO_CPU),
             asked: AtomicU64::new(0),
-            rescue <- Timer::new(),
-        })
-    }
-}
-
-/// Which CPUs build a QP's packets: not those that take in what these are answered with, which may be what lets a side
-/// go on. There is enough to do.
-#[pin_data]
-pub(super) struct Places {
-    /// Where the consumer posted last.
-    #[pin]
-    send: Place<BULK_SEND>,
-    /// Where the first request came that took a thread to respond to.
-    #[pin]
-    respond: Place<BULK_RESPOND>,
-}
-
-impl Places {
-    /// Nothing has been posted, and no request has come.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            send <- Place::new(),
-            respond <- Place::new(),
-        })
+        }
     }
 
-    /// Nobody is to look after threads any more. Context: process.
-    pub(super) fn shutdown(&self) {
-        self.send.rescue.shutdown();
-        self.respond.rescue.shutdown();
-    }
-
-    /// The consumer posts requests, on this CPU. Context: any.
+    /// From now on it is this CPU. Context: any.
     #[inline]
-    pub(super) fn posted_here(&self) {
-        self.send
+    pub(super) fn move_here(&self) {
+        self.cpu.store(CpuId::current().as_u32(), Ordering::Relaxed);
+    }
+
+    /// It is this CPU, if it was none before. Context: any.
+    pub(super) fn settle_here(&self) {
+        let own = CpuId::current().as_u32();
+        let _ = self
             .cpu
-            .store(CpuId::current().as_u32(), Ordering::Relaxed);
+            .compare_exchange(NO_CPU, own, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -127,45 +93,22 @@ impl WorkItem<BULK_RESPOND> for Qp {
     }
 }
 
-impl TimerCallback<BULK_SEND> for Qp {
-    fn expired(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).kick();
-    }
-}
-
-impl TimerCallback<BULK_RESPOND> for Qp {
-    fn expired(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).kick();
-    }
-}
-
 impl Qp {
-    /// Has a thread send requests, soon. Returns whether it will: if not, it has been asked before, and its CPU has not
-    /// let it begin. Context: process or softirq.
-    pub(super) fn send_in_bulk(self: &Arc<Self>) -> bool {
-        let place = &self.places.send;
-        self.build_in_bulk(place, place.cpu.load(Ordering::Relaxed))
-    }
-
-    /// As [`Qp::send_in_bulk`], for responses. Context: softirq, or a thread of the same kind.
-    pub(super) fn respond_in_bulk(self: &Arc<Self>) -> bool {
-        let place = &self.places.respond;
-        let own = CpuId::current().as_u32();
-        let before = place
-            .cpu
-            .compare_exchange(NO_CPU, own, Ordering::Relaxed, Ordering::Relaxed);
-        self.build_in_bulk(place, before.err().unwrap_or(own))
-    }
-
-    fn build_in_bulk<const ID: u64>(self: &Arc<Self>, place: &Place<ID>, cpu: u32) -> bool
+    /// Has a thread build, soon. Returns whether it will: if not, it has been asked before, and its CPU has not let it
+    /// begin. Context: process or softirq.
+    pub(super) fn build_in_bulk<const ID: u64>(
+        self: &Arc<Self>,
+        place: &Place,
+        rescue: Deadline,
+    ) -> bool
     where
-        Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID> + TimerCallback<ID>,
+        Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID>,
     {
         let now = sync::monotonic_ns();
         let queue = self.device().bulk_queue();
         let asked = {
             let bh = BhGuard::new();
-            match Cpu::numbered(cpu, &bh) {
+            match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
                 Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
                 None => queue.queue().enqueue::<_, ID>(self.clone()),
             }
@@ -174,7 +117,8 @@ impl Qp {
             return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < STARVED_NS;
         }
         place.asked.store(now, Ordering::Relaxed);
-        place.rescue.start_in(self.as_arc_borrow(), STARVED_NS);
+        let time = now.saturating_add(STARVED_NS);
+        self.deadlines.set(self, rescue, time);
         true
     }
 }

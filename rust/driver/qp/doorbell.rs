@@ -6,7 +6,10 @@
 //! program that does nothing but post, requests are held in the ring until there is a batch of them. A burst is over
 //! when the program takes a completion. A program that waits for each message has nothing held.
 
-use super::Qp;
+use super::{
+    deadlines::Deadline,
+    Qp, //
+};
 use core::sync::atomic::Ordering;
 use kernel::sync::Arc;
 use rdma::qp::{
@@ -115,7 +118,8 @@ impl Qp {
             return false;
         }
         if held == 1 {
-            self.hold.start_in(self.as_arc_borrow(), HOLD_NS);
+            let time = sync::monotonic_ns().saturating_add(HOLD_NS);
+            self.deadlines.set(self, Deadline::Hold, time);
         }
         true
     }
@@ -135,12 +139,12 @@ impl Qp {
         }
     }
 
-    /// The timer has expired. Context: softirq.
-    pub(super) fn held_long_enough(self: &Arc<Self>) {
-        if self.held.load(Ordering::Acquire) == 0 {
-            return;
+    /// The deadline has passed. Returns whether anything is held. Context: softirq.
+    pub(super) fn held_long_enough(&self) -> bool {
+        let is_held = self.held.load(Ordering::Acquire) != 0;
+        if is_held {
+            self.doorbells.lock().timer_fired();
         }
-        self.doorbells.lock().timer_fired();
-        self.kick();
+        is_held
     }
 }

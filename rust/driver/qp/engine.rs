@@ -6,6 +6,7 @@
 //! overtakes.
 
 use super::{
+    deadlines::Deadline,
     paging::{
         self,
         Paging,
@@ -20,7 +21,6 @@ use crate::packet::{
     arrival::Run,
     datagram::Batch, //
 };
-use core::sync::atomic::Ordering;
 use kernel::sync::Arc;
 use net::RxSkb;
 use roce::{
@@ -138,12 +138,19 @@ impl Engine {
         let now = super::now();
         let since = *self.paced_since.get_or_insert(now);
         if now.as_ns().saturating_sub(since.as_ns()) < PATIENCE_NS {
-            qp.wait_for_queues();
+            wait_for_queues(qp);
             return true;
         }
         self.paced_since = Some(now);
         false
     }
+}
+
+/// The machine's queues are full: the QP goes on when they may have drained. Who waits later does not put off who waits
+/// already.
+pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
+    let time = sync::monotonic_ns().saturating_add(PACE_NS);
+    qp.deadlines.set_first(qp, Deadline::Pace, time);
 }
 
 /// Takes the owner's part under the lock, unless somebody else is the owner, or a thread is to be. `own` is the owner's
@@ -259,12 +266,5 @@ impl Qp {
         self.drive::<S>(|side, turn| {
             run.for_each(|packet, skb| paging::take_in(side, self, packet, skb, turn));
         });
-    }
-
-    /// The machine's queues are full: goes on when they may have drained.
-    pub(super) fn wait_for_queues(self: &Arc<Self>) {
-        if !self.is_paced.swap(true, Ordering::AcqRel) {
-            self.pace.start_in(self.as_arc_borrow(), PACE_NS);
-        }
     }
 }

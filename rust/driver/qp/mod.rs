@@ -12,6 +12,7 @@
 
 mod attributes;
 mod bulk;
+mod deadlines;
 mod doorbell;
 mod engine;
 mod multicast;
@@ -27,9 +28,13 @@ pub(crate) mod table;
 use self::{
     attributes::Attributes,
     bulk::{
-        Places,
+        Place,
         BULK_RESPOND,
         BULK_SEND, //
+    },
+    deadlines::{
+        Deadline,
+        Deadlines, //
     },
     doorbell::Doorbells,
     multicast::Attached,
@@ -97,7 +102,6 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        ArcBorrow,
         Mutex, //
     },
     workqueue::{
@@ -135,9 +139,7 @@ use sync::{
     new_spin_lock_irq,
     Gate,
     SpinLockBh,
-    SpinLockIrq,
-    Timer,
-    TimerCallback, //
+    SpinLockIrq, //
 };
 
 /// Receive requests that are flushed in one go.
@@ -146,10 +148,6 @@ const FLUSH_BUDGET: u32 = 256;
 /// in nanoseconds: first, and at most.
 const RESCAN_FIRST_NS: u64 = 4_000_000;
 const RESCAN_LAST_NS: u64 = 1_000_000_000;
-
-/// The number of [`Qp::pace`] among a QP's timers, and that of [`Qp::hold`]. [`bulk`] has two more.
-const PACE: u64 = 1;
-const HOLD: u64 = 4;
 
 /// The number of the general services QP.
 const GSI_NUMBER: u32 = 1;
@@ -201,20 +199,15 @@ pub(crate) struct Qp {
     /// Keeps the rings mappable.
     published: [Option<Published>; 2],
     #[pin]
-    timer: Timer<Qp>,
-    /// Looks again whether the machine's queues have drained.
-    #[pin]
-    pace: Timer<Qp, PACE>,
-    /// Whether it is going to: the one who waits later does not put off the one who waits already.
-    is_paced: AtomicBool,
+    deadlines: Deadlines,
     #[pin]
     doorbells: SpinLockBh<Doorbells>,
     /// Doorbells whose requests are held: counted under [`Qp::doorbells`], taken back under the send lock.
     held: AtomicU32,
-    #[pin]
-    places: Places,
-    #[pin]
-    hold: Timer<Qp, HOLD>,
+    /// Where the consumer posted last: there requests are built, if they are many.
+    send_place: Place,
+    /// Where the first request came that took a thread to respond to.
+    respond_place: Place,
     #[pin]
     work: Work<Qp>,
     #[pin]
@@ -247,26 +240,6 @@ impl WorkItem for Qp {
         if qp.state() == State::Error && !qp.flush_receives() && qp.is_user && qp.srq.is_none() {
             qp.rescan_later();
         }
-    }
-}
-
-impl TimerCallback for Qp {
-    fn expired(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).kick();
-    }
-}
-
-impl TimerCallback<PACE> for Qp {
-    fn expired(this: ArcBorrow<'_, Self>) {
-        // Who waits from now on starts the timer anew; who waited before is looked after by the work.
-        this.is_paced.swap(false, Ordering::AcqRel);
-        Arc::from(this).kick();
-    }
-}
-
-impl TimerCallback<HOLD> for Qp {
-    fn expired(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).held_long_enough();
     }
 }
 
@@ -401,18 +374,14 @@ impl Qp {
             .enqueue::<_, 0>(self.clone());
     }
 
-    fn arm_timer(self: &Arc<Self>, deadline: Instant) {
-        self.timer.start_at(self.as_arc_borrow(), deadline.as_ns());
-    }
-
     /// Receives posted to a QP in error make no system call: look again after a while.
     fn rescan_later(self: &Arc<Self>) {
         let delay = u64::from(self.rescan_ns.load(Ordering::Relaxed)).max(RESCAN_FIRST_NS);
         let next = delay.saturating_mul(2).min(RESCAN_LAST_NS);
         self.rescan_ns
             .store(u32::try_from(next).unwrap_or(u32::MAX), Ordering::Relaxed);
-        let at = sync::monotonic_ns().saturating_add(delay);
-        self.timer.start_at(self.as_arc_borrow(), at);
+        let time = sync::monotonic_ns().saturating_add(delay);
+        self.deadlines.set(self, Deadline::Protocol, time);
     }
 
     fn count(&self, counter: Counter) {
@@ -637,13 +606,11 @@ impl QueuePair for Qp {
                 waiting_responses <- Waiting::new(pd.device()),
                 waiting_requests <- Waiting::new(pd.device()),
                 published,
-                timer <- Timer::new(),
-                pace <- Timer::new(),
-                is_paced: AtomicBool::new(false),
+                deadlines <- Deadlines::new(),
                 doorbells <- new_spin_lock_bh!(Doorbells::new()),
                 held: AtomicU32::new(0),
-                places <- Places::new(),
-                hold <- Timer::new(),
+                send_place: Place::new(),
+                respond_place: Place::new(),
                 work <- new_work!("Qp::work"),
                 paging <- new_work!("Qp::paging"),
                 turn <- new_spin_lock_bh!(Turn::default()),
@@ -672,10 +639,7 @@ impl QueuePair for Qp {
         self.delist();
         self.settle();
         self.gate.close_and_wait();
-        self.timer.shutdown();
-        self.pace.shutdown();
-        self.places.shutdown();
-        self.hold.shutdown();
+        self.deadlines.shutdown();
         let pager: Arc<dyn Pager> = self.clone();
         paging_turns::withdraw(&pager);
         self.set_state(State::Reset);
@@ -700,7 +664,7 @@ impl QueuePair for Qp {
             return Err(EINVAL);
         }
         trace::post_send(self.number);
-        self.places.posted_here();
+        self.send_place.move_here();
         if !self.holds_back() {
             self.run_send();
         }
@@ -727,7 +691,7 @@ impl QueuePair for Qp {
             result
         };
         trace::post_send(self.number);
-        self.places.posted_here();
+        self.send_place.move_here();
         self.kick();
         result
     }

@@ -6,7 +6,11 @@ mod request;
 mod response;
 
 use super::{
-    bulk::BULK_BYTES,
+    bulk::{
+        BULK_BYTES,
+        BULK_RESPOND, //
+    },
+    deadlines::Deadline,
     engine::{
         Engine,
         Side, //
@@ -241,7 +245,9 @@ impl Side for ReceiveSide {
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        qp.respond_in_bulk()
+        let place = &qp.respond_place;
+        place.settle_here();
+        qp.build_in_bulk::<BULK_RESPOND>(place, Deadline::Respond)
     }
 
     fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {

@@ -6,7 +6,11 @@ mod request;
 mod response;
 
 use super::{
-    bulk::BULK_BYTES,
+    bulk::{
+        BULK_BYTES,
+        BULK_SEND, //
+    },
+    deadlines::Deadline,
     engine::{
         Engine,
         Side, //
@@ -167,7 +171,7 @@ impl SendSide {
         self.next = 0;
         self.wqes.clear();
         self.datagram_path = None;
-        // The timer is stopped: what is armed next must not be taken for later than it.
+        // What is armed next must not be taken for later than this.
         self.armed = None;
         if let SendSource::User { outstanding, .. } = &mut self.source {
             *outstanding = 0;
@@ -342,7 +346,7 @@ impl SendSide {
         // move it with each message.
         if self.armed.is_none_or(|armed| deadline < armed) {
             self.armed = Some(deadline);
-            qp.arm_timer(deadline);
+            qp.deadlines.set(qp, Deadline::Protocol, deadline.as_ns());
         }
     }
 }
@@ -411,7 +415,7 @@ impl Side for SendSide {
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        qp.send_in_bulk()
+        qp.build_in_bulk::<BULK_SEND>(&qp.send_place, Deadline::Send)
     }
 
     fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {

@@ -4,6 +4,7 @@
 
 use super::{
     super::{
+        engine::wait_for_queues,
         paths::TxPath,
         Qp, //
     },
@@ -113,7 +114,7 @@ impl SendSide {
             if matches!(outcome, Outcome::Done) && batch.room() == room {
                 // No route, or no memory: without a pause all that is queued would be lost in one long go, of
                 // services that no window stops.
-                qp.wait_for_queues();
+                wait_for_queues(qp);
                 return;
             }
         }
