@@ -100,7 +100,7 @@ fn protocol_type(ty: Type) -> protocol::Type {
 
 impl Modify for Qp {
     fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result {
-        let mut attributes = self.attributes.lock();
+        let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
         let from = self.state();
         if mask.contains(AttrMask::CUR_STATE) && attr.cur_state != from {
@@ -198,7 +198,7 @@ impl Modify for Qp {
     }
 
     fn query(self: &Arc<Self>, attr: &mut Attr) -> Result<Cap> {
-        let mut attributes = self.attributes.lock();
+        let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
         *attr = attributes.set.clone();
         attr.path_mtu = path_mtu(self, attr) as u32;
@@ -207,9 +207,9 @@ impl Modify for Qp {
         }
         attr.state = self.state();
         attr.cur_state = attr.state;
-        attr.cap = self.cap;
+        attr.cap = self.verbs.cap;
         attr.sq_draining = attr.state == State::Sqd && !self.send.lock().is_drained();
-        Ok(self.cap)
+        Ok(self.verbs.cap)
     }
 }
 
@@ -274,8 +274,8 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     qp.wait_until_sent();
     qp.receive.lock().reset(qp);
     qp.with_paths(Paths::reset);
-    qp.send_cq.forget(&qp.handle);
-    qp.recv_cq.forget(&qp.handle);
+    qp.send.cq.forget(&qp.verbs.handle);
+    qp.receive.cq.forget(&qp.verbs.handle);
     *attributes = Attributes::default();
 }
 

@@ -26,7 +26,7 @@ const BATCH: u32 = 32;
 /// How long requests are held at the most, in nanoseconds.
 const HOLD_NS: u64 = 500_000;
 
-/// The doorbells of a QP. Belongs under [`Qp::doorbells`].
+/// The doorbells of a QP. Belongs under [`Sending::doorbells`](super::send::Sending::doorbells).
 pub(super) struct Doorbells {
     /// How many the burst has so far, and how many the one before had: at that length a program may stop.
     burst: u32,
@@ -95,11 +95,11 @@ impl Doorbells {
 impl Qp {
     /// Numbers that change when the program takes completions.
     fn polled(&self) -> (u32, u32) {
-        let send = self.send_cq.polled();
-        if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+        let send = self.send.cq.polled();
+        if Arc::ptr_eq(&self.send.cq, &self.receive.cq) {
             (send, 0)
         } else {
-            (send, self.recv_cq.polled())
+            (send, self.receive.cq.polled())
         }
     }
 
@@ -109,11 +109,15 @@ impl Qp {
         if self.ty != Type::Rc || self.state() != State::Rts {
             return false;
         }
-        let mut doorbells = self.doorbells.lock();
+        let mut doorbells = self.send.doorbells.lock();
         if !doorbells.ring(self) {
             return false;
         }
-        let held = self.held.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        let held = self
+            .send
+            .held
+            .fetch_add(1, Ordering::AcqRel)
+            .wrapping_add(1);
         if doorbells.releases(held) {
             return false;
         }
@@ -126,24 +130,24 @@ impl Qp {
 
     /// Sends what is held, if anything. Context: process, no lock held.
     pub(super) fn send_held(self: &Arc<Self>) {
-        if self.held.load(Ordering::Relaxed) != 0 {
+        if self.send.held.load(Ordering::Relaxed) != 0 {
             self.run_send();
         }
     }
 
     /// What is held, if anything, is about to be fetched.
     pub(super) fn release_held(&self) {
-        if self.held.load(Ordering::Relaxed) != 0 {
+        if self.send.held.load(Ordering::Relaxed) != 0 {
             // What was counted before can be seen in the ring.
-            self.held.swap(0, Ordering::AcqRel);
+            self.send.held.swap(0, Ordering::AcqRel);
         }
     }
 
     /// The deadline has passed. Returns whether anything is held. Context: softirq.
     pub(super) fn held_long_enough(&self) -> bool {
-        let is_held = self.held.load(Ordering::Acquire) != 0;
+        let is_held = self.send.held.load(Ordering::Acquire) != 0;
         if is_held {
-            self.doorbells.lock().timer_fired();
+            self.send.doorbells.lock().timer_fired();
         }
         is_held
     }

@@ -2,7 +2,7 @@
 
 //! The multicast groups that a QP is attached to.
 //!
-//! [`Qp::attached`] nests inside [`Device::groups`](crate::device::Device::groups).
+//! [`Verbs::attached`](super::verbs::Verbs::attached) nests inside [`Device::groups`](crate::device::Device::groups).
 
 use super::Qp;
 use crate::{
@@ -53,7 +53,7 @@ impl Multicast for Qp {
             return Err(ENODEV);
         }
         groups.attach()?;
-        let mut attached = self.attached.lock();
+        let mut attached = self.verbs.attached.lock();
         if let Some(entry) = attached.entries.iter_mut().find(|it| it.mgid == *mgid) {
             entry.count = entry.count.saturating_add(1);
         } else {
@@ -90,7 +90,7 @@ impl Multicast for Qp {
     /// Takes RTNL.
     fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
         let mut groups = self.device().groups().lock();
-        let mut attached = self.attached.lock();
+        let mut attached = self.verbs.attached.lock();
         let index = attached
             .entries
             .iter()
@@ -117,7 +117,7 @@ pub(crate) fn detach_all(qp: &Arc<Qp>) {
         return;
     }
     let first = || {
-        let attached = qp.attached.lock();
+        let attached = qp.verbs.attached.lock();
         attached.entries.first().map(|entry| entry.mgid)
     };
     while let Some(mgid) = first() {

@@ -238,7 +238,7 @@ impl Qp {
             Verdict::Accept | Verdict::Migrate => true,
             Verdict::Drop => false,
             Verdict::Refuse => {
-                self.events.raise(Event::PathMigrationError);
+                self.verbs.events.raise(Event::PathMigrationError);
                 false
             }
         }
@@ -247,7 +247,7 @@ impl Qp {
     /// The QP has migrated. Context: process or softirq, no lock held.
     pub(super) fn migrated(&self, switched: &Migrated) {
         self.send.lock().requester.path_changed(switched.timeout());
-        self.events.raise(Event::PathMigrated);
+        self.verbs.events.raise(Event::PathMigrated);
     }
 
     /// The requester has used up the retries of the primary path. `send` is this QP's own send side, which
@@ -256,7 +256,7 @@ impl Qp {
         // Nothing is left to do where a packet of the peer has made it migrate in between.
         if let Some(switched) = self.with_paths(Paths::exhausted) {
             send.requester.path_changed(switched.timeout());
-            self.events.raise(Event::PathMigrated);
+            self.verbs.events.raise(Event::PathMigrated);
         }
     }
 }

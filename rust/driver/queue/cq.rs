@@ -199,7 +199,7 @@ pub(crate) struct Cq {
     /// Calls a kernel consumer, one call at a time.
     #[pin]
     notification: Work<Cq, NOTIFICATION>,
-    /// Tells of an overflow, the QPs too: `qp/queue_failure.rs`.
+    /// Tells of an overflow, the QPs too: `qp/failure.rs`.
     #[pin]
     overflow: Work<Cq, OVERFLOW>,
     /// The QPs whose completions come here.

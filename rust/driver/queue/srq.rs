@@ -134,7 +134,7 @@ pub(crate) struct Srq {
     /// Held while the size changes.
     #[pin]
     resizing: Mutex<()>,
-    /// Tells of a spoilt ring, the QPs too: `qp/queue_failure.rs`.
+    /// Tells of a spoilt ring, the QPs too: `qp/failure.rs`.
     #[pin]
     failure: Work<Srq>,
     /// The QPs that take from it.

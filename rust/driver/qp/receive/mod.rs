@@ -2,11 +2,17 @@
 
 //! The receive side of a QP: from requests to memory, completions and responses.
 
+pub(super) mod queue;
 mod request;
 mod response;
 
+use self::queue::{
+    ReceiveQueue,
+    RecvSource, //
+};
 use super::{
     bulk::{
+        self,
         BULK_BYTES,
         BULK_RESPOND, //
     },
@@ -19,17 +25,15 @@ use super::{
         Waiting,
         WaitsForPages, //
     },
-    receive_queue::{
-        ReceiveQueue,
-        RecvSource, //
-    },
-    Qp,
-    FLUSH_BUDGET, //
+    Qp, //
 };
 use crate::{
-    device::counters::{
-        Tally,
-        OF_RECEIVES, //
+    device::{
+        counters::{
+            Tally,
+            OF_RECEIVES, //
+        },
+        Device, //
     },
     memory::{
         buffer::Place,
@@ -41,9 +45,16 @@ use crate::{
         }, //
     },
     packet::datagram::Batch,
-    queue::cq::Cq, //
+    queue::{
+        cq::Cq,
+        posted_receives::PostedReceives,
+        srq::Srq, //
+    }, //
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -55,7 +66,9 @@ use kernel::{
 use net::RxSkb;
 use rdma::{
     qp::{
+        Cap,
         Event,
+        Init,
         State, //
     },
     wc::{
@@ -73,12 +86,78 @@ use roce::{
     },
     ticket::Outcome, //
 };
-use sync::SpinLockBhGuard;
+use sync::{
+    new_spin_lock_bh,
+    new_spin_lock_irq,
+    SpinLockBh,
+    SpinLockBhGuard,
+    SpinLockIrq, //
+};
 
 /// How often, and how long each time in microseconds, a QP that is destroyed waits for its
 /// acknowledgements to leave.
 const SETTLE_ATTEMPTS: u32 = 20;
 const SETTLE_PAUSE_US: i64 = 200;
+
+/// Receive requests that are flushed in one go.
+const FLUSH_BUDGET: u32 = 256;
+
+/// What a QP needs to receive.
+#[pin_data]
+pub(super) struct Receiving {
+    /// Where requests complete.
+    pub(super) cq: Arc<Cq>,
+    /// Where requests come from, if that is a shared queue.
+    pub(super) srq: Option<Arc<Srq>>,
+    #[pin]
+    side: SpinLockBh<ReceiveSide>,
+    /// A kernel consumer's requests that no message has taken.
+    #[pin]
+    pub(super) posted: SpinLockIrq<Option<PostedReceives>>,
+    /// Packets that wait for pages, under the receive lock.
+    #[pin]
+    waiting: Waiting,
+    /// Where the first request came that took a thread to respond to.
+    place: bulk::Place,
+    /// How long a QP in the error state waits until it looks for requests again.
+    pub(super) rescan_ns: AtomicU32,
+}
+
+impl Receiving {
+    /// What a QP that is created so receives with. Context: process, may sleep.
+    pub(super) fn new(
+        init: &Init<Qp>,
+        source: RecvSource,
+        device: &Arc<Device>,
+    ) -> Result<impl PinInit<Self> + use<>> {
+        let cap = &init.cap;
+        let posted = match source {
+            RecvSource::Kernel => {
+                let slots = cap.max_recv_wr.max(1);
+                Some(PostedReceives::new(slots, cap.max_recv_sge)?)
+            }
+            RecvSource::User { .. } | RecvSource::Shared(_) => None,
+        };
+        let side = ReceiveSide::new(cap, source)?;
+        let (cq, srq) = (init.recv_cq.clone(), init.srq.clone());
+        let waiting = Waiting::new(device);
+        Ok(pin_init!(Self {
+            cq,
+            srq,
+            side <- new_spin_lock_bh!(side, "Qp::receive"),
+            posted <- new_spin_lock_irq!(posted, "Receiving::posted"),
+            waiting <- waiting,
+            place: bulk::Place::new(),
+            rescan_ns: AtomicU32::new(0),
+        }))
+    }
+
+    /// Takes the receive lock.
+    #[inline]
+    pub(super) fn lock(&self) -> SpinLockBhGuard<'_, ReceiveSide> {
+        self.side.lock()
+    }
+}
 
 /// Everything under a QP's receive lock.
 pub(crate) struct ReceiveSide {
@@ -126,7 +205,7 @@ struct Flushed {
 
 impl ReceiveSide {
     /// Allocates the receive side. Context: process, may sleep.
-    pub(crate) fn new(cap: &rdma::qp::Cap, source: RecvSource) -> Result<Self> {
+    fn new(cap: &Cap, source: RecvSource) -> Result<Self> {
         Ok(Self {
             responder: Responder::new(KVVec::new()),
             queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
@@ -170,7 +249,11 @@ impl ReceiveSide {
             flushed.any = true;
             let completion =
                 Completion::new(wr_id, wc::Status::WrFlush, wc::Opcode::Recv, qp.number);
-            flushed.notify |= qp.recv_cq.post(&qp.handle, &completion, false).notify;
+            flushed.notify |= qp
+                .receive
+                .cq
+                .post(&qp.verbs.handle, &completion, false)
+                .notify;
         }
         flushed.last = self.queue.tell_last();
         flushed
@@ -213,7 +296,7 @@ impl Side for ReceiveSide {
     }
 
     fn waiting(qp: &Qp) -> &Waiting {
-        &qp.waiting_requests
+        &qp.receive.waiting
     }
 
     fn arrive(&mut self, packet: &Packet) -> Arrival {
@@ -245,7 +328,7 @@ impl Side for ReceiveSide {
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        let place = &qp.respond_place;
+        let place = &qp.receive.place;
         place.settle_here();
         qp.build_in_bulk::<BULK_RESPOND>(place, Deadline::Respond)
     }
@@ -273,11 +356,11 @@ impl Side for ReceiveSide {
 
     fn finish(qp: &Arc<Qp>, turn: Turn) {
         if turn.notify {
-            Cq::notify(&qp.recv_cq);
+            Cq::notify(&qp.receive.cq);
         }
         let is_connected = !qp.is_datagram();
         if turn.established && is_connected && qp.state() == State::Rtr {
-            qp.events.raise(Event::CommEstablished);
+            qp.verbs.events.raise(Event::CommEstablished);
         }
         if turn.failed {
             qp.flush(turn.event);
@@ -329,14 +412,14 @@ impl Qp {
     pub(crate) fn flush_receives(self: &Arc<Self>) -> bool {
         let flushed = self.receive.lock().flush(self, FLUSH_BUDGET);
         if flushed.notify {
-            Cq::notify(&self.recv_cq);
+            Cq::notify(&self.receive.cq);
         }
         if flushed.last {
-            self.events.raise(Event::LastWqeReached);
+            self.verbs.events.raise(Event::LastWqeReached);
         }
         if flushed.any {
             // Where some were posted late, more may follow soon.
-            self.rescan_ns.store(0, Ordering::Relaxed);
+            self.receive.rescan_ns.store(0, Ordering::Relaxed);
         }
         if flushed.more {
             self.kick();

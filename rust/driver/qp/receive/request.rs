@@ -281,8 +281,9 @@ impl ReceiveSide {
         self.place.rewind();
         self.queue.finish();
         turn.notify |= qp
-            .recv_cq
-            .post(&qp.handle, &completion, done.solicited)
+            .receive
+            .cq
+            .post(&qp.verbs.handle, &completion, done.solicited)
             .notify;
     }
 }

@@ -2,15 +2,22 @@
 
 //! The send side of a QP: from work requests to datagrams, and from responses to completions.
 
+pub(super) mod queue;
 mod request;
 mod response;
 
+use self::queue::{
+    PostedSends,
+    SendSource, //
+};
 use super::{
     bulk::{
+        self,
         BULK_BYTES,
         BULK_SEND, //
     },
     deadlines::Deadline,
+    doorbell::Doorbells,
     engine::{
         Engine,
         Side, //
@@ -19,24 +26,20 @@ use super::{
         Waiting,
         WaitsForPages, //
     },
-    send_queue::SendSource,
     Qp, //
 };
 use crate::{
     device::{
         self,
         counters::{
-            Counter,
             Tally,
             OF_SENDS, //
-        }, //
+        },
+        Device, //
     },
     memory::buffer::Place,
     packet::{
-        ah::{
-            self,
-            Ah, //
-        },
+        ah::Ah,
         datagram::Batch,
         path::Path, //
     },
@@ -46,7 +49,10 @@ use crate::{
     },
     storage::filled, //
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -56,27 +62,27 @@ use kernel::{
     }, //
 };
 use net::RxSkb;
-use rdma::{
-    qp::{
-        Event,
-        State,
-        Type, //
-    },
-    wc::{
-        self,
-        Completion, //
-    },
+use rdma::qp::{
+    Event,
+    Init,
+    State,
+    Type, //
 };
 use roce::{
     packet::Packet,
     requester::{
         Requester,
-        SendSlot,
-        SendWr, //
+        SendSlot, //
     },
     time::Instant, //
 };
-use sync::SpinLockBhGuard;
+use sync::{
+    new_spin_lock_bh,
+    new_spin_lock_irq,
+    SpinLockBh,
+    SpinLockBhGuard,
+    SpinLockIrq, //
+};
 
 /// Requests that are fetched, and requests that are completed, in one turn: others wait for the lock.
 const TURN_BUDGET: u32 = 256;
@@ -87,6 +93,68 @@ const FLUSH_TURNS: u32 = 2 * (device::limits().max_qp_wr / TURN_BUDGET + 1);
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
 const SENT_ATTEMPTS: u32 = 200;
 const SENT_PAUSE_US: i64 = 50;
+
+/// What a QP needs to send.
+#[pin_data]
+pub(super) struct Sending {
+    /// Where requests complete, all of them if `signal_all`.
+    pub(super) cq: Arc<Cq>,
+    signal_all: bool,
+    #[pin]
+    side: SpinLockBh<SendSide>,
+    /// A kernel consumer's requests that are not fetched.
+    #[pin]
+    pub(super) posted: SpinLockIrq<Option<PostedSends>>,
+    /// Responses that wait for pages, under the send lock.
+    #[pin]
+    waiting: Waiting,
+    #[pin]
+    pub(super) doorbells: SpinLockBh<Doorbells>,
+    /// Doorbells whose requests are held: counted under the lock of `doorbells`, taken back under the send lock.
+    pub(super) held: AtomicU32,
+    /// Where the consumer posted last: there requests are built, if they are many.
+    pub(super) place: bulk::Place,
+}
+
+impl Sending {
+    /// What a QP that is created so sends with. Context: process, may sleep.
+    pub(super) fn new(
+        init: &Init<Qp>,
+        source: SendSource,
+        device: &Arc<Device>,
+    ) -> Result<impl PinInit<Self> + use<>> {
+        let slots = match source.ring() {
+            Some(ring) => ring.slots(),
+            None => {
+                let least = init.cap.max_send_wr.max(1);
+                least.checked_next_power_of_two().ok_or(EINVAL)?
+            }
+        };
+        let posted = match source {
+            SendSource::User { .. } => None,
+            SendSource::Kernel => Some(PostedSends::new(slots, &init.cap)?),
+        };
+        let side = SendSide::new(init, slots, source)?;
+        let (cq, signal_all) = (init.send_cq.clone(), init.signal_all);
+        let waiting = Waiting::new(device);
+        Ok(pin_init!(Self {
+            cq,
+            signal_all,
+            side <- new_spin_lock_bh!(side, "Qp::send"),
+            posted <- new_spin_lock_irq!(posted, "Sending::posted"),
+            waiting <- waiting,
+            doorbells <- new_spin_lock_bh!(Doorbells::new(), "Sending::doorbells"),
+            held: AtomicU32::new(0),
+            place: bulk::Place::new(),
+        }))
+    }
+
+    /// Takes the send lock.
+    #[inline]
+    pub(super) fn lock(&self) -> SpinLockBhGuard<'_, SendSide> {
+        self.side.lock()
+    }
+}
 
 /// Everything under a QP's send lock.
 pub(crate) struct SendSide {
@@ -126,20 +194,15 @@ pub(crate) struct Turn {
 impl SendSide {
     /// Allocates the send side. `slots`: slots of the queue, a power of two.
     /// Context: process, may sleep.
-    pub(crate) fn new(
-        ty: Type,
-        slots: u32,
-        cap: &rdma::qp::Cap,
-        source: SendSource,
-    ) -> Result<Self> {
+    fn new(init: &Init<Qp>, slots: u32, source: SendSource) -> Result<Self> {
         let storage = filled(slots as usize, || Ok(SendSlot::default()))?;
-        let batch = match ty {
+        let batch = match init.ty {
             Type::RawPacket => Batch::of_frames()?,
             _ => Batch::new()?,
         };
         Ok(Self {
             requester: Requester::new(storage),
-            wqes: SendWqes::new(slots, cap)?,
+            wqes: SendWqes::new(slots, &init.cap)?,
             source,
             next: 0,
             qkey: 0,
@@ -155,10 +218,7 @@ impl SendSide {
     }
 
     /// Takes the route of the last datagram out, if it begins nowhere any more.
-    pub(super) fn take_lost_path(
-        &mut self,
-        device: &device::Device,
-    ) -> Option<(Arc<Ah>, Arc<Path>)> {
+    pub(super) fn take_lost_path(&mut self, device: &Device) -> Option<(Arc<Ah>, Arc<Path>)> {
         self.datagram_path
             .take_if(|(_, path)| !path.has_source(device))
     }
@@ -186,155 +246,9 @@ impl SendSide {
         self.wait_no_more(qp);
     }
 
-    /// Drops what was posted and not fetched: a refused doorbell consumes its requests.
-    pub(crate) fn discard(&mut self, qp: &Qp) {
-        qp.release_held();
-        match &mut self.source {
-            SendSource::User {
-                ring,
-                consumer,
-                outstanding,
-                ..
-            } => {
-                if *outstanding == 0 {
-                    consumer.discard_all(ring);
-                }
-            }
-            SendSource::Kernel => {
-                if let Some(posted) = &mut *qp.kernel_sends.lock() {
-                    posted.clear();
-                }
-            }
-        }
-    }
-
-    /// Fetches what was posted since the last time, or as much of it as a turn may. Returns whether there may be more.
-    fn fetch_posted(&mut self, qp: &Qp) -> bool {
-        let mut budget = TURN_BUDGET;
-        match &mut self.source {
-            SendSource::User {
-                ring,
-                consumer,
-                outstanding,
-                scratch,
-            } => {
-                // The producer index is read once a turn: there is an end to it.
-                let mut fresh = consumer.available(ring).saturating_sub(*outstanding);
-                while fresh > 0 && self.requester.len() < self.requester.capacity() {
-                    if budget == 0 {
-                        return true;
-                    }
-                    budget = budget.wrapping_sub(1);
-                    fresh = fresh.wrapping_sub(1);
-                    if consumer.peek(ring, *outstanding, scratch).is_none() {
-                        break;
-                    }
-                    let sequence = self.next;
-                    let find_ah = |number| ah::find(&qp.pd, number);
-                    let Some(mut wr) = self.wqes.take_user(sequence, qp.ty, scratch, find_ah)
-                    else {
-                        break;
-                    };
-                    complete_request(&mut wr, qp, self.qkey);
-                    if self.requester.post(wr).is_err() {
-                        break;
-                    }
-                    self.next = sequence.wrapping_add(1);
-                    *outstanding = outstanding.wrapping_add(1);
-                }
-            }
-            SendSource::Kernel => {
-                let mut guard = qp.kernel_sends.lock();
-                let Some(posted) = &mut *guard else {
-                    return false;
-                };
-                while self.requester.len() < self.requester.capacity() {
-                    if budget == 0 {
-                        return true;
-                    }
-                    budget = budget.wrapping_sub(1);
-                    let sequence = self.next;
-                    let Some(mut wr) = posted.pop(&mut self.wqes, sequence) else {
-                        break;
-                    };
-                    complete_request(&mut wr, qp, self.qkey);
-                    if self.requester.post(wr).is_err() {
-                        break;
-                    }
-                    self.next = sequence.wrapping_add(1);
-                }
-            }
-        }
-        false
-    }
-
     /// Whether all that was begun has ended, and its completions are posted.
     pub(super) fn is_drained(&self) -> bool {
         self.requester.drained() && !self.requester.has_completions()
-    }
-
-    /// Hands finished requests to the CQ, or as many as a turn may. Returns whether the CQ wants to be notified.
-    fn complete(&mut self, qp: &Qp) -> bool {
-        let mut notify = false;
-        for _ in 0..TURN_BUDGET {
-            let Some(done) = self.requester.poll_completion() else {
-                return notify;
-            };
-            let wqe = self.wqes.release(done.sequence);
-            if let SendSource::User {
-                ring,
-                consumer,
-                outstanding,
-                ..
-            } = &mut self.source
-            {
-                if *outstanding > 0 {
-                    *outstanding = outstanding.wrapping_sub(1);
-                    consumer.advance(ring);
-                }
-            }
-            let Some(wqe) = wqe else {
-                continue;
-            };
-            let status = super::status(done.status);
-            if status == wc::Status::Success && wqe.opcode == wc::Opcode::Send {
-                self.sends = self.sends.wrapping_add(1);
-            }
-            if !done.signaled {
-                continue;
-            }
-            match status {
-                wc::Status::RetryExc => qp.count(Counter::RetryExceeded),
-                wc::Status::RnrRetryExc => qp.count(Counter::RnrRetryExceeded),
-                _ => {}
-            }
-            let mut completion = Completion::new(wqe.wr_id, status, wqe.opcode, qp.number);
-            if status == wc::Status::Success {
-                completion.byte_len = done.length;
-            }
-            notify |= qp.send_cq.post(&qp.handle, &completion, false).notify;
-        }
-        self.engine.again = true;
-        notify
-    }
-
-    /// What has happened since the QP was created, in the order of [`OF_SENDS`].
-    pub(super) fn counted(&self) -> [u64; OF_SENDS.len()] {
-        let requester = self.requester.counters();
-        [
-            self.sends,
-            requester.retransmitted_packets,
-            requester.timeouts,
-            requester.rnr_naks,
-            requester.sequence_naks,
-            requester.implied_naks,
-        ]
-    }
-
-    /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
-    pub(super) fn report(&mut self, qp: &Qp) {
-        let now = self.counted();
-        self.tally.tell(qp.device().counters(), &OF_SENDS, now);
     }
 
     fn arm(&mut self, qp: &Arc<Qp>) {
@@ -374,7 +288,7 @@ impl Side for SendSide {
     }
 
     fn waiting(qp: &Qp) -> &Waiting {
-        &qp.waiting_responses
+        &qp.send.waiting
     }
 
     fn take_in(
@@ -415,7 +329,7 @@ impl Side for SendSide {
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        qp.build_in_bulk::<BULK_SEND>(&qp.send_place, Deadline::Send)
+        qp.build_in_bulk::<BULK_SEND>(&qp.send.place, Deadline::Send)
     }
 
     fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {
@@ -440,10 +354,10 @@ impl Side for SendSide {
 
     fn finish(qp: &Arc<Qp>, turn: Turn) {
         if turn.notify {
-            Cq::notify(&qp.send_cq);
+            Cq::notify(&qp.send.cq);
         }
         if turn.drained {
-            qp.events.raise(Event::SendQueueDrained);
+            qp.verbs.events.raise(Event::SendQueueDrained);
         }
         if !turn.failed {
             return;
@@ -454,15 +368,6 @@ impl Side for SendSide {
             // What is posted and not fetched yet is flushed, too.
             Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => qp.kick(),
         }
-    }
-}
-
-/// Adds what the QP says for all its requests.
-fn complete_request(wr: &mut SendWr, qp: &Qp, qkey: u32) {
-    wr.signaled |= qp.signal_all;
-    // The top bit of a datagram's queue key asks for that of the QP (IBTA 10.2.5).
-    if wr.qkey >> 31 != 0 {
-        wr.qkey = qkey;
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! Where a QP's receive requests wait until a message takes them.
 
-use super::Qp;
+use super::super::Qp;
 use crate::{
     memory::pd::Pd,
     queue::{
@@ -11,13 +11,16 @@ use crate::{
             SharedRing, //
         },
         srq::Srq,
+        user_wqe,
         wqe::RecvWqe, //
-    }, //
+    },
+    storage::filled, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use rdma::qp::Cap;
 use roce::responder::Receive;
 
 /// Where a QP's receive requests come from.
@@ -29,10 +32,32 @@ pub(crate) enum RecvSource {
         /// One WQE of the ring, while it is fetched.
         scratch: KVVec<u8>,
     },
-    /// [`Qp::kernel_receives`].
+    /// [`super::Receiving::posted`].
     Kernel,
     /// A queue that other QPs take from, too.
     Shared(Arc<Srq>),
+}
+
+impl RecvSource {
+    /// A ring for a process. It can fill it, whatever it asked for: `cap` says so. Context: process, may sleep.
+    pub(in super::super) fn user(cap: &mut Cap) -> Result<Self> {
+        let len = user_wqe::recv_wqe_len(cap.max_recv_sge)?;
+        let ring = SharedRing::new(cap.max_recv_wr.max(1), len)?;
+        cap.max_recv_wr = ring.capacity();
+        Ok(Self::User {
+            ring,
+            consumer: Consumer::new(),
+            scratch: filled(len, || Ok(0))?,
+        })
+    }
+
+    /// The QP's own ring, if it is shared with a process.
+    pub(in super::super) fn ring(&self) -> Option<&SharedRing> {
+        match self {
+            Self::User { ring, .. } => Some(ring),
+            Self::Kernel | Self::Shared(_) => None,
+        }
+    }
 }
 
 /// A QP's receive requests, and the one that is in use. Belongs under the receive lock.
@@ -95,7 +120,7 @@ impl ReceiveQueue {
                 }
             }
             RecvSource::Kernel => {
-                let taken = match &mut *qp.kernel_receives.lock() {
+                let taken = match &mut *qp.receive.posted.lock() {
                     Some(posted) => posted.pop(&mut self.current),
                     None => None,
                 };
@@ -150,7 +175,7 @@ impl ReceiveQueue {
         match &mut self.source {
             RecvSource::User { ring, consumer, .. } => consumer.discard_all(ring),
             RecvSource::Kernel => {
-                if let Some(posted) = &mut *qp.kernel_receives.lock() {
+                if let Some(posted) = &mut *qp.receive.posted.lock() {
                     posted.clear();
                 }
             }

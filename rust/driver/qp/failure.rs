@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The error state: what brings a QP there, also with a queue that it uses (IBTA 10.2.9.5, 11.6.3.2), and what it does
+//! there.
+
+use super::{
+    deadlines::Deadline,
+    table,
+    Qp, //
+};
+use crate::queue::{
+    cq::{
+        Cq,
+        OVERFLOW, //
+    },
+    srq::Srq,
+    users::Users, //
+};
+use core::sync::atomic::Ordering;
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use rdma::qp::{
+    Event,
+    State, //
+};
+
+/// How often a QP in the error state looks for receives that were posted without a system call,
+/// in nanoseconds: first, and at most.
+const RESCAN_FIRST_NS: u64 = 4_000_000;
+const RESCAN_LAST_NS: u64 = 1_000_000_000;
+
+impl WorkItem<OVERFLOW> for Cq {
+    type Pointer = Arc<Cq>;
+
+    fn run(cq: Arc<Cq>) {
+        cq.tell_overflow();
+        // Their consumers cannot know any more what has become of their requests.
+        fail(cq.users(), |qp| qp.posts_to(&cq));
+    }
+}
+
+impl WorkItem for Srq {
+    type Pointer = Arc<Srq>;
+
+    fn run(srq: Arc<Srq>) {
+        srq.tell_failure();
+        fail(srq.users(), |qp| qp.takes_from(&srq));
+    }
+}
+
+/// Moves each QP, if `is_user` says that it is one, to the error state, and tells its consumer. One in error stays:
+/// it is flushed already, at its own pace.
+fn fail(users: &Users, is_user: impl Fn(&Qp) -> bool) {
+    users.for_each(|number| {
+        let qp = table::find(number);
+        if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
+            qp.fail();
+        }
+    });
+}
+
+impl Qp {
+    /// The lists of users of the QP's CQs and SRQ, each once: the QP fails when one of these queues does.
+    pub(super) fn queues(&self) -> impl Iterator<Item = &Users> {
+        let has_two = !Arc::ptr_eq(&self.send.cq, &self.receive.cq);
+        let recv_cq = has_two.then(|| self.receive.cq.users());
+        let srq = self.receive.srq.as_ref().map(|srq| srq.users());
+        [Some(self.send.cq.users()), recv_cq, srq]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Has the QP fail with the queues that it uses, unless it is QP 1, which has no number of its own.
+    /// Context: process, may sleep.
+    pub(super) fn enlist(&self) -> Result {
+        if self.is_general_services() {
+            return Ok(());
+        }
+        self.queues().try_for_each(|users| users.add(self.number))
+    }
+
+    /// Undoes [`Qp::enlist`]. Context: process, may sleep.
+    pub(super) fn delist(&self) {
+        self.queues().for_each(|users| users.remove(self.number));
+    }
+
+    /// The device is going away, or a queue that the QP needs is lost: nothing will be sent or received
+    /// any more. Context: process or softirq, no lock held.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        if let Some(_pass) = self.gate.enter() {
+            self.enter_error(Some(Event::Fatal));
+        }
+    }
+
+    /// Moves the QP to the error state, if it is in any but RESET: then a reset that came in between wins.
+    /// Returns the state before.
+    pub(super) fn mark_failed(&self) -> Option<State> {
+        let (reset, error) = (State::Reset as u32, State::Error as u32);
+        let before = self
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                (now != reset).then_some(error)
+            })
+            .ok()?;
+        if before != error {
+            trace::qp_state(self.number, before, error);
+        }
+        Some(State::from_bits(before))
+    }
+
+    /// Moves the QP to the error state: everything posted is flushed, in order, once. `event` tells
+    /// why, where no completion does. Context: process or softirq, no lock held.
+    pub(crate) fn enter_error(self: &Arc<Self>, event: Option<Event>) {
+        if let Some(before) = self.mark_failed() {
+            self.flush(event.filter(|_| before != State::Error));
+        }
+    }
+
+    /// Flushes everything posted, in order, once, of a QP in the error state. Nothing is done if it has left
+    /// that since. `event` tells why, where no completion does. Context: process or softirq, no lock held.
+    pub(super) fn flush(self: &Arc<Self>, event: Option<Event>) {
+        if self.state() != State::Error {
+            return;
+        }
+        self.receive.rescan_ns.store(0, Ordering::Relaxed);
+        self.flush_sends();
+        self.run_send();
+        self.flush_receives();
+        self.kick();
+        if let Some(event) = event {
+            self.verbs.events.raise(event);
+        }
+    }
+
+    fn flush_sends(&self) {
+        let mut send = self.send.lock();
+        // A reset changes the state before it takes the lock.
+        if self.state() == State::Error {
+            send.flush(self);
+        }
+    }
+
+    /// Receives posted to a QP in error make no system call: look again after a while.
+    pub(super) fn rescan_later(self: &Arc<Self>) {
+        let delay = u64::from(self.receive.rescan_ns.load(Ordering::Relaxed)).max(RESCAN_FIRST_NS);
+        let next = delay.saturating_mul(2).min(RESCAN_LAST_NS);
+        self.receive
+            .rescan_ns
+            .store(u32::try_from(next).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let time = sync::monotonic_ns().saturating_add(delay);
+        self.deadlines.set(self, Deadline::Protocol, time);
+    }
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the verbs of a QP set and see, and the verbs themselves but for `modify_qp` and `query_qp`.
+
+use super::{
+    attributes::Attributes,
+    deadlines::Deadlines,
+    multicast::{
+        self,
+        Attached, //
+    },
+    paths::Paths,
+    receive::{
+        queue::RecvSource,
+        Receiving, //
+    },
+    send::{
+        queue::SendSource,
+        Sending, //
+    },
+    table,
+    Qp,
+    GSI_NUMBER, //
+};
+use crate::{
+    device::{
+        counters::{
+            self,
+            QpCounter, //
+        },
+        Device, //
+    },
+    live::{
+        Kind,
+        Live, //
+    },
+    memory::{
+        context::{
+            Context,
+            MmapInfo,
+            Published, //
+        },
+        mr::Mr,
+        paging_turns::{
+            self,
+            Pager,
+            Turn, //
+        },
+        pd::Pd, //
+    },
+    packet::ah::Ah,
+    queue::{
+        cq::Cq,
+        ring::SharedRing,
+        srq::Srq, //
+    }, //
+};
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicU32, //
+};
+use kernel::{
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use rdma::{
+    details::Details,
+    error::not_supported,
+    qp::{
+        Cap,
+        Events,
+        Handle,
+        Init,
+        QueuePair,
+        State,
+        Type, //
+    },
+    udata::Udata,
+    wr::{
+        RecvWrs,
+        SendWrs, //
+    }, //
+};
+use sync::{
+    new_spin_lock_bh,
+    Gate, //
+};
+
+/// What a QP was created with, and what its consumer has set since.
+#[pin_data]
+pub(super) struct Verbs {
+    pub(super) is_user: bool,
+    pub(super) cap: Cap,
+    pub(super) events: Events,
+    pub(super) handle: Handle,
+    /// Keeps the rings mappable.
+    published: [Option<Published>; 2],
+    #[pin]
+    pub(super) attributes: Mutex<Attributes>,
+    #[pin]
+    pub(super) attached: Mutex<Attached>,
+}
+
+impl Verbs {
+    /// Those of a QP that is created so.
+    pub(super) fn new(init: &Init<Qp>, published: [Option<Published>; 2]) -> impl PinInit<Self> {
+        let (is_user, cap) = (init.is_user, init.cap);
+        let (events, handle) = (init.events.clone(), init.handle.clone());
+        pin_init!(Self {
+            is_user,
+            cap,
+            events,
+            handle,
+            published,
+            attributes <- new_mutex!(Attributes::default()),
+            attached <- new_mutex!(Attached::default()),
+        })
+    }
+}
+
+/// What `create_qp` answers to librxe: where its rings are.
+#[derive(Clone, Copy, zerocopy_derive::IntoBytes, zerocopy_derive::Immutable)]
+#[repr(C)]
+struct CreateQpResponse {
+    receive: MmapInfo,
+    send: MmapInfo,
+}
+
+impl QueuePair for Qp {
+    type Device = Device;
+    type Context = Context;
+    type Pd = Pd;
+    type Ah = Ah;
+    type Cq = Cq;
+    type Srq = Srq;
+    type Mr = Mr;
+    type Counter = QpCounter;
+
+    fn create(
+        pd: &Arc<Pd>,
+        init: &mut Init<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>> {
+        crate::device::check_qp_cap(&init.cap, init.srq.is_some())?;
+        if init.ty == Type::Gsi && init.srq.is_some() {
+            return Err(EINVAL);
+        }
+        if init.ty == Type::RawPacket {
+            let netdev = pd.device().netdev().ok_or(ENODEV)?;
+            // A kernel consumer that wants to send frames has the network stack.
+            if !init.is_user || !netdev.has_ethernet_frames() {
+                return Err(not_supported());
+            }
+        }
+
+        let process = udata.zip(init.context.as_ref());
+        let recv_source = match &init.srq {
+            Some(srq) => {
+                (init.cap.max_recv_wr, init.cap.max_recv_sge) = (0, 0);
+                RecvSource::Shared(srq.clone())
+            }
+            None if process.is_some() => RecvSource::user(&mut init.cap)?,
+            None => RecvSource::Kernel,
+        };
+        let send_source = if process.is_some() {
+            SendSource::user(&mut init.cap)?
+        } else {
+            SendSource::Kernel
+        };
+        let mut published = [None, None];
+        if let Some((udata, context)) = process {
+            let publish = |ring: &SharedRing| context.publish(ring.memory());
+            published = [
+                recv_source.ring().map(publish).transpose()?,
+                send_source.ring().map(publish).transpose()?,
+            ];
+            let info =
+                |ring: &Option<Published>| ring.as_ref().map_or(MmapInfo::NONE, Published::info);
+            let [receive, send] = published.each_ref().map(info);
+            udata.copy_out(&CreateQpResponse { receive, send })?;
+        }
+
+        let send = Sending::new(init, send_source, pd.device())?;
+        let receive = Receiving::new(init, recv_source, pd.device())?;
+        let verbs = Verbs::new(init, published);
+        let ty = init.ty;
+        let number = if ty == Type::Gsi {
+            GSI_NUMBER
+        } else {
+            table::reserve_number()?
+        };
+        let qp = Arc::pin_init(
+            pin_init!(Self {
+                number,
+                ty,
+                pd: pd.clone(),
+                gate <- Gate::new(),
+                state: AtomicU32::new(State::Reset as u32),
+                remote: AtomicU32::new(0),
+                verbs <- verbs,
+                send <- send,
+                receive <- receive,
+                paths <- new_spin_lock_bh!(Paths::default()),
+                is_armed: AtomicBool::new(false),
+                deadlines <- Deadlines::new(),
+                work <- new_work!("Qp::work"),
+                paging <- new_work!("Qp::paging"),
+                turn <- new_spin_lock_bh!(Turn::default()),
+                bulk_send <- new_work!("Qp::bulk_send"),
+                bulk_respond <- new_work!("Qp::bulk_respond"),
+                _live: Live::new(Kind::Qp),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        match qp.enlist().and_then(|()| table::publish(&qp)) {
+            Ok(()) => Ok(qp),
+            Err(error) => {
+                qp.delist();
+                Err(error)
+            }
+        }
+    }
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn destroy(self: &Arc<Self>) {
+        multicast::detach_all(self);
+        table::withdraw(self);
+        self.delist();
+        self.settle();
+        self.gate.close_and_wait();
+        self.deadlines.shutdown();
+        let pager: Arc<dyn Pager> = self.clone();
+        paging_turns::withdraw(&pager);
+        self.set_state(State::Reset);
+        for ring in self.verbs.published.iter().flatten() {
+            ring.withdraw();
+        }
+        // Requests hold references to address handles, regions and routes, and the attributes one to
+        // the GID table: let go of them now, not when the last packet in flight lets go of the QP.
+        *self.verbs.attributes.lock() = Attributes::default();
+        self.send.lock().reset(self);
+        self.receive.lock().reset(self);
+        self.with_paths(Paths::reset);
+    }
+
+    /// librxe's doorbell: send requests were put into the shared ring.
+    fn doorbell(self: &Arc<Self>) -> Result {
+        let Some(_pass) = self.gate.enter() else {
+            return Err(EINVAL);
+        };
+        if !self.takes_sends() {
+            self.send.lock().discard(self);
+            return Err(EINVAL);
+        }
+        trace::post_send(self.number);
+        self.send.place.move_here();
+        if !self.holds_back() {
+            self.run_send();
+        }
+        Ok(())
+    }
+
+    fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {
+        if !self.takes_sends() {
+            let _ = wrs.next();
+            return Err(EINVAL);
+        }
+        let result = {
+            let mut guard = self.send.posted.lock();
+            let Some(posted) = &mut *guard else {
+                return Err(EINVAL);
+            };
+            let mut result = Ok(());
+            for wr in wrs.by_ref() {
+                result = posted.push(&wr);
+                if result.is_err() {
+                    break;
+                }
+            }
+            result
+        };
+        trace::post_send(self.number);
+        self.send.place.move_here();
+        self.kick();
+        result
+    }
+
+    fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        if self.state() == State::Reset {
+            let _ = wrs.next();
+            return Err(EINVAL);
+        }
+        let result = {
+            let mut guard = self.receive.posted.lock();
+            let Some(posted) = &mut *guard else {
+                return Err(EINVAL);
+            };
+            posted.post(wrs)
+        };
+        if self.state() == State::Error {
+            self.kick();
+        }
+        result
+    }
+
+    fn bind_counter(&self, counter: &Arc<QpCounter>) -> Result {
+        {
+            let mut send = self.send.lock();
+            if send.tally.is_bound() {
+                return Err(EBUSY);
+            }
+            send.report(self);
+            send.tally.bind(Some(counter.clone()));
+        }
+        let mut receive = self.receive.lock();
+        receive.report(self);
+        receive.tally.bind(Some(counter.clone()));
+        Ok(())
+    }
+
+    fn unbind_counter(&self) {
+        {
+            let mut receive = self.receive.lock();
+            receive.report(self);
+            receive.tally.bind(None);
+        }
+        let mut send = self.send.lock();
+        send.report(self);
+        send.tally.bind(None);
+    }
+
+    /// Its sizes, and what it has counted, if anything.
+    fn describe(&self, details: &mut Details<'_>) -> Result {
+        let posted = self.send.lock().requester.len();
+        details.number(c"max_sends", self.verbs.cap.max_send_wr.into())?;
+        details.number(c"sends", posted.into())?;
+        details.number(c"max_recvs", self.verbs.cap.max_recv_wr.into())?;
+        let sent = self.send.lock().counted();
+        let received = self.receive.lock().counted();
+        for (counter, value) in (counters::OF_SENDS.into_iter().zip(sent))
+            .chain(counters::OF_RECEIVES.into_iter().zip(received))
+        {
+            if value != 0 {
+                details.number(counter.name(), value)?;
+            }
+        }
+        Ok(())
+    }
+}
