@@ -41,8 +41,8 @@ const NO_CPU: u32 = u32::MAX;
 /// may be a program's that lets nobody else have it.
 const STARVED_NS: u64 = 2_000_000;
 
-/// Where a side's packets are built, if they are many: not by those CPUs that take in what these are answered with, which
-/// may be what lets the side go on. There is enough to do.
+/// Where a side's packets are built, if they are many: not by those CPUs that take in what these are answered with,
+/// which may be what lets the side go on. There is enough to do.
 pub(super) struct Place {
     cpu: AtomicU32,
     /// When the thread was asked for last, in nanoseconds.

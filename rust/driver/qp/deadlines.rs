@@ -2,8 +2,8 @@
 
 //! When a QP is to look after itself: deadlines, and the one timer for all of them.
 //!
-//! Most deadlines are moved away before they pass. So the timer is started only for one that comes before all others. If
-//! it was moved since, the timer fires early, and is started again.
+//! Most deadlines are moved away before they pass. So the timer is started only for one that comes before all others.
+//! If that was moved since, the timer fires early, and is started again.
 
 use super::Qp;
 use kernel::{

@@ -17,12 +17,16 @@ use super::{
     send::SendSide,
     Qp, //
 };
-use crate::packet::{
-    arrival::Run,
-    datagram::Batch, //
+use crate::{
+    packet::{
+        arrival::Run,
+        datagram::Batch, //
+    },
+    queue::cq::Cq, //
 };
 use kernel::sync::Arc;
 use net::RxSkb;
+use rdma::qp::Event;
 use roce::{
     packet::Packet,
     responder::Arrival,
@@ -44,14 +48,11 @@ pub(super) trait Side: Sized + Unpin {
     /// Batches that one caller sends before it leaves the rest to a thread.
     const BATCHES_PER_CALL: u32;
 
-    /// One hold of the lock: what is known at its beginning, and what is left to be done once the lock is released.
-    type Turn;
-
-    /// Begins a turn. No lock held.
-    fn begin() -> Self::Turn;
-
     /// Takes the lock of this side of `qp`.
     fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self>;
+
+    /// Where what this side of `qp` has done completes.
+    fn cq(qp: &Qp) -> &Arc<Cq>;
 
     /// What both sides have.
     fn engine(&mut self) -> &mut Engine;
@@ -70,14 +71,16 @@ pub(super) trait Side: Sized + Unpin {
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: &RxSkb,
-        turn: &mut Self::Turn,
+        round: &mut Round,
     ) -> Result<(), WaitsForPages>;
 
     /// The access that waited for pages is to be tried again.
     fn resume(&mut self);
 
     /// Has `event` happen.
-    fn happen(&mut self, qp: &Arc<Qp>, event: impl FnOnce(&mut Self));
+    fn happen(&mut self, _qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
+        event(self);
+    }
 
     /// Fetches what was posted, if this side sends that.
     fn fetch(&mut self, _qp: &Qp) {}
@@ -90,18 +93,46 @@ pub(super) trait Side: Sized + Unpin {
     fn build_in_bulk(qp: &Arc<Qp>) -> bool;
 
     /// Builds until the batch is full.
-    fn build(&mut self, qp: &Arc<Qp>, turn: &mut Self::Turn, batch: &mut Batch);
+    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch);
 
-    /// Ends a turn, under the lock. `is_sent`: no packets are on their way out of a batch.
-    fn settle(&mut self, qp: &Arc<Qp>, turn: &mut Self::Turn, is_sent: bool);
-
-    /// Does what the turn has left. No lock held.
-    fn finish(qp: &Arc<Qp>, turn: Self::Turn);
+    /// Ends a round, under the lock. `is_sent`: no packets are on their way out of a batch.
+    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool);
 
     /// Forgets packets and accesses that wait for pages.
     fn wait_no_more(&mut self, qp: &Qp) {
         self.engine().paging = Paging::default();
         Self::waiting(qp).clear();
+    }
+}
+
+/// One hold of a side's lock, and what it leaves to be done once the lock is released.
+#[derive(Default)]
+pub(super) struct Round {
+    now: Option<Instant>,
+    /// The CQ wants to be notified.
+    pub(super) notify: bool,
+    /// The QP has failed, under the lock.
+    pub(super) failed: bool,
+    /// What is to be told, last.
+    pub(super) event: Option<Event>,
+}
+
+impl Round {
+    /// The time, for all that happens in the round.
+    pub(super) fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(super::now)
+    }
+
+    /// Does what the round has left. Context: process or softirq, no lock held.
+    pub(super) fn finish<S: Side>(self, qp: &Arc<Qp>) {
+        if self.notify {
+            Cq::notify(S::cq(qp));
+        }
+        if self.failed {
+            qp.flush(self.event);
+        } else if let Some(event) = self.event {
+            qp.verbs.events.raise(event);
+        }
     }
 }
 
@@ -154,18 +185,18 @@ pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
 }
 
 /// Takes the owner's part under the lock, unless somebody else is the owner, or a thread is to be. `own` is the owner's
-/// batch, between two turns and after them: with none the turn was the last.
-fn take_turn<S: Side>(
+/// batch, from one round to the next: with none the round was the last.
+fn take_round<S: Side>(
     side: &mut S,
     qp: &Arc<Qp>,
-    turn: &mut S::Turn,
+    round: &mut Round,
     own: &mut Option<Batch>,
     has_bh_off: bool,
 ) {
     let is_owner = own.is_some();
     if side.engine().busy && !is_owner {
         side.engine().again = true;
-        side.settle(qp, turn, false);
+        side.settle(qp, round, false);
         return;
     }
     side.engine().again = false;
@@ -176,7 +207,7 @@ fn take_turn<S: Side>(
         && side.is_long()
         && S::build_in_bulk(qp)
     {
-        side.settle(qp, turn, true);
+        side.settle(qp, round, true);
         return;
     }
     let engine = side.engine();
@@ -184,8 +215,8 @@ fn take_turn<S: Side>(
     let mut batch = own
         .take()
         .unwrap_or_else(|| core::mem::take(&mut engine.batch));
-    side.build(qp, turn, &mut batch);
-    side.settle(qp, turn, batch.is_empty());
+    side.build(qp, round, &mut batch);
+    side.settle(qp, round, batch.is_empty());
     let engine = side.engine();
     if batch.is_empty() && !engine.again {
         engine.batch = batch;
@@ -199,7 +230,7 @@ impl Qp {
     /// Has `event` happen under the lock of a side, then builds batches under the lock and sends them without
     /// it, unless somebody else is at it: then that one sees what `event` changed.
     /// Context: process or softirq, no lock held.
-    pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut S::Turn)) {
+    pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut Round)) {
         // A softirq, or whoever else has to end before its packets arrive.
         let has_bh_off = sync::owns_softirq();
         let mut event = Some(event);
@@ -207,16 +238,16 @@ impl Qp {
         for _ in 0..S::BATCHES_PER_CALL {
             // With bottom halves off a batch is answered as a burst, after its last packet.
             let bh = BhGuard::new();
-            let mut turn = S::begin();
+            let mut round = Round::default();
             {
                 let mut side = S::lock(self);
                 if let Some(event) = event.take() {
-                    side.happen(self, |side| event(side, &mut turn));
+                    side.happen(self, |side| event(side, &mut round));
                 }
-                take_turn(&mut *side, self, &mut turn, &mut own, has_bh_off);
+                take_round(&mut *side, self, &mut round, &mut own, has_bh_off);
             }
             own = own.map(|batch| batch.send(self.device()));
-            S::finish(self, turn);
+            round.finish::<S>(self);
             drop(bh);
             if own.is_none() {
                 return;
@@ -247,9 +278,11 @@ impl Qp {
     /// Takes in a packet. Context: bottom halves off, no lock held.
     pub(crate) fn take_in(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
         if packet.opcode.is_request() {
-            self.drive::<ReceiveSide>(|side, turn| paging::take_in(side, self, packet, skb, turn));
+            self.drive::<ReceiveSide>(|side, round| {
+                paging::take_in(side, self, packet, skb, round)
+            });
         } else {
-            self.drive::<SendSide>(|side, turn| paging::take_in(side, self, packet, skb, turn));
+            self.drive::<SendSide>(|side, round| paging::take_in(side, self, packet, skb, round));
         }
     }
 
@@ -263,8 +296,8 @@ impl Qp {
     }
 
     fn take_in_run_of<S: Side>(self: &Arc<Self>, run: Run<'_, '_>) {
-        self.drive::<S>(|side, turn| {
-            run.for_each(|packet, skb| paging::take_in(side, self, packet, skb, turn));
+        self.drive::<S>(|side, round| {
+            run.for_each(|packet, skb| paging::take_in(side, self, packet, skb, round));
         });
     }
 }

@@ -119,10 +119,12 @@ impl Qp {
         }
     }
 
-    /// Flushes everything posted, in order, once, of a QP in the error state. Nothing is done if it has left
-    /// that since. `event` tells why, where no completion does. Context: process or softirq, no lock held.
+    /// Flushes everything posted, in order, once, of a QP in the error state. `event` tells why, where no completion
+    /// does. Nothing is done if it has left that since; in SQE, BH work flushes the sends that were not fetched.
+    /// Context: process or softirq, no lock held.
     pub(super) fn flush(self: &Arc<Self>, event: Option<Event>) {
         if self.state() != State::Error {
+            self.kick();
             return;
         }
         self.receive.rescan_ns.store(0, Ordering::Relaxed);

@@ -8,7 +8,10 @@
 //! absent; what does not fit is a packet lost.
 
 use super::{
-    engine::Side,
+    engine::{
+        Round,
+        Side, //
+    },
     receive::ReceiveSide,
     send::SendSide,
     Qp, //
@@ -72,11 +75,12 @@ pub(super) struct Paging {
 }
 
 impl Paging {
-    /// The outcome of an access that failed.
-    pub(super) fn outcome(&mut self, qp: &Arc<Qp>, fault: Fault) -> Outcome {
-        let absent = match fault {
-            Fault::Protection => return Outcome::Protection,
-            Fault::Absent(absent) => absent,
+    /// The outcome of an access.
+    pub(super) fn outcome(&mut self, qp: &Arc<Qp>, done: Result<(), Fault>) -> Outcome {
+        let absent = match done {
+            Ok(()) => return Outcome::Done,
+            Err(Fault::Protection) => return Outcome::Protection,
+            Err(Fault::Absent(absent)) => absent,
         };
         if self
             .unfaultable
@@ -209,7 +213,7 @@ fn fault_in<S: Side>(qp: &Arc<Qp>) {
     });
     let mut more = true;
     while more {
-        qp.drive::<S>(|side, turn| more = replay(side, qp, turn));
+        qp.drive::<S>(|side, round| more = replay(side, qp, round));
     }
 }
 
@@ -219,7 +223,7 @@ pub(super) fn take_in<S: Side>(
     qp: &Arc<Qp>,
     packet: &Packet,
     skb: RxSkb,
-    turn: &mut S::Turn,
+    round: &mut Round,
 ) {
     let waiting = S::waiting(qp);
     if !waiting.is_empty() {
@@ -232,13 +236,13 @@ pub(super) fn take_in<S: Side>(
             Arrival::Duplicate => return,
         }
     }
-    if side.take_in(qp, packet, &skb, turn).is_err() {
+    if side.take_in(qp, packet, &skb, round).is_err() {
         waiting.push_front(skb);
     }
 }
 
 /// Takes in some of the packets that waited. Returns whether there are more.
-fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, turn: &mut S::Turn) -> bool {
+fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, round: &mut Round) -> bool {
     let waiting = S::waiting(qp);
     for _ in 0..REPLAY_BUDGET {
         if side.engine().paging.waiting {
@@ -250,7 +254,7 @@ fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, turn: &mut S::Turn) -> bool {
         let Some(packet) = arrival::reparse(&skb) else {
             continue;
         };
-        if side.take_in(qp, &packet, &skb, turn).is_err() {
+        if side.take_in(qp, &packet, &skb, round).is_err() {
             waiting.push_front(skb);
         }
     }

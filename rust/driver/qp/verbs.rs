@@ -273,19 +273,9 @@ impl QueuePair for Qp {
             let _ = wrs.next();
             return Err(EINVAL);
         }
-        let result = {
-            let mut guard = self.send.posted.lock();
-            let Some(posted) = &mut *guard else {
-                return Err(EINVAL);
-            };
-            let mut result = Ok(());
-            for wr in wrs.by_ref() {
-                result = posted.push(&wr);
-                if result.is_err() {
-                    break;
-                }
-            }
-            result
+        let result = match &mut *self.send.posted.lock() {
+            Some(posted) => wrs.by_ref().try_for_each(|wr| posted.push(&wr)),
+            None => return Err(EINVAL),
         };
         trace::post_send(self.number);
         self.send.place.move_here();
@@ -298,12 +288,9 @@ impl QueuePair for Qp {
             let _ = wrs.next();
             return Err(EINVAL);
         }
-        let result = {
-            let mut guard = self.receive.posted.lock();
-            let Some(posted) = &mut *guard else {
-                return Err(EINVAL);
-            };
-            posted.post(wrs)
+        let result = match &mut *self.receive.posted.lock() {
+            Some(posted) => posted.post(wrs),
+            None => return Err(EINVAL),
         };
         if self.state() == State::Error {
             self.kick();

@@ -25,8 +25,8 @@ pub fn monotonic_ns() -> u64 {
     now as u64
 }
 
-/// What an object does when its timer `ID` expires.
-pub trait TimerCallback<const ID: u64 = 0>: Send + Sync + Sized + 'static {
+/// What an object does when its timer expires.
+pub trait TimerCallback: Send + Sync + Sized + 'static {
     /// Called when the timer expires. Softirq context, no lock held; never on two CPUs at once.
     ///
     /// It may start the timer again, and make an [`Arc`] of `this`. It must not wait, which rules out
@@ -48,7 +48,7 @@ pub trait TimerCallback<const ID: u64 = 0>: Send + Sync + Sized + 'static {
 ///   from `Some` to `None` by the one who set `open` to `false`, once the timer neither is queued nor
 ///   runs.
 #[pin_data(PinnedDrop)]
-pub struct Timer<T: TimerCallback<ID>, const ID: u64 = 0> {
+pub struct Timer<T: TimerCallback> {
     #[pin]
     timer: Opaque<bindings::hrtimer>,
     /// Whether the timer may still be started.
@@ -58,11 +58,11 @@ pub struct Timer<T: TimerCallback<ID>, const ID: u64 = 0> {
 }
 
 // SAFETY: `Arc<T>` is `Send` as `T` is `Send + Sync`; a timer may be used on any CPU.
-unsafe impl<T: TimerCallback<ID>, const ID: u64> Send for Timer<T, ID> {}
+unsafe impl<T: TimerCallback> Send for Timer<T> {}
 // SAFETY: The hrtimer functions lock for themselves; `owner` is guarded as the type invariants say.
-unsafe impl<T: TimerCallback<ID>, const ID: u64> Sync for Timer<T, ID> {}
+unsafe impl<T: TimerCallback> Sync for Timer<T> {}
 
-impl<T: TimerCallback<ID>, const ID: u64> Timer<T, ID> {
+impl<T: TimerCallback> Timer<T> {
     /// Makes a timer that is not started.
     pub fn new() -> impl PinInit<Self> {
         // INVARIANT: Set up with `expire`, not started, no owner.
@@ -81,12 +81,6 @@ impl<T: TimerCallback<ID>, const ID: u64> Timer<T, ID> {
             open <- crate::new_spin_lock_irq!(true, "Timer::open"),
             owner: UnsafeCell::new(None),
         })
-    }
-
-    /// Lets the timer expire `delay` nanoseconds from now. As [`start_at`](Self::start_at).
-    #[inline]
-    pub fn start_in(&self, owner: ArcBorrow<'_, T>, delay: u64) {
-        self.start_at(owner, monotonic_ns().saturating_add(delay));
     }
 
     /// Lets the timer expire at `time` of [`monotonic_ns`], instead of when it was about to, if it was.
@@ -117,14 +111,6 @@ impl<T: TimerCallback<ID>, const ID: u64> Timer<T, ID> {
                 bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
             )
         };
-    }
-
-    /// Stops the timer, without waiting: a callback that runs already goes on. Any context.
-    ///
-    /// Returns whether an expiry was prevented.
-    pub fn stop(&self) -> bool {
-        // SAFETY: By the type invariant the timer is set up.
-        unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) > 0 }
     }
 
     /// Stops the timer, and waits until its callback is over. It may be started again, also by the
@@ -178,7 +164,7 @@ impl<T: TimerCallback<ID>, const ID: u64> Timer<T, ID> {
 }
 
 #[pinned_drop]
-impl<T: TimerCallback<ID>, const ID: u64> PinnedDrop for Timer<T, ID> {
+impl<T: TimerCallback> PinnedDrop for Timer<T> {
     fn drop(self: Pin<&mut Self>) {
         // The timer of the object that it keeps alive is idle by now, and this costs nothing. Only one
         // that was started for another object may have to be stopped.

@@ -19,7 +19,8 @@ use super::{
     deadlines::Deadline,
     engine::{
         Engine,
-        Side, //
+        Round, //
+        Side,
     },
     paging::{
         Waiting,
@@ -66,7 +67,6 @@ use kernel::{
 use net::RxSkb;
 use rdma::{
     qp::{
-        Cap,
         Event,
         Init,
         State, //
@@ -83,8 +83,7 @@ use roce::{
         Resource,
         Responder,
         ResponderEvent, //
-    },
-    ticket::Outcome, //
+    }, //
 };
 use sync::{
     new_spin_lock_bh,
@@ -138,7 +137,15 @@ impl Receiving {
             }
             RecvSource::User { .. } | RecvSource::Shared(_) => None,
         };
-        let side = ReceiveSide::new(cap, source)?;
+        let side = ReceiveSide {
+            responder: Responder::new(KVVec::new()),
+            queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
+            place: Place::default(),
+            target: None,
+            engine: Engine::new(Batch::new()?),
+            tally: Tally::new(),
+            receives: 0,
+        };
         let (cq, srq) = (init.recv_cq.clone(), init.srq.clone());
         let waiting = Waiting::new(device);
         Ok(pin_init!(Self {
@@ -181,42 +188,7 @@ struct Target {
     access: MrAccess,
 }
 
-/// What one hold of the receive lock leaves to be done once it is released.
-#[derive(Default)]
-pub(crate) struct Turn {
-    notify: bool,
-    established: bool,
-    /// The QP has failed, under the lock; what is to be told of it, if it had not before.
-    failed: bool,
-    event: Option<Event>,
-}
-
-/// What a flush leaves to be done once the receive lock is released.
-#[derive(Default)]
-struct Flushed {
-    notify: bool,
-    /// Some were flushed.
-    any: bool,
-    /// There may be more.
-    more: bool,
-    /// Nothing more will be taken from the shared queue.
-    last: bool,
-}
-
 impl ReceiveSide {
-    /// Allocates the receive side. Context: process, may sleep.
-    fn new(cap: &Cap, source: RecvSource) -> Result<Self> {
-        Ok(Self {
-            responder: Responder::new(KVVec::new()),
-            queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
-            place: Place::default(),
-            target: None,
-            engine: Engine::new(Batch::new()?),
-            tally: Tally::new(),
-            receives: 0,
-        })
-    }
-
     /// Forgets all requests without completing them (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.responder.reset();
@@ -224,39 +196,30 @@ impl ReceiveSide {
         self.queue.reset(qp);
     }
 
-    fn outcome(&mut self, qp: &Arc<Qp>, done: Result<(), Fault>) -> Outcome {
-        done.map_or_else(
-            |fault| self.engine.paging.outcome(qp, fault),
-            |()| Outcome::Done,
-        )
-    }
-
-    /// Completes up to `budget` receive requests of a QP in error with a flush error, in order.
-    fn flush(&mut self, qp: &Qp, budget: u32) -> Flushed {
-        let mut flushed = Flushed::default();
+    /// Completes some receive requests of a QP in error with a flush error, in order. Returns whether there may be
+    /// more.
+    fn flush(&mut self, qp: &Qp, round: &mut Round) -> bool {
         // A reset that came in between wins.
         if qp.state() != State::Error {
-            return flushed;
+            return false;
         }
         self.responder.flush();
         self.wait_no_more(qp);
-        flushed.more = true;
-        for _ in 0..budget {
+        let mut more = true;
+        for _ in 0..FLUSH_BUDGET {
             let Some(wr_id) = self.queue.take_flushed(qp) else {
-                flushed.more = false;
+                more = false;
                 break;
             };
-            flushed.any = true;
+            // Where some were posted late, more may follow soon.
+            qp.receive.rescan_ns.store(0, Ordering::Relaxed);
             let completion =
                 Completion::new(wr_id, wc::Status::WrFlush, wc::Opcode::Recv, qp.number);
-            flushed.notify |= qp
-                .receive
-                .cq
-                .post(&qp.verbs.handle, &completion, false)
-                .notify;
+            let cq = &qp.receive.cq;
+            round.notify |= cq.post(&qp.verbs.handle, &completion, false).notify;
         }
-        flushed.last = self.queue.tell_last();
-        flushed
+        round.event = self.queue.tell_last().then_some(Event::LastWqeReached);
+        more
     }
 
     /// What has happened since the QP was created, in the order of [`OF_RECEIVES`].
@@ -281,14 +244,12 @@ impl ReceiveSide {
 impl Side for ReceiveSide {
     const BATCHES_PER_CALL: u32 = 2;
 
-    type Turn = Turn;
-
-    fn begin() -> Turn {
-        Turn::default()
-    }
-
     fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
         qp.receive.lock()
+    }
+
+    fn cq(qp: &Qp) -> &Arc<Cq> {
+        &qp.receive.cq
     }
 
     fn engine(&mut self) -> &mut Engine {
@@ -308,19 +269,13 @@ impl Side for ReceiveSide {
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: &RxSkb,
-        turn: &mut Turn,
+        round: &mut Round,
     ) -> Result<(), WaitsForPages> {
-        self.execute(qp, packet, skb, turn)
+        self.execute(qp, packet, skb, round)
     }
 
     fn resume(&mut self) {
         self.responder.resume();
-    }
-
-    fn happen(&mut self, _qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
-        event(self);
-        self.place = Place::default();
-        self.target = None;
     }
 
     fn is_long(&self) -> bool {
@@ -333,38 +288,31 @@ impl Side for ReceiveSide {
         qp.build_in_bulk::<BULK_RESPOND>(place, Deadline::Respond)
     }
 
-    fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {
+    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
         self.respond(qp, batch);
         // An error is told of once its NAK is in the batch.
         while let Some(event) = self.responder.take_event() {
             match event {
-                ResponderEvent::CommunicationEstablished => turn.established = true,
+                ResponderEvent::CommunicationEstablished => {
+                    if !qp.is_datagram() && qp.state() == State::Rtr {
+                        round.event = Some(Event::CommEstablished);
+                    }
+                }
                 error => {
                     // Now: once the lock is released, the consumer may bring the QP up anew.
                     let before = qp.mark_failed();
-                    turn.failed = before.is_some();
-                    turn.event = error_event(error)
+                    round.failed = before.is_some();
+                    round.event = error_event(error)
                         .filter(|_| before.is_some_and(|state| state != State::Error));
                 }
             }
         }
     }
 
-    fn settle(&mut self, qp: &Arc<Qp>, _turn: &mut Turn, _is_sent: bool) {
+    fn settle(&mut self, qp: &Arc<Qp>, _round: &mut Round, _is_sent: bool) {
+        self.place = Place::default();
+        self.target = None;
         self.report(qp);
-    }
-
-    fn finish(qp: &Arc<Qp>, turn: Turn) {
-        if turn.notify {
-            Cq::notify(&qp.receive.cq);
-        }
-        let is_connected = !qp.is_datagram();
-        if turn.established && is_connected && qp.state() == State::Rtr {
-            qp.verbs.events.raise(Event::CommEstablished);
-        }
-        if turn.failed {
-            qp.flush(turn.event);
-        }
     }
 }
 
@@ -410,20 +358,12 @@ impl Qp {
     /// Completes receive requests with a flush error: some now, and the rest from BH work. Returns whether
     /// there is a rest. Context: process or softirq, no lock held.
     pub(crate) fn flush_receives(self: &Arc<Self>) -> bool {
-        let flushed = self.receive.lock().flush(self, FLUSH_BUDGET);
-        if flushed.notify {
-            Cq::notify(&self.receive.cq);
-        }
-        if flushed.last {
-            self.verbs.events.raise(Event::LastWqeReached);
-        }
-        if flushed.any {
-            // Where some were posted late, more may follow soon.
-            self.receive.rescan_ns.store(0, Ordering::Relaxed);
-        }
-        if flushed.more {
+        let mut round = Round::default();
+        let more = self.receive.lock().flush(self, &mut round);
+        round.finish::<ReceiveSide>(self);
+        if more {
             self.kick();
         }
-        flushed.more
+        more
     }
 }

@@ -4,14 +4,14 @@
 
 use super::{
     super::{
+        engine::Round,
         paging::WaitsForPages,
         status,
         Qp, //
     },
     access,
     ReceiveSide,
-    Target,
-    Turn, //
+    Target, //
 };
 use crate::memory::{
     buffer::Cursor,
@@ -69,7 +69,7 @@ impl ReceiveSide {
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: &RxSkb,
-        turn: &mut Turn,
+        round: &mut Round,
     ) -> Result<(), WaitsForPages> {
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
@@ -78,7 +78,7 @@ impl ReceiveSide {
                 Step::Done => return Ok(()),
                 Step::Park => return Err(WaitsForPages),
                 Step::Complete(completion) => {
-                    self.complete(qp, packet, skb, &completion, turn);
+                    self.complete(qp, packet, skb, &completion, round);
                     return Ok(());
                 }
                 Step::Dropped(reason) => {
@@ -131,7 +131,7 @@ impl ReceiveSide {
                 } => {
                     let answer = match atomic(qp, rkey, va, operation) {
                         Ok(original) => Atomic::Done { original },
-                        Err(fault) => match self.engine.paging.outcome(qp, fault) {
+                        Err(fault) => match self.engine.paging.outcome(qp, Err(fault)) {
                             Outcome::Again => Atomic::Again,
                             _ => Atomic::Protection,
                         },
@@ -175,7 +175,7 @@ impl ReceiveSide {
         ticket: Ticket,
         done: Result<(), Fault>,
     ) -> Step {
-        let outcome = self.outcome(qp, done);
+        let outcome = self.engine.paging.outcome(qp, done);
         self.responder.commit(ticket, packet, outcome)
     }
 
@@ -244,7 +244,7 @@ impl ReceiveSide {
         packet: &Packet,
         skb: &RxSkb,
         done: &ReceiveCompletion,
-        turn: &mut Turn,
+        round: &mut Round,
     ) {
         let opcode = match done.operation {
             ReceiveOperation::Send => wc::Opcode::Recv,
@@ -280,7 +280,7 @@ impl ReceiveSide {
         }
         self.place.rewind();
         self.queue.finish();
-        turn.notify |= qp
+        round.notify |= qp
             .receive
             .cq
             .post(&qp.verbs.handle, &completion, done.solicited)

@@ -65,7 +65,7 @@ impl ReceiveSide {
                 }
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
-                    let outcome = self.outcome(qp, sent);
+                    let outcome = self.engine.paging.outcome(qp, sent);
                     self.responder.commit_read(burst.ticket, outcome);
                 }
             }

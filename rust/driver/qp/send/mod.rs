@@ -20,7 +20,8 @@ use super::{
     doorbell::Doorbells,
     engine::{
         Engine,
-        Side, //
+        Round, //
+        Side,
     },
     paging::{
         Waiting,
@@ -84,11 +85,11 @@ use sync::{
     SpinLockIrq, //
 };
 
-/// Requests that are fetched, and requests that are completed, in one turn: others wait for the lock.
-const TURN_BUDGET: u32 = 256;
+/// Requests that are fetched, and requests that are completed, in one round: others wait for the lock.
+const ROUND_BUDGET: u32 = 256;
 
-/// Turns in which all of a queue can be fetched, and completed.
-const FLUSH_TURNS: u32 = 2 * (device::limits().max_qp_wr / TURN_BUDGET + 1);
+/// Rounds in which all of a queue can be fetched, and completed.
+const FLUSH_ROUNDS: u32 = 2 * (device::limits().max_qp_wr / ROUND_BUDGET + 1);
 
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
 const SENT_ATTEMPTS: u32 = 200;
@@ -134,7 +135,25 @@ impl Sending {
             SendSource::User { .. } => None,
             SendSource::Kernel => Some(PostedSends::new(slots, &init.cap)?),
         };
-        let side = SendSide::new(init, slots, source)?;
+        let batch = match init.ty {
+            Type::RawPacket => Batch::of_frames()?,
+            _ => Batch::new()?,
+        };
+        let side = SendSide {
+            requester: Requester::new(filled(slots as usize, || Ok(SendSlot::default()))?),
+            wqes: SendWqes::new(slots, &init.cap)?,
+            source,
+            next: 0,
+            qkey: 0,
+            datagram_path: None,
+            engine: Engine::new(batch),
+            is_late: false,
+            tell_drained: false,
+            placing: None,
+            armed: None,
+            tally: Tally::new(),
+            sends: 0,
+        };
         let (cq, signal_all) = (init.send_cq.clone(), init.signal_all);
         let waiting = Waiting::new(device);
         Ok(pin_init!(Self {
@@ -182,41 +201,7 @@ pub(crate) struct SendSide {
     sends: u64,
 }
 
-/// One hold of the send lock, and what it leaves to be done once the lock is released.
-pub(crate) struct Turn {
-    /// When it began.
-    now: Instant,
-    notify: bool,
-    failed: bool,
-    drained: bool,
-}
-
 impl SendSide {
-    /// Allocates the send side. `slots`: slots of the queue, a power of two.
-    /// Context: process, may sleep.
-    fn new(init: &Init<Qp>, slots: u32, source: SendSource) -> Result<Self> {
-        let storage = filled(slots as usize, || Ok(SendSlot::default()))?;
-        let batch = match init.ty {
-            Type::RawPacket => Batch::of_frames()?,
-            _ => Batch::new()?,
-        };
-        Ok(Self {
-            requester: Requester::new(storage),
-            wqes: SendWqes::new(slots, &init.cap)?,
-            source,
-            next: 0,
-            qkey: 0,
-            datagram_path: None,
-            engine: Engine::new(batch),
-            is_late: false,
-            tell_drained: false,
-            placing: None,
-            armed: None,
-            tally: Tally::new(),
-            sends: 0,
-        })
-    }
-
     /// Takes the route of the last datagram out, if it begins nowhere any more.
     pub(super) fn take_lost_path(&mut self, device: &Device) -> Option<(Arc<Ah>, Arc<Path>)> {
         self.datagram_path
@@ -268,19 +253,12 @@ impl SendSide {
 impl Side for SendSide {
     const BATCHES_PER_CALL: u32 = 16;
 
-    type Turn = Turn;
-
-    fn begin() -> Turn {
-        Turn {
-            now: super::now(),
-            notify: false,
-            failed: false,
-            drained: false,
-        }
-    }
-
     fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
         qp.send.lock()
+    }
+
+    fn cq(qp: &Qp) -> &Arc<Cq> {
+        &qp.send.cq
     }
 
     fn engine(&mut self) -> &mut Engine {
@@ -296,9 +274,9 @@ impl Side for SendSide {
         qp: &Arc<Qp>,
         packet: &Packet,
         skb: &RxSkb,
-        turn: &mut Turn,
+        round: &mut Round,
     ) -> Result<(), WaitsForPages> {
-        self.place(qp, turn.now, packet, skb)
+        self.place(qp, round.now(), packet, skb)
     }
 
     fn resume(&mut self) {
@@ -332,42 +310,26 @@ impl Side for SendSide {
         qp.build_in_bulk::<BULK_SEND>(&qp.send.place, Deadline::Send)
     }
 
-    fn build(&mut self, qp: &Arc<Qp>, turn: &mut Turn, batch: &mut Batch) {
+    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
         self.is_late = false;
-        self.act(qp, turn.now, batch);
+        self.act(qp, round.now(), batch);
     }
 
     /// Completes what has ended, and arms the timer. What is flushed is not completed before the packets on their way
     /// have left: they have its memory.
-    fn settle(&mut self, qp: &Arc<Qp>, turn: &mut Turn, is_sent: bool) {
-        turn.failed = self.requester.take_error().is_some();
-        if turn.failed {
+    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
+        round.failed = self.requester.take_error().is_some();
+        if round.failed {
             // It leaves SQD for good, and has not drained.
             self.tell_drained = false;
             qp.fail_sends(self);
         }
-        turn.notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
-        turn.drained = self.tell_drained && self.is_drained();
-        self.tell_drained &= !turn.drained;
+        round.notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
+        if self.tell_drained && self.is_drained() {
+            self.tell_drained = false;
+            round.event = Some(Event::SendQueueDrained);
+        }
         self.arm(qp);
-    }
-
-    fn finish(qp: &Arc<Qp>, turn: Turn) {
-        if turn.notify {
-            Cq::notify(&qp.send.cq);
-        }
-        if turn.drained {
-            qp.verbs.events.raise(Event::SendQueueDrained);
-        }
-        if !turn.failed {
-            return;
-        }
-        match qp.ty {
-            // If it has not left the error state since: a reset that came in between wins.
-            Type::Rc => qp.flush(None),
-            // What is posted and not fetched yet is flushed, too.
-            Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => qp.kick(),
-        }
     }
 }
 
@@ -385,8 +347,8 @@ impl Qp {
 
     /// The timer has expired. Context: softirq, no lock held.
     pub(crate) fn expire(self: &Arc<Self>) {
-        self.drive::<SendSide>(|send, turn| {
-            let now = turn.now;
+        self.drive::<SendSide>(|send, round| {
+            let now = round.now();
             if send.armed.is_some_and(|armed| armed <= now) {
                 send.armed = None;
             }
@@ -399,18 +361,18 @@ impl Qp {
 
     /// Fetches and flushes all that has been posted, of a QP in SQE. Context: process, no lock held.
     pub(super) fn flush_posted_sends(self: &Arc<Self>) {
-        for _ in 0..FLUSH_TURNS {
-            let mut turn = SendSide::begin();
+        for _ in 0..FLUSH_ROUNDS {
+            let mut round = Round::default();
             let is_empty = {
                 let mut send = self.send.lock();
                 if self.state() != State::Sqe {
                     return;
                 }
                 let has_more = send.fetch_posted(self);
-                send.settle(self, &mut turn, true);
+                send.settle(self, &mut round, true);
                 !has_more && send.requester.is_empty()
             };
-            SendSide::finish(self, turn);
+            round.finish::<SendSide>(self);
             if is_empty {
                 return;
             }

@@ -8,7 +8,7 @@ use super::{
         Qp, //
     },
     SendSide,
-    TURN_BUDGET, //
+    ROUND_BUDGET, //
 };
 use crate::{
     device::counters::{
@@ -155,11 +155,11 @@ impl SendSide {
         }
     }
 
-    /// Fetches what was posted since the last time, or as much of it as a turn may. Returns whether there may be more.
+    /// Fetches what was posted since the last time, or as much of it as a round may. Returns whether there may be more.
     pub(super) fn fetch_posted(&mut self, qp: &Qp) -> bool {
         let mut posted = None;
         let mut fresh = match &self.source {
-            // The producer index is read once a turn: there is an end to it.
+            // The producer index is read once a round: there is an end to it.
             SendSource::User {
                 ring,
                 consumer,
@@ -171,7 +171,7 @@ impl SendSide {
                 u32::MAX
             }
         };
-        for _ in 0..TURN_BUDGET {
+        for _ in 0..ROUND_BUDGET {
             if fresh == 0 || self.requester.len() >= self.requester.capacity() {
                 return false;
             }
@@ -214,10 +214,10 @@ impl SendSide {
         fresh > 0 && self.requester.len() < self.requester.capacity()
     }
 
-    /// Hands finished requests to the CQ, or as many as a turn may. Returns whether the CQ wants to be notified.
+    /// Hands finished requests to the CQ, or as many as a round may. Returns whether the CQ wants to be notified.
     pub(super) fn complete(&mut self, qp: &Qp) -> bool {
         let mut notify = false;
-        for _ in 0..TURN_BUDGET {
+        for _ in 0..ROUND_BUDGET {
             let Some(done) = self.requester.poll_completion() else {
                 return notify;
             };

@@ -98,7 +98,7 @@ impl SendSide {
                 SendAction::Transmit(burst) => {
                     let outcome = self
                         .transmit(qp, &burst, &mut tx_path, &mut place, batch)
-                        .unwrap_or_else(|fault| self.engine.paging.outcome(qp, fault));
+                        .unwrap_or_else(|fault| self.engine.paging.outcome(qp, Err(fault)));
                     (burst.ticket, outcome)
                 }
                 SendAction::Local { ticket, sequence } => {
@@ -227,7 +227,7 @@ impl SendSide {
                 Outcome::Done
             }
             Err(FrameError::Length) => Outcome::Length,
-            Err(FrameError::Payload(fault)) => self.engine.paging.outcome(qp, fault),
+            Err(FrameError::Payload(fault)) => self.engine.paging.outcome(qp, Err(fault)),
         }
     }
 }

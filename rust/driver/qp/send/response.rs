@@ -66,10 +66,7 @@ impl SendSide {
                 (ticket, cursor.write(0, &value.to_ne_bytes()))
             }
         };
-        let outcome = placed.map_or_else(
-            |fault| self.engine.paging.outcome(qp, fault),
-            |()| Outcome::Done,
-        );
+        let outcome = self.engine.paging.outcome(qp, placed);
         self.requester.commit_place(now, ticket, outcome);
         match outcome {
             Outcome::Again => Err(WaitsForPages),
