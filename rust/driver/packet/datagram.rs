@@ -106,10 +106,11 @@ fn build_untraced<F>(
     if len > MAX_LIGHT && path.takes_pages() {
         if let Some(mut fragment) = pages.fragment(packet.payload_len as usize) {
             fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
-            return build_around(path, packet, batch, fragment).ok_or(BuildError::NoMemory);
+            let skb = build_around(path, packet, batch, pages, fragment);
+            return skb.ok_or(BuildError::NoMemory);
         }
     }
-    let mut skb = TxSkb::alloc(len).ok_or(BuildError::NoMemory)?;
+    let mut skb = TxSkb::alloc(pages, len).ok_or(BuildError::NoMemory)?;
     path.address(&mut skb, batch.next_id());
     let body = skb.body_mut();
 
@@ -148,11 +149,13 @@ fn build_around(
     path: &Path,
     packet: &Packet,
     batch: &mut Batch,
+    pages: &PagePools,
     payload: Fragment<'_>,
 ) -> Option<TxSkb> {
     let pad = packet.pad();
     let tail_len = pad.wrapping_add(ICRC_LEN as u8);
-    let mut skb = TxSkb::with_page(packet.header_len(), payload.bytes().len(), tail_len)?;
+    let header_len = packet.header_len();
+    let mut skb = TxSkb::with_page(pages, header_len, payload.bytes().len(), tail_len)?;
     path.address(&mut skb, batch.next_id());
     packet.emit(skb.body_mut())?;
     if path.is_loopback() {

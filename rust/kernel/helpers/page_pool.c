@@ -14,11 +14,11 @@ __rust_helper struct page_pool *rust_helper_page_pool_create(unsigned int pool_s
 	return page_pool_create(&params);
 }
 
-__rust_helper void *rust_helper_page_pool_alloc_page_va(struct page_pool *pool, gfp_t gfp)
+/* At least `*size` bytes, at most a page; `*size` becomes how many they are. */
+__rust_helper void *rust_helper_page_pool_alloc_va(struct page_pool *pool, unsigned int *size,
+						   gfp_t gfp)
 {
-	struct page *page = page_pool_alloc_pages(pool, gfp);
-
-	return page ? page_address(page) : NULL;
+	return page_pool_alloc_va(pool, size, gfp);
 }
 
 __rust_helper void rust_helper_page_pool_free_va(struct page_pool *pool, void *va)
@@ -27,8 +27,21 @@ __rust_helper void rust_helper_page_pool_free_va(struct page_pool *pool, void *v
 }
 
 /* The packet's, with the reference that the caller has. */
-__rust_helper void rust_helper_skb_add_pool_page(struct sk_buff *skb, void *va, int len)
+__rust_helper void rust_helper_skb_add_pool_page(struct sk_buff *skb, void *va, int len,
+						 unsigned int truesize)
 {
-	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, virt_to_page(va), 0, len, PAGE_SIZE);
+	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, virt_to_page(va), offset_in_page(va), len,
+			truesize);
+}
+
+/* The page of `va`, of a pool, gets another reference. */
+__rust_helper void rust_helper_page_pool_ref_va(void *va)
+{
+	page_pool_ref_page(virt_to_page(va));
+}
+
+/* The head of the packet is of a pool, and so are all its fragments. */
+__rust_helper void rust_helper_skb_mark_for_recycle(struct sk_buff *skb)
+{
 	skb_mark_for_recycle(skb);
 }

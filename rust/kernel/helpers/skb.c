@@ -20,25 +20,6 @@ __rust_helper unsigned int rust_helper_skb_head_size(unsigned int len)
 	return SKB_HEAD_ALIGN(len);
 }
 
-__rust_helper void *rust_helper_napi_alloc_frag(unsigned int size)
-{
-	return napi_alloc_frag(size);
-}
-
-__rust_helper void rust_helper_skb_free_frag(void *data)
-{
-	skb_free_frag(data);
-}
-
-/* The page of `start` gets another reference. */
-__rust_helper void rust_helper_skb_add_page_of(struct sk_buff *skb, const void *start, int len)
-{
-	struct page *page = virt_to_page(start);
-
-	get_page(page);
-	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, offset_in_page(start), len, len);
-}
-
 __rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
 {
 	kfree_skb(skb);

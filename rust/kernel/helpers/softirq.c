@@ -19,17 +19,8 @@ __rust_helper bool rust_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
-__rust_helper bool rust_helper_in_softirq(void)
+/* What belongs to the softirqs of this CPU may be used. */
+__rust_helper bool rust_helper_owns_softirq(void)
 {
-	return in_softirq();
-}
-
-__rust_helper bool rust_helper_in_hardirq(void)
-{
-	return in_hardirq();
-}
-
-__rust_helper bool rust_helper_in_nmi(void)
-{
-	return in_nmi();
+	return in_softirq() && !in_hardirq() && !in_nmi();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages for the payloads of packets.
+//! Memory for packets that are sent.
 //!
 //! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
 
@@ -16,20 +16,23 @@ use kernel::{
         CpuId, //
     },
     error::from_err_ptr,
+    new_spinlock,
     page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    sync::SpinLock, //
 };
 use rdma_bindings as bindings;
-use sync::{
-    new_spin_lock_bh,
-    SpinLockBh, //
-};
 
 /// As many pools as there are CPUs, but so many at the most: then some share one.
 const MOST_POOLS: u32 = 16;
 
-/// Pages that come back when packets are freed, and are handed out again as they are: the page allocator clears each
-/// page that it hands out. For each CPU a pool.
+/// What the addresses of all memory are multiples of, and its sizes: as the heads of packets are aligned.
+// CAST: A small number.
+pub(crate) const ALIGN: usize = kernel_bindings::SMP_CACHE_BYTES as usize;
+const _: () = assert!(PAGE_SIZE % ALIGN == 0);
+
+/// Pages that come back when packets are freed, and are handed out again as they are, in one piece or in several: the
+/// page allocator clears each page that it hands out. For each CPU a pool.
 ///
 /// What they have had at once, up to as many pages as they were made for, they keep.
 pub struct PagePools {
@@ -50,22 +53,13 @@ impl PagePools {
         Ok(Self { pools })
     }
 
-    /// Hands out memory of `len` bytes, at most a page, for the middle part of a datagram. [`None`] if there is none.
-    /// Context: process or softirq.
+    /// Hands out memory of `len` bytes, at most a page, for a packet, or for a part of it. [`None`] if there is none,
+    /// or unless bottom halves are off.
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
     pub fn fragment(&self, len: usize) -> Option<Fragment<'_>> {
-        if !(1..=PAGE_SIZE).contains(&len) {
-            return None;
-        }
         let own = CpuId::current().as_u32() % MOST_POOLS;
-        let pool = self.pools.get(own as usize)?;
-        // INVARIANT: As just made.
-        Some(Fragment {
-            start: pool.page()?,
-            len,
-            pool,
-        })
+        self.pools.get(own as usize)?.take(len)
     }
 }
 
@@ -77,9 +71,9 @@ impl PagePools {
 #[pin_data(PinnedDrop)]
 struct Pool {
     pool: NonNull<kernel_bindings::page_pool>,
-    /// Held by who takes pages out: page pools let one do so at a time.
+    /// Held by who takes pages out, with bottom halves off: page pools let one do so at a time.
     #[pin]
-    taking: SpinLockBh<()>,
+    taking: SpinLock<()>,
 }
 
 // SAFETY: A page pool belongs to no thread.
@@ -97,18 +91,29 @@ impl Pool {
                 let pool = from_err_ptr(unsafe { bindings::page_pool_create(pages) })?;
                 NonNull::new(pool).ok_or(ENOMEM)?
             },
-            taking <- new_spin_lock_bh!((), "Pool::taking"),
+            taking <- new_spinlock!((), "Pool::taking"),
         })
     }
 
-    /// Takes a page out.
-    fn page(&self) -> Option<NonNull<u8>> {
+    /// Takes memory of `len` bytes out: a page, or a part of one.
+    fn take(&self, len: usize) -> Option<Fragment<'_>> {
+        if !(1..=PAGE_SIZE).contains(&len) || !sync::owns_softirq() {
+            return None;
+        }
         let gfp = kernel_bindings::GFP_ATOMIC | kernel_bindings::__GFP_NOWARN;
-        let _taking = self.taking.lock();
-        // SAFETY: By the type invariant this is a page pool. Bottom halves are off, and nobody else takes pages out,
-        // as the lock is held.
-        let start = unsafe { bindings::page_pool_alloc_page_va(self.pool.as_ptr(), gfp) };
-        NonNull::new(start.cast())
+        let mut size = u32::try_from(len.checked_next_multiple_of(ALIGN)?).ok()?;
+        let taking = self.taking.lock();
+        // SAFETY: By the type invariant this is a page pool. Bottom halves are off, and nobody else takes pages out, as
+        // the lock is held. `size` is at most a page.
+        let start = unsafe { bindings::page_pool_alloc_va(self.pool.as_ptr(), &mut size, gfp) };
+        drop(taking);
+        // INVARIANT: As just made. Nobody else gets these bytes until they are back.
+        Some(Fragment {
+            start: NonNull::new(start.cast())?,
+            len,
+            size,
+            pool: self,
+        })
     }
 }
 
@@ -121,14 +126,16 @@ impl PinnedDrop for Pool {
     }
 }
 
-/// Memory that a datagram may have for its middle part, to be filled before. Drop: process or softirq.
+/// Memory for a packet, or for its middle part, to be filled before. Drop: process or softirq.
 ///
 /// # Invariants
 ///
-/// `start` is that of a page of `pool`, which is ours, and has at least `len` bytes.
+/// At `start` are `size` bytes within one page of `pool`, which are ours, with one reference to the page. `len` is at
+/// most `size`, which is at most a page.
 pub struct Fragment<'a> {
     start: NonNull<u8>,
     len: usize,
+    size: u32,
     pool: &'a Pool,
 }
 
@@ -149,7 +156,20 @@ impl Fragment<'_> {
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// Returns where the bytes are, and their number, at most a page. The page is the caller's now.
+    /// Returns where the memory is.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Returns how much memory it is: at least the bytes that were asked for, at most a page.
+    #[inline]
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Returns where the bytes are, and their number, at most a page. The memory is the caller's now, with a reference
+    /// to its page of a pool.
     #[inline]
     pub(crate) fn into_raw(self) -> (NonNull<u8>, usize) {
         let fragment = ManuallyDrop::new(self);
@@ -159,7 +179,7 @@ impl Fragment<'_> {
 
 impl Drop for Fragment<'_> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this is a page of the pool, and ours.
+        // SAFETY: By the type invariant this is in a page of the pool, to which a reference is ours.
         unsafe {
             bindings::page_pool_free_va(self.pool.pool.as_ptr(), self.start.as_ptr().cast());
         }

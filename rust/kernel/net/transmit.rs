@@ -11,7 +11,11 @@ use crate::{
         IPV4_LEN,
         UDP_LEN, //
     },
-    page_pool::Fragment,
+    page_pool::{
+        Fragment,
+        PagePools,
+        ALIGN, //
+    },
     skb::{
         self,
         set_next, //
@@ -50,13 +54,17 @@ const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 /// with all that is in front of them: our headers, those of the link layer, and of tunnels that the way may lead through.
 const MAX_BURST: usize = (64 << 10) - 1 - header::MAX_LEN - 256;
 
-/// The longest datagram in one piece whose memory goes round within the CPU: with what goes with it, it is no longer
-/// than a page.
+/// The longest datagram in one piece whose memory is of a page pool: with what goes with it, it is no longer than a
+/// page.
 pub const MAX_LIGHT: usize = 3 << 10;
 const _: () = assert!(MAX_LIGHT + HEADROOM as usize + 512 <= PAGE_SIZE);
 
 /// The most bytes behind the pages of a datagram: the pad and the ICRC.
 pub const MAX_TAIL: usize = 8;
+
+/// The room for them behind a packet's head: what is in front of it stays as aligned as the head.
+const TAIL_ROOM: u32 = ALIGN as u32;
+const _: () = assert!(MAX_TAIL <= ALIGN);
 
 /// What is known of a packet until it leaves: in its control block, so that only a pointer is moved around.
 struct Control {
@@ -79,17 +87,18 @@ const _: () = assert!(
 
 /// A datagram to be sent, or several that leave together. Drop: process or softirq.
 ///
-/// It is in one piece of memory, or its middle part is in a page of a page pool. All its bytes are its own: no packet
+/// It is in one piece of memory, or its middle part is elsewhere in the page pools. All its bytes are its own: no packet
 /// refers to memory of a process.
 ///
 /// # Invariants
 ///
 /// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
 /// - If `tail_len` is 0, the `len` bytes of the datagram are in the linear part, or they are in the linear part and in
-///   two fragments: one in a page of a pool, whose reference is the packet's, and one in the page of the packet's head.
+///   two fragments: one in a page of a pool, and one in the page of the packet's head. A reference for each is the
+///   packet's.
 /// - Otherwise the packet has no fragments yet; the last `tail_len` bytes, at most [`MAX_TAIL`], and those in front of
-///   them are missing. `tail` is valid for writes of [`MAX_TAIL`] bytes, which belong to the page that the packet's
-///   head is in, and to nobody else.
+///   them are missing. The packet's head is in a page of a pool, and goes back there. `tail` is valid for writes of
+///   [`MAX_TAIL`] bytes, which belong to that page, and to nobody else.
 /// - The linear part starts with `headers_len` bytes of headers. If that is 0, it has `HEADROOM` in front of it;
 ///   otherwise these are the headers of IP and UDP of the datagram, and the packet's network and transport header
 ///   are set.
@@ -106,17 +115,18 @@ unsafe impl Send for TxSkb {}
 unsafe impl Sync for TxSkb {}
 
 impl TxSkb {
-    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header. Any context.
+    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header, if they are few of memory of `pages`.
+    /// Any context.
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
-    pub fn alloc(len: usize) -> Option<Self> {
+    pub fn alloc(pages: &PagePools, len: usize) -> Option<Self> {
         if len > header::MAX_DATAGRAM {
             return None;
         }
         // CAST: `MAX_DATAGRAM` is 16 bits.
         let len32 = len as u32;
         let light = if len <= MAX_LIGHT {
-            Self::light(len32, 0)
+            Self::light(pages, len32, 0)
         } else {
             None
         };
@@ -191,12 +201,17 @@ impl TxSkb {
         skb
     }
 
-    /// Makes a datagram of `body_len` bytes in one piece, `middle_len` bytes in a page of a pool, and the last `tail_len`
+    /// Makes a datagram of `body_len` bytes in one piece, `middle_len` bytes in a fragment, and the last `tail_len`
     /// bytes, 1 to [`MAX_TAIL`]. [`Self::finish`] adds the latter two.
     ///
     /// `None` if there is no memory, or in process context with bottom halves on. What the bytes are at first is
     /// not specified: all of them are to be written.
-    pub fn with_page(body_len: usize, middle_len: usize, tail_len: u8) -> Option<Self> {
+    pub fn with_page(
+        pages: &PagePools,
+        body_len: usize,
+        middle_len: usize,
+        tail_len: u8,
+    ) -> Option<Self> {
         let len = body_len
             .checked_add(middle_len)?
             .checked_add(usize::from(tail_len))?;
@@ -204,38 +219,36 @@ impl TxSkb {
             return None;
         }
         // CAST: Less than `MAX_DATAGRAM`, all.
-        let (skb, tail) = Self::light(body_len as u32, MAX_TAIL as u32)?;
+        let (skb, tail) = Self::light(pages, body_len as u32, TAIL_ROOM)?;
         // SAFETY: The packet was just made, with `HEADROOM`, and with `MAX_TAIL` bytes in the page of its head.
         Some(unsafe { Self::new(skb, len as u32, tail.as_ptr(), tail_len) })
     }
 
-    /// Makes a packet of `len` bytes in one piece, from memory that goes round within this CPU, with `HEADROOM` in
-    /// front of them. Returns it and `extra` bytes that are in the same page as its head. Bottom halves must be off:
-    /// `None` otherwise.
-    fn light(len: u32, extra: u32) -> Option<(NonNull<kernel_bindings::sk_buff>, NonNull<u8>)> {
-        if !sync::owns_softirq() {
-            return None;
-        }
+    /// Makes a packet of `len` bytes in one piece, of memory of `pages`, with `HEADROOM` in front of them. Returns it and
+    /// where `extra` bytes are that are in the same page as its head. Bottom halves must be off: `None` otherwise.
+    fn light(
+        pages: &PagePools,
+        len: u32,
+        extra: u32,
+    ) -> Option<(NonNull<kernel_bindings::sk_buff>, NonNull<u8>)> {
         let room = HEADROOM.checked_add(len)?;
         // SAFETY: No requirements.
-        let size = unsafe { bindings::skb_head_size(room) };
+        let least = unsafe { bindings::skb_head_size(room) };
+        // CAST: `usize` is not narrower than 32 bits.
+        let memory = pages.fragment(least.checked_add(extra)? as usize)?;
         // What is extra has its place behind all that is the head's: who pulls bytes into the head does not
         // overwrite it.
-        let total = size.checked_add(extra)?;
-        // SAFETY: Bottom halves are off, as was just seen.
-        let memory = NonNull::new(unsafe { bindings::napi_alloc_frag(total) })?;
-        // SAFETY: As above; `memory` has `size` bytes, as many as `room` bytes of data and what goes with them
-        // take. It is the packet's if there is one. `extra` bytes follow them.
+        let size = memory.size().checked_sub(extra)?;
+        // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has `size` bytes, at least as many as `room` bytes of
+        // data and what goes with them take. It is the packet's if there is one, which gives it back to the pool.
+        // `extra` bytes follow them.
         unsafe {
-            let skb = NonNull::new(bindings::napi_build_skb(memory.as_ptr(), size));
-            match skb {
-                Some(skb) => {
-                    bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
-                    bindings::skb_put(skb.as_ptr(), len);
-                }
-                None => bindings::skb_free_frag(memory.as_ptr()),
-            }
-            Some((skb?, memory.cast::<u8>().add(size as usize)))
+            let skb = NonNull::new(bindings::napi_build_skb(memory.as_ptr().cast(), size))?;
+            let (start, _) = memory.into_raw();
+            bindings::skb_mark_for_recycle(skb.as_ptr());
+            bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
+            bindings::skb_put(skb.as_ptr(), len);
+            Some((skb, start.add(size as usize)))
         }
     }
 
@@ -248,14 +261,19 @@ impl TxSkb {
         if tail_len == 0 {
             return false;
         }
+        let size = middle.size();
         let (start, len) = middle.into_raw();
+        let start = start.as_ptr().cast::<c_void>();
+        let end = control.tail.cast::<c_void>();
         // SAFETY: By the type invariant the packet has no fragments, and `MAX_TAIL` bytes in the page of its head, which
-        // gets another reference. `start` is a page of a pool, of which `len` bytes are used; it becomes the packet's.
+        // is of a pool and gets another reference. At `start` are `len` bytes within a page of a pool; the reference to
+        // it becomes the packet's.
         // CAST: At most a page.
         unsafe {
-            bindings::skb_add_pool_page(skb, start.as_ptr().cast::<c_void>(), len as c_int);
-            control.tail.cast::<[u8; MAX_TAIL]>().write(tail);
-            bindings::skb_add_page_of(skb, control.tail.cast(), c_int::from(tail_len));
+            bindings::skb_add_pool_page(skb, start, len as c_int, size);
+            end.cast::<[u8; MAX_TAIL]>().write(tail);
+            bindings::page_pool_ref_va(end);
+            bindings::skb_add_pool_page(skb, end, c_int::from(tail_len), TAIL_ROOM);
         }
         self.is_complete()
     }

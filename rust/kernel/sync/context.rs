@@ -61,7 +61,7 @@ pub fn irqs_disabled() -> bool {
 #[inline]
 pub fn owns_softirq() -> bool {
     // SAFETY: No requirements.
-    unsafe { bindings::in_softirq() && !bindings::in_hardirq() && !bindings::in_nmi() }
+    unsafe { bindings::owns_softirq() }
 }
 
 /// Returns whether the current task is being killed: what it waits for is of no use to it any more. Context: process.
