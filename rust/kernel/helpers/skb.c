@@ -14,12 +14,6 @@ __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t gfp
 	return alloc_skb(size, gfp);
 }
 
-/* The size of the memory that build_skb() wants for `len` bytes. */
-__rust_helper unsigned int rust_helper_skb_head_size(unsigned int len)
-{
-	return SKB_HEAD_ALIGN(len);
-}
-
 __rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
 {
 	kfree_skb(skb);
@@ -28,16 +22,6 @@ __rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
 __rust_helper void rust_helper_consume_skb(struct sk_buff *skb)
 {
 	consume_skb(skb);
-}
-
-__rust_helper void rust_helper_skb_reserve(struct sk_buff *skb, int len)
-{
-	skb_reserve(skb, len);
-}
-
-__rust_helper bool rust_helper_skb_is_gso(const struct sk_buff *skb)
-{
-	return skb_is_gso(skb);
 }
 
 __rust_helper bool rust_helper_skb_is_udp_fraglist(const struct sk_buff *skb)
@@ -159,16 +143,6 @@ __rust_helper void rust_helper_skb_set_network_header(struct sk_buff *skb, int o
 __rust_helper void rust_helper_skb_probe_transport_header(struct sk_buff *skb)
 {
 	skb_probe_transport_header(skb);
-}
-
-__rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
-{
-	skb_reset_network_header(skb);
-}
-
-__rust_helper void rust_helper_skb_set_transport_header(struct sk_buff *skb, int offset)
-{
-	skb_set_transport_header(skb, offset);
 }
 
 __rust_helper void rust_helper_skb_dst_set(struct sk_buff *skb, struct dst_entry *dst)

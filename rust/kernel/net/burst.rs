@@ -95,7 +95,7 @@ impl RxBurst {
         }
         let udp_len = usize::from(flow.len);
         // SAFETY: As above.
-        if !unsafe { bindings::skb_is_gso(raw) } {
+        if !unsafe { skb::is_gso(raw) } {
             if udp_len != len.wrapping_sub(ip_len) {
                 return None;
             }
@@ -119,12 +119,12 @@ impl RxBurst {
         // and the list are ours to change; and those were seen to be there.
         let mut next = unsafe {
             let list = split(raw, headers_len);
-            bindings::skb_pull(raw, ip_len as u32);
+            skb::pull(raw, ip_len);
             bindings::nf_reset_ct(raw);
             RxSkb::adopt(raw, control);
             let mut member = list;
             while !member.is_null() {
-                bindings::skb_push(member, UDP_LEN as u32);
+                skb::push(member, UDP_LEN);
                 RxSkb::adopt(member, control);
                 member = next_in_list(member);
             }
@@ -284,7 +284,7 @@ unsafe fn split(
 ) -> *mut kernel_bindings::sk_buff {
     // SAFETY: The caller promises it.
     unsafe {
-        if !bindings::skb_is_gso(head) {
+        if !skb::is_gso(head) {
             return ptr::null_mut();
         }
         let list = skb::frag_list(head);

@@ -130,8 +130,7 @@ impl RxSkb {
         // SAFETY: The packet is the caller's, so its socket, route and device may be taken off. So its control
         // block is free for use; it is as aligned as a pointer, and larger than a `Control`.
         unsafe {
-            bindings::skb_orphan(skb);
-            bindings::skb_dst_drop(skb);
+            skb::detach(skb);
             (*skb)
                 .__bindgen_anon_1
                 .__bindgen_anon_1
@@ -175,7 +174,7 @@ impl RxSkb {
             return false;
         }
         // SAFETY: The caller promises a packet.
-        if unsafe { bindings::skb_is_gso(skb) || !bindings::skb_frags_readable(skb) } {
+        if unsafe { skb::is_gso(skb) || !bindings::skb_frags_readable(skb) } {
             return false;
         }
         // SAFETY: As above.
@@ -218,12 +217,11 @@ impl RxSkb {
         let raw = skb.as_ptr();
         // SAFETY: The packet is ours; its data are the headers of IP and UDP, in the linear part, and the datagram,
         // and its network header is set. Of an IPv4 header it is `ip_len` bytes.
-        // CAST: A small number.
         unsafe {
             if ip_len == IPV4_LEN {
                 bindings::ip_send_check((*raw).data.cast());
             }
-            bindings::skb_pull(raw, ip_len as u32);
+            skb::pull(raw, ip_len);
             Self::adopt(
                 raw,
                 Control {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is read of each packet, without a call into C.
+//! What is read and changed of each packet, without a call into C.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -43,16 +43,118 @@ pub(crate) unsafe fn linear(skb: *const kernel_bindings::sk_buff) -> (*mut u8, u
 /// What the bytes are at first is not specified.
 pub(crate) fn alloc(headroom: u32, len: u32) -> Option<NonNull<kernel_bindings::sk_buff>> {
     let size = headroom.checked_add(len)?;
-    let headroom = c_int::try_from(headroom).ok()?;
     // SAFETY: No requirements.
     let skb = unsafe { bindings::alloc_skb(size, kernel_bindings::GFP_ATOMIC) };
     let skb = NonNull::new(skb)?;
     // SAFETY: The packet is empty, and has room for as much as is reserved and put there, together.
     unsafe {
-        bindings::skb_reserve(skb.as_ptr(), headroom);
-        bindings::skb_put(skb.as_ptr(), len);
+        reserve_and_put(skb.as_ptr(), headroom, len);
     }
     Some(skb)
+}
+
+/// Gives an empty packet `headroom` bytes of room, and `len` bytes of data behind them.
+///
+/// # Safety
+///
+/// `skb` is a packet that the caller owns, without data, and with room for so much in its head.
+#[inline]
+pub(crate) unsafe fn reserve_and_put(skb: *mut kernel_bindings::sk_buff, headroom: u32, len: u32) {
+    // SAFETY: The caller promises a packet, and that the head has room.
+    // CAST: `usize` is not narrower than 32 bits.
+    unsafe {
+        (*skb).data = (*skb).data.add(headroom as usize);
+        (*skb).tail = (*skb).tail.wrapping_add(headroom).wrapping_add(len);
+        (*skb).len = (*skb).len.wrapping_add(len);
+    }
+}
+
+/// Takes the first `len` bytes off the data.
+///
+/// # Safety
+///
+/// `skb` is a packet that the caller owns, with so many bytes in its linear part.
+#[inline]
+pub(crate) unsafe fn pull(skb: *mut kernel_bindings::sk_buff, len: usize) {
+    // SAFETY: The caller promises a packet, and that the bytes are in its head.
+    // CAST: A head has less than 4 GiB.
+    unsafe {
+        (*skb).data = (*skb).data.add(len);
+        (*skb).len = (*skb).len.wrapping_sub(len as u32);
+    }
+}
+
+/// Puts the `len` bytes in front of the data to it, and returns where they start.
+///
+/// # Safety
+///
+/// `skb` is a packet that the caller owns, with so many bytes in front of its data.
+#[inline]
+pub(crate) unsafe fn push(skb: *mut kernel_bindings::sk_buff, len: usize) -> *mut u8 {
+    // SAFETY: The caller promises a packet, and that the bytes are in its head.
+    // CAST: A head has less than 4 GiB.
+    unsafe {
+        (*skb).data = (*skb).data.sub(len);
+        (*skb).len = (*skb).len.wrapping_add(len as u32);
+        (*skb).data
+    }
+}
+
+/// Says that the data start with a network header of `len` bytes, and that a transport header follows it.
+///
+/// # Safety
+///
+/// `skb` is a packet that the caller owns, with both in its linear part.
+#[inline]
+pub(crate) unsafe fn set_headers(skb: *mut kernel_bindings::sk_buff, len: usize) {
+    // SAFETY: The caller promises a packet. Both offsets are those of places in its head.
+    // CAST: The stack keeps them in 16 bits.
+    unsafe {
+        let start = (*skb).data.addr().wrapping_sub((*skb).head.addr());
+        let headers = (*skb).__bindgen_anon_4.headers.as_mut();
+        headers.network_header = start as u16;
+        headers.transport_header = start.wrapping_add(len) as u16;
+    }
+}
+
+/// Takes a packet off its socket and its route, which most have not.
+///
+/// # Safety
+///
+/// `skb` is a packet that the caller owns.
+#[inline]
+pub(crate) unsafe fn detach(skb: *mut kernel_bindings::sk_buff) {
+    // SAFETY: The caller promises it; of the union, this member is in use as long as the packet is in no socket's queue.
+    unsafe {
+        let held = (*skb).__bindgen_anon_3.__bindgen_anon_1;
+        if held.destructor.is_some() || !(*skb).sk.is_null() {
+            bindings::skb_orphan(skb);
+        }
+        if held._skb_refdst != 0 {
+            bindings::skb_dst_drop(skb);
+        }
+    }
+}
+
+/// Returns whether a packet is a super-packet.
+///
+/// # Safety
+///
+/// `skb` is a packet.
+#[inline]
+pub(crate) unsafe fn is_gso(skb: *const kernel_bindings::sk_buff) -> bool {
+    // SAFETY: The caller promises it.
+    unsafe { (*shared_info(skb)).gso_size != 0 }
+}
+
+/// The size of the memory of a head with `len` bytes of room, which `build_skb()` wants.
+pub(crate) fn head_size(len: u32) -> Option<usize> {
+    const ALIGN: usize = kernel_bindings::SMP_CACHE_BYTES as usize;
+    const SHARED: usize = size_of::<kernel_bindings::skb_shared_info>().next_multiple_of(ALIGN);
+    // CAST: `usize` is not narrower than 32 bits.
+    (len as usize)
+        .checked_next_multiple_of(ALIGN)?
+        .checked_add(SHARED)
 }
 
 /// Returns where the fragments of a packet are described.

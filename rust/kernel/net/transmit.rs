@@ -232,10 +232,8 @@ impl TxSkb {
         extra: u32,
     ) -> Option<(NonNull<kernel_bindings::sk_buff>, NonNull<u8>)> {
         let room = HEADROOM.checked_add(len)?;
-        // SAFETY: No requirements.
-        let least = unsafe { bindings::skb_head_size(room) };
         // CAST: `usize` is not narrower than 32 bits.
-        let memory = pages.fragment(least.checked_add(extra)? as usize)?;
+        let memory = pages.fragment(skb::head_size(room)?.checked_add(extra as usize)?)?;
         // What is extra has its place behind all that is the head's: who pulls bytes into the head does not
         // overwrite it.
         let size = memory.size().checked_sub(extra)?;
@@ -246,8 +244,7 @@ impl TxSkb {
             let skb = NonNull::new(bindings::napi_build_skb(memory.as_ptr().cast(), size))?;
             let (start, _) = memory.into_raw();
             bindings::skb_mark_for_recycle(skb.as_ptr());
-            bindings::skb_reserve(skb.as_ptr(), HEADROOM as c_int);
-            bindings::skb_put(skb.as_ptr(), len);
+            skb::reserve_and_put(skb.as_ptr(), HEADROOM, len);
             Some((skb, start.add(size as usize)))
         }
     }
@@ -339,15 +336,14 @@ impl TxSkb {
         let len = template.len();
         let skb = self.0.as_ptr();
         // SAFETY: By the type invariant there is `HEADROOM` in front of the data, which is enough for both
-        // headers; what `skb_push` returns is valid for writes of as much as was pushed.
-        // CAST: 28 or 48.
+        // headers; what `push` returns is valid for writes of as much as was pushed.
         unsafe {
-            let start = bindings::skb_push(skb, len as u32).cast::<u8>();
-            bindings::skb_reset_network_header(skb);
-            bindings::skb_set_transport_header(skb, len.wrapping_sub(UDP_LEN) as c_int);
+            let start = skb::push(skb, len);
+            skb::set_headers(skb, len.wrapping_sub(UDP_LEN));
             template.write(start, id, self.len());
         }
         // INVARIANT: That is what was just done.
+        // CAST: 28 or 48.
         self.control_mut().headers_len = len as u8;
     }
 
@@ -400,7 +396,7 @@ impl TxSkb {
             if usize::from(headers_len) == IPV4_HEADERS_LEN {
                 bindings::ip_send_check((*member).data.cast());
             }
-            bindings::skb_pull(member, u32::from(headers_len));
+            skb::pull(member, usize::from(headers_len));
             if control.last.is_null() {
                 bindings::skb_set_frag_list(head, member);
             } else {
