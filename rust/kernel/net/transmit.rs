@@ -357,6 +357,23 @@ impl TxSkb {
         }
     }
 
+    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, or what is in front of the pages, to be written.
+    /// The first bytes are no part of the packet. [`None`] if it was not addressed, or has not so much room.
+    #[inline]
+    pub fn with_headers_mut(&mut self, room: usize) -> Option<&mut [u8]> {
+        if self.control().headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {
+            return None;
+        }
+        // SAFETY: By the type invariant the linear part, which is ours, starts with the headers, which were put into
+        // `HEADROOM`: at least `LL_MAX_HEADER` bytes are left of that. All come from the allocator, behind a C function,
+        // so each is some byte; nobody else has a reference, as ours is exclusive.
+        unsafe {
+            let (start, len) = skb::linear(self.0.as_ptr());
+            let start = start.sub(room);
+            Some(slice::from_raw_parts_mut(start, len.wrapping_add(room)))
+        }
+    }
+
     /// Returns the number of datagrams.
     #[inline]
     pub fn datagrams(&self) -> u16 {

@@ -5,7 +5,9 @@
 //! It covers everything from the IP header to the end of the pad, after eight bytes of ones in place
 //! of the LRH, and with those fields as ones that may change on the way. The functions here compute
 //! the part up to the BTH in one go. The caller goes on with [`Crc32::update`] over the extension headers,
-//! the payload and the pad, and ends with [`finish`].
+//! the payload and the pad, and ends with [`finish`]. Who has all of it in one piece of memory that it may write to
+//! masks the headers there for a while ([`mask_v4`], [`mask_v6`]), and needs one call of [`Crc32::update`], from
+//! [`SEED`] on.
 //!
 //! # Examples
 //!
@@ -17,6 +19,12 @@
 //! let crc = SoftCrc32.update(crc, b"payload\0");
 //! let _trailer: [u8; 4] = finish(crc);
 //! ```
+
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes,
+    Unaligned, //
+};
 
 /// Length of the ICRC in bytes.
 pub const LEN: usize = 4;
@@ -34,22 +42,23 @@ pub trait Crc32 {
     fn update(&self, crc: u32, data: &[u8]) -> u32;
 }
 
-/// A buffer of ones, into which the pieces of the pseudo-packet go one after the other.
-macro_rules! pseudo_packet {
-    ([$($byte:expr),*], $udp:expr, $bth:expr) => {{
-        let [sport1, sport2, dport1, dport2, len1, len2, _, _] = *$udp;
-        let [opcode, flags, pkey1, pkey2, _, qpn1, qpn2, qpn3, ack, psn1, psn2, psn3] = *$bth;
-        [
-            // In place of the LRH.
-            0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-            // IP.
-            $($byte,)*
-            // UDP, without the checksum.
-            sport1, sport2, dport1, dport2, len1, len2, 0xff, 0xff,
-            // BTH, without FECN, BECN and the reserved bits beside them.
-            opcode, flags, pkey1, pkey2, 0xff, qpn1, qpn2, qpn3, ack, psn1, psn2, psn3,
-        ]
-    }};
+/// Length of what stands in place of the LRH, in front of the IP header.
+pub const LRH_LEN: usize = 8;
+
+/// Length of all that is in front of what follows the BTH, over IPv4.
+pub const PREFIX_V4_LEN: usize = LRH_LEN + 20 + 8 + 12;
+
+/// The same, over IPv6.
+pub const PREFIX_V6_LEN: usize = LRH_LEN + 40 + 8 + 12;
+
+/// What is in front of what follows the BTH: what stands in place of the LRH, and headers.
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Prefix<IP> {
+    lrh: [u8; LRH_LEN],
+    ip: IP,
+    udp: [u8; 8],
+    bth: [u8; 12],
 }
 
 /// The state of the CRC after the BTH of a packet over IPv4.
@@ -57,21 +66,15 @@ macro_rules! pseudo_packet {
 /// Type of service, time to live and header checksum count as ones. `ip` is a header without
 /// options: packets whose header has any must be dropped before, their ICRC is not supported.
 #[inline]
-#[rustfmt::skip]
 pub fn header_crc_v4(crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
-    let [
-        version, _, len1, len2, id1, id2, frag1, frag2, _, protocol, _, _,
-        src1, src2, src3, src4, dst1, dst2, dst3, dst4,
-    ] = *ip;
-    let masked: [u8; 48] = pseudo_packet!(
-        [
-            version, 0xff, len1, len2, id1, id2, frag1, frag2, 0xff, protocol, 0xff, 0xff,
-            src1, src2, src3, src4, dst1, dst2, dst3, dst4
-        ],
-        udp,
-        bth
-    );
-    crc.update(SEED, &masked)
+    let mut bytes: [u8; PREFIX_V4_LEN] = zerocopy::transmute!(Prefix {
+        lrh: [0; LRH_LEN],
+        ip: *ip,
+        udp: *udp,
+        bth: *bth,
+    });
+    mask_v4(&mut bytes);
+    crc.update(SEED, &bytes)
 }
 
 /// The state of the CRC after the BTH of a packet over IPv6.
@@ -79,23 +82,60 @@ pub fn header_crc_v4(crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 
 /// Traffic class, flow label and hop limit count as ones. `ip` is a header that UDP follows:
 /// packets with extension headers are not supported.
 #[inline]
-#[rustfmt::skip]
 pub fn header_crc_v6(crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
+    let mut bytes: [u8; PREFIX_V6_LEN] = zerocopy::transmute!(Prefix {
+        lrh: [0; LRH_LEN],
+        ip: *ip,
+        udp: *udp,
+        bth: *bth,
+    });
+    mask_v6(&mut bytes);
+    crc.update(SEED, &bytes)
+}
+
+/// Makes ones of what may change on the way: of what stands in place of the LRH and of the headers of IPv4, UDP and BTH.
+#[inline]
+#[rustfmt::skip]
+pub fn mask_v4(bytes: &mut [u8; PREFIX_V4_LEN]) {
     let [
-        version, _, _, _, len1, len2, next, _,
-        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15,
-        d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15,
-    ] = *ip;
-    let masked: [u8; 68] = pseudo_packet!(
-        [
-            version | 0x0f, 0xff, 0xff, 0xff, len1, len2, next, 0xff,
-            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15,
-            d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15
-        ],
-        udp,
-        bth
-    );
-    crc.update(SEED, &masked)
+        lrh1, lrh2, lrh3, lrh4, lrh5, lrh6, lrh7, lrh8,
+        _, service, _, _, _, _, _, _, time, _, sum1, sum2, _, _, _, _, _, _, _, _,
+        _, _, _, _, _, _, check1, check2,
+        _, _, _, _, congestion, _, _, _, _, _, _, _,
+    ] = bytes;
+    let masked = [
+        lrh1, lrh2, lrh3, lrh4, lrh5, lrh6, lrh7, lrh8,
+        service, time, sum1, sum2,
+        check1, check2,
+        congestion,
+    ];
+    for byte in masked {
+        *byte = 0xff;
+    }
+}
+
+/// The same, over IPv6.
+#[inline]
+#[rustfmt::skip]
+pub fn mask_v6(bytes: &mut [u8; PREFIX_V6_LEN]) {
+    let [
+        lrh1, lrh2, lrh3, lrh4, lrh5, lrh6, lrh7, lrh8,
+        version, class, flow1, flow2, _, _, _, hops,
+        _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _,
+        _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _,
+        _, _, _, _, _, _, check1, check2,
+        _, _, _, _, congestion, _, _, _, _, _, _, _,
+    ] = bytes;
+    *version |= 0x0f;
+    let masked = [
+        lrh1, lrh2, lrh3, lrh4, lrh5, lrh6, lrh7, lrh8,
+        class, flow1, flow2, hops,
+        check1, check2,
+        congestion,
+    ];
+    for byte in masked {
+        *byte = 0xff;
+    }
 }
 
 /// The four bytes of the ICRC as they stand on the wire, from the state after the pad.
