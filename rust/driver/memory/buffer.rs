@@ -214,7 +214,22 @@ impl<'a> Cursor<'a> {
 
     /// Opens the element that holds byte `offset` of the list. Returns the position within it and
     /// how many bytes it has from there, at least 1.
+    #[inline(always)]
     fn seek(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
+        // As a rule it is the open one.
+        if let (Some(_), Some(buffer)) = (&self.place.open, self.buffers.get(self.place.index)) {
+            let within = offset.wrapping_sub(self.place.base);
+            let len = buffer.len();
+            if offset >= self.place.base && within < len {
+                return Ok((within, len.wrapping_sub(within)));
+            }
+        }
+        self.seek_any(offset)
+    }
+
+    /// As [`Self::seek`], of any element.
+    #[inline(never)]
+    fn seek_any(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
         if offset < self.place.base {
             self.place.rewind();
         }
