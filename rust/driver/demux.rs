@@ -89,7 +89,7 @@ fn receive(netns: &net::Net, skb: RxSkb) {
             None => return,
         }
     };
-    count(&device, &skb);
+    count(&device, 1, skb.datagram_len() as u64);
     let parsed = parse(&skb);
     let Some(packet) = check(&device, &skb, &parsed) else {
         return;

@@ -48,7 +48,9 @@ pub(crate) struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
+    /// `packets` are counted, too.
     pub(crate) fn new(device: &'a Arc<Device>, packets: RxList, came: Came) -> Self {
+        count(device, packets.len(), packets.datagram_bytes());
         Self {
             device,
             packets,
@@ -64,13 +66,7 @@ impl<'a> Burst<'a> {
 
     /// Takes the next packet out.
     pub(crate) fn pop(&mut self) -> Option<RxSkb> {
-        self.ahead.take().or_else(|| self.fresh())
-    }
-
-    fn fresh(&mut self) -> Option<RxSkb> {
-        let skb = self.packets.pop()?;
-        count(self.device, &skb);
-        Some(skb)
+        self.ahead.take().or_else(|| self.packets.pop())
     }
 
     /// As the function of that name.
@@ -110,7 +106,7 @@ impl Run<'_, '_> {
         let ends = |skb: &RxSkb| (skb.netns(), skb.source(), skb.destination());
         let first_ends = is_mixed.then(|| ends(&skb));
         f(first, skb);
-        while let Some(skb) = burst.fresh() {
+        while let Some(skb) = burst.packets.pop() {
             let parsed = parse(&skb);
             let Some(packet) = burst.check(&skb, &parsed) else {
                 continue;
@@ -130,11 +126,11 @@ impl Run<'_, '_> {
     }
 }
 
-/// Counts a datagram that came to `device`.
-pub(crate) fn count(device: &Device, skb: &RxSkb) {
+/// Counts datagrams that came to `device`, of `bytes` bytes together.
+pub(crate) fn count(device: &Device, packets: u32, bytes: u64) {
     let counters = device.counters();
-    counters.add(Counter::ReceivedPackets, 1);
-    counters.add(Counter::ReceivedBytes, skb.datagram_len() as u64);
+    counters.add(Counter::ReceivedPackets, u64::from(packets));
+    counters.add(Counter::ReceivedBytes, bytes);
 }
 
 /// Reads the headers of a datagram.

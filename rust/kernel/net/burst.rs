@@ -7,6 +7,7 @@
 use crate::{
     address::Address,
     header::{
+        is_same_flow,
         IPV4_LEN,
         IPV6_LEN,
         UDP,
@@ -22,7 +23,6 @@ use crate::{
     transmit::MAX_DATAGRAMS,
 };
 use core::{
-    ops::Range,
     ptr::{
         self,
         NonNull, //
@@ -100,11 +100,7 @@ impl RxBurst {
                 return None;
             }
         } else {
-            let members = Members {
-                ip_len,
-                flow: headers.get(flow.part.clone())?,
-                part: flow.part.clone(),
-            };
+            let members = Members { ip_len, headers };
             // SAFETY: As above; nobody else refers to it or changes it, as it was just seen not to be shared.
             if !unsafe { members.are_sound(raw, udp_len) } {
                 return None;
@@ -172,8 +168,6 @@ struct Flow {
     source_port: u16,
     port: u16,
     len: u16,
-    /// Where in the headers the addresses and ports are.
-    part: Range<usize>,
 }
 
 impl Flow {
@@ -182,28 +176,27 @@ impl Flow {
     fn of(headers: &[u8], is_v4: bool) -> Option<Self> {
         let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
         let [source1, source2, port1, port2, len1, len2, _, _] = *udp;
-        let (destination, part) = if is_v4 {
+        let destination = if is_v4 {
             let ip = <&[u8; IPV4_LEN]>::try_from(ip).ok()?;
             let [first, _, _, _, _, _, frag1, frag2, _, protocol, ..] = *ip;
             if first != 0x45 || protocol != UDP || u16::from_be_bytes([frag1, frag2]) & 0x3fff != 0
             {
                 return None;
             }
-            (Address::V4(*ip.last_chunk()?), 12..24)
+            Address::V4(*ip.last_chunk()?)
         } else {
             let ip = <&[u8; IPV6_LEN]>::try_from(ip).ok()?;
             let [first, _, _, _, _, _, protocol, ..] = *ip;
             if first >> 4 != 6 || protocol != UDP {
                 return None;
             }
-            (Address::V6(*ip.last_chunk()?), 8..44)
+            Address::V6(*ip.last_chunk()?)
         };
         Some(Self {
             destination,
             source_port: u16::from_be_bytes([source1, source2]),
             port: u16::from_be_bytes([port1, port2]),
             len: u16::from_be_bytes([len1, len2]),
-            part,
         })
     }
 }
@@ -211,8 +204,7 @@ impl Flow {
 /// What the members of a super-packet have in common with its head.
 struct Members<'a> {
     ip_len: usize,
-    flow: &'a [u8],
-    part: Range<usize>,
+    headers: &'a [u8],
 }
 
 impl Members<'_> {
@@ -255,7 +247,7 @@ impl Members<'_> {
                 }
                 // So many bytes are in front of its data.
                 let headers = slice::from_raw_parts(network, headers_len);
-                if headers.get(self.part.clone()) != Some(self.flow) {
+                if !is_same_flow(headers, self.headers) {
                     return false;
                 }
                 ((*member).len as usize, next_in_list(member))

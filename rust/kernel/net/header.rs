@@ -143,16 +143,25 @@ impl Template {
 /// `first`: from and to the same, with an identification that counts up, if it is IPv4.
 #[inline]
 pub(crate) fn follows(other: &[u8], first: &[u8], distance: u16) -> bool {
+    if let ([0x45, _, _, _, i1, i2, ..], [0x45, _, _, _, j1, j2, ..]) = (first, other) {
+        let id = u16::from_be_bytes([*i1, *i2]).wrapping_add(distance);
+        if id != u16::from_be_bytes([*j1, *j2]) {
+            return false;
+        }
+    }
+    is_same_flow(first, other)
+}
+
+/// Returns whether two headers of IP and UDP are from and to the same addresses and ports.
+#[inline]
+pub(crate) fn is_same_flow(one: &[u8], other: &[u8]) -> bool {
     const V4: usize = IPV4_LEN + UDP_LEN;
     const V6: usize = IPV6_LEN + UDP_LEN;
-    if let (Ok(first), Ok(other)) = (<&[u8; V4]>::try_from(first), <&[u8; V4]>::try_from(other)) {
-        let ([_, _, _, _, i1, i2, ..], [_, _, _, _, j1, j2, ..]) = (first, other);
-        let id = u16::from_be_bytes([*i1, *i2]).wrapping_add(distance);
-        return id == u16::from_be_bytes([*j1, *j2])
-            && part::<12>(first, 12) == part::<12>(other, 12);
+    if let (Ok(one), Ok(other)) = (<&[u8; V4]>::try_from(one), <&[u8; V4]>::try_from(other)) {
+        return part::<12>(one, 12) == part::<12>(other, 12);
     }
-    if let (Ok(first), Ok(other)) = (<&[u8; V6]>::try_from(first), <&[u8; V6]>::try_from(other)) {
-        return part::<36>(first, 8) == part::<36>(other, 8);
+    if let (Ok(one), Ok(other)) = (<&[u8; V6]>::try_from(one), <&[u8; V6]>::try_from(other)) {
+        return part::<36>(one, 8) == part::<36>(other, 8);
     }
     false
 }

@@ -125,6 +125,21 @@ impl RxList {
         self.len
     }
 
+    /// Returns how many bytes the datagrams have, behind their UDP headers. It goes through all of them.
+    pub fn datagram_bytes(&self) -> u64 {
+        let mut bytes = 0u64;
+        let mut next = self.first;
+        while let Some(skb) = NonNull::new(next) {
+            // SAFETY: By the type invariant this is a packet of the list, as an `RxSkb` is but for its link.
+            unsafe {
+                let packet = ManuallyDrop::new(RxSkb::from_raw(skb));
+                bytes = bytes.wrapping_add(packet.datagram_len() as u64);
+                next = next_in_list(skb.as_ptr());
+            }
+        }
+        bytes
+    }
+
     /// Returns how many bytes of memory the packets use, with all that is the kernel's own of it.
     #[inline]
     pub fn memory(&self) -> u32 {

@@ -474,6 +474,11 @@ impl RxSkb {
     /// Feeds the `len` bytes of the datagram from `offset` on to [`crc32_le`](sync::crc32_le); `None` if
     /// there are not so many.
     pub fn crc32_le(&self, mut state: u32, offset: usize, len: usize) -> Option<u32> {
+        // All in one piece, as a rule of small packets.
+        let rest = self.linear().get(offset..).unwrap_or_default();
+        if let Some(part) = rest.get(..len) {
+            return Some(sync::crc32_le(state, part));
+        }
         let mut left = len;
         for segment in self.segments(offset, len) {
             state = segment.crc32_le(state);
