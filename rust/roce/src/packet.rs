@@ -405,7 +405,7 @@ impl Packet {
     }
 
     /// Writes the extension headers, in the order in which they follow the BTH.
-    #[inline]
+    #[inline(never)] // Most packets of long messages have none.
     #[allow(clippy::mut_mut)] // As for `put`.
     fn emit_extensions(&self, out: &mut &mut [u8]) -> Option<()> {
         if let Some(deth) = self.deth {

@@ -165,12 +165,14 @@ impl SendSide {
             trace::retransmit(qp.number, burst.packets);
         }
         for index in 0..burst.packets {
-            let Some((mut packet, offset, _)) = self.requester.packet(burst, index) else {
+            // A packet is much to move around for each one that leaves.
+            let mut next = self.requester.packet(burst, index);
+            let Some((packet, offset, _)) = &mut next else {
                 break;
             };
             packet.migrated = *migrated;
-            let skb = datagram::build(path, &packet, batch, qp.device().pages(), |out| {
-                fill(inline, &mut cursor, offset, out)
+            let skb = datagram::build(path, packet, batch, qp.device().pages(), |out| {
+                fill(inline, &mut cursor, *offset, out)
             });
             match skb {
                 Ok(skb) => batch.push(skb, path),
