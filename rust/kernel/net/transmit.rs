@@ -100,8 +100,8 @@ const _: () = assert!(
 ///   them are missing. The packet's head is in a page of a pool, and goes back there. `tail` is valid for writes of
 ///   [`MAX_TAIL`] bytes, which belong to that page, and to nobody else.
 /// - The linear part starts with `headers_len` bytes of headers. If that is 0, it has `HEADROOM` in front of it;
-///   otherwise these are the headers of IP and UDP of the datagram, and the packet's network and transport header
-///   are set.
+///   otherwise `LL_MAX_HEADER`, these are the headers of IP and UDP of the datagram, and the packet's network and
+///   transport header are set.
 /// - `len` is at most `header::MAX_DATAGRAM`.
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
 ///   own, but with data from the datagram on, and with nothing in their control blocks; its length and size are theirs,
@@ -364,9 +364,8 @@ impl TxSkb {
         if self.control().headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {
             return None;
         }
-        // SAFETY: By the type invariant the linear part, which is ours, starts with the headers, which were put into
-        // `HEADROOM`: at least `LL_MAX_HEADER` bytes are left of that. All come from the allocator, behind a C function,
-        // so each is some byte; nobody else has a reference, as ours is exclusive.
+        // SAFETY: By the type invariant the linear part is ours, and `LL_MAX_HEADER` bytes in front of it. All come from
+        // the allocator, behind a C function, so each is some byte; nobody else has a reference, as ours is exclusive.
         unsafe {
             let (start, len) = skb::linear(self.0.as_ptr());
             let start = start.sub(room);
