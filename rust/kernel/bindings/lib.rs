@@ -48,6 +48,14 @@ mod raw {
     // SAFETY: A marker without content.
     unsafe impl<T> Zeroable for __BindgenUnionField<T> {}
 
+    // bindgen would make one for each type: hundreds of functions that nobody calls, in the module nevertheless.
+    impl Default for udp_port_cfg {
+        #[inline]
+        fn default() -> Self {
+            pin_init::zeroed()
+        }
+    }
+
     include!(concat!(env!("FERROCE_BINDINGS"), "/bindings_generated.rs"));
 }
 
