@@ -191,20 +191,17 @@ impl<'a> Cursor<'a> {
             let (within, available) = self.seek(offset.wrapping_add(done as u64))?;
             let left = len.wrapping_sub(done);
             let n = left.min(usize::try_from(available).unwrap_or(usize::MAX));
+            let mut part = |memory: &dyn Memory, at| f(memory, at, done, n);
             let Place { open, recent, .. } = &mut *self.place;
             match open {
-                Some(Open::Keyed(access)) => {
-                    access.with(within, n, |memory, at| f(memory, at, done, n))?
-                }
+                Some(Open::Keyed(access)) => access.with(within, n, &mut part)?,
                 Some(Open::Partly(sge)) => {
                     let va = sge.addr.checked_add(within).ok_or(Fault::Protection)?;
                     recent
                         .access(self.pd, sge.lkey, va, n as u64, self.need)?
-                        .with(0, n, |memory, at| f(memory, at, done, n))?
+                        .with_any(0, n, &mut part)?
                 }
-                Some(Open::Kernel(buffer)) => {
-                    f(buffer, within, done, n).or(Err(Fault::Protection))?
-                }
+                Some(Open::Kernel(buffer)) => with_kernel(buffer, within, &mut part)?,
                 None => return Err(Fault::Protection),
             }
             done = done.wrapping_add(n);
@@ -261,4 +258,14 @@ impl<'a> Cursor<'a> {
             self.place.index = self.place.index.wrapping_add(1);
         }
     }
+}
+
+/// Calls `f` with the kernel memory `buffer` and `at`.
+#[inline(never)]
+fn with_kernel(
+    buffer: &KernelBuffer,
+    at: u64,
+    f: &mut dyn FnMut(&dyn Memory, u64) -> Result<(), memory::Fault>,
+) -> Result<(), Fault> {
+    f(buffer, at).or(Err(Fault::Protection))
 }

@@ -33,6 +33,7 @@ use rdma::{
     details::Details,
     memory::{
         self,
+        Exchange,
         Intent,
         Memory,
         Unchecked, //
@@ -655,12 +656,33 @@ impl MrAccess {
 
     /// Calls `f` with the memory of the range, and where `len` bytes at `offset` of the range are
     /// within it.
-    pub(crate) fn with<R>(
+    ///
+    /// `f` is compiled in for a process's pinned memory, as it is what most packets are copied from and into.
+    #[inline]
+    pub(crate) fn with(
         &self,
         offset: u64,
         len: usize,
-        f: impl FnOnce(&dyn Memory, u64) -> Result<R, memory::Fault>,
-    ) -> Result<R, Fault> {
+        f: &mut impl FnMut(&dyn Memory, u64) -> Result<(), memory::Fault>,
+    ) -> Result<(), Fault> {
+        match (&self.source, &self.window) {
+            (Source::User(umem), None) => {
+                let at = self.locate(offset, len)?;
+                let pages = umem.enter().ok_or(Fault::Protection)?;
+                f(&pages, at).or(Err(Fault::Protection))
+            }
+            _ => self.with_any(offset, len, f),
+        }
+    }
+
+    /// As [`Self::with`], whatever the memory is.
+    #[inline(never)]
+    pub(crate) fn with_any(
+        &self,
+        offset: u64,
+        len: usize,
+        f: &mut dyn FnMut(&dyn Memory, u64) -> Result<(), memory::Fault>,
+    ) -> Result<(), Fault> {
         let at = self.locate(offset, len)?;
         // Who invalidates the window waits for the end of the copy.
         let window = self.window.as_ref();
@@ -687,9 +709,19 @@ impl MrAccess {
         })
     }
 
+    /// Does `what` to the range, eight aligned bytes. Returns what was there.
+    fn exchange(&self, what: Exchange) -> Result<u64, Fault> {
+        let mut old = 0;
+        self.with(0, size_of::<u64>(), &mut |memory, at| {
+            old = memory.exchange(at, what)?;
+            Ok(())
+        })?;
+        Ok(old)
+    }
+
     /// Copies from the range.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
-        self.with(offset, out.len(), |memory, at| memory.read(at, out))
+        self.with(offset, out.len(), &mut |memory, at| memory.read(at, out))
     }
 
     /// Finds out whether the pages of the first `len` bytes are there, where they need not be.
@@ -709,7 +741,7 @@ impl MrAccess {
 
     /// Copies a segment of a packet into the range.
     pub(crate) fn write_segment(&self, offset: u64, segment: &Segment<'_>) -> Result<(), Fault> {
-        self.with(offset, segment.len(), |memory, at| {
+        self.with(offset, segment.len(), &mut |memory, at| {
             memory.write_segment(at, segment)
         })
     }
@@ -717,19 +749,17 @@ impl MrAccess {
     /// Compares the range, eight aligned bytes, with `compare` and replaces it by `swap` if they are
     /// equal. Returns what was there.
     pub(crate) fn compare_swap(&self, compare: u64, swap: u64) -> Result<u64, Fault> {
-        self.with(0, size_of::<u64>(), |memory, at| {
-            memory.compare_swap(at, compare, swap)
-        })
+        self.exchange(Exchange::CompareSwap { compare, swap })
     }
 
     /// Adds `add` to the range, eight aligned bytes. Returns what was there.
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64, Fault> {
-        self.with(0, size_of::<u64>(), |memory, at| memory.fetch_add(at, add))
+        self.exchange(Exchange::Add(add))
     }
 
     /// Writes `value` to the range, eight aligned bytes, with one store.
     pub(crate) fn store(&self, value: u64) -> Result<(), Fault> {
-        self.with(0, size_of::<u64>(), |memory, at| memory.store(at, value))
+        self.exchange(Exchange::Store(value)).map(|_| ())
     }
 }
 

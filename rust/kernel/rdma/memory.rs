@@ -12,8 +12,7 @@ use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
-        Full,
-        Release, //
+        Full, //
     },
 };
 use net::Segment;
@@ -48,6 +47,22 @@ pub struct MissingPages {
     pub(crate) first: usize,
     pub(crate) count: usize,
     pub(crate) intent: Intent,
+}
+
+/// What is done to eight aligned bytes at once.
+#[derive(Clone, Copy)]
+pub enum Exchange {
+    /// `swap` replaces them if they are equal to `compare`.
+    CompareSwap {
+        /// What they are compared with.
+        compare: u64,
+        /// What replaces them.
+        swap: u64,
+    },
+    /// This is added to them.
+    Add(u64),
+    /// This replaces them, after all that was written before.
+    Store(u64),
 }
 
 /// Memory that is copied from and into.
@@ -125,10 +140,9 @@ impl dyn Memory + '_ {
         self.pieces(offset, segment.len(), Intent::Write, f)
     }
 
-    /// Calls `f` with the aligned word at `offset`.
-    fn with_word<R>(&self, offset: u64, f: impl FnOnce(&Atomic<u64>) -> R) -> Result<R, Fault> {
-        let mut f = Some(f);
-        let mut result = None;
+    /// Does `what` to the word at `offset`; returns the old value. An unaligned word is out of range.
+    pub fn exchange(&self, offset: u64, what: Exchange) -> Result<u64, Fault> {
+        let mut old = None;
         let persistent = self.is_persistent();
         self.pieces(
             offset,
@@ -139,38 +153,26 @@ impl dyn Memory + '_ {
                 if len != size_of::<u64>() || !ptr.is_aligned() {
                     return;
                 }
-                if let Some(f) = f.take() {
-                    // SAFETY: `ptr` is aligned and points to 8 bytes that are valid for reads and
-                    // writes during this call. All other accesses of the kernel are the copies of this
-                    // module and the owner's own, which the memory model of `copy` covers.
-                    result = Some(f(unsafe { Atomic::from_ptr(ptr) }));
-                    if persistent {
-                        // SAFETY: `bytes` is valid for writes of `len` bytes.
-                        unsafe { persist(bytes, len) };
+                // SAFETY: `ptr` is aligned and points to 8 bytes that are valid for reads and
+                // writes during this call. All other accesses of the kernel are the copies of this
+                // module and the owner's own, which the memory model of `copy` covers.
+                let word = unsafe { Atomic::<u64>::from_ptr(ptr) };
+                old = Some(match what {
+                    Exchange::CompareSwap { compare, swap } => {
+                        match word.cmpxchg(compare, swap, Full) {
+                            Ok(old) | Err(old) => old,
+                        }
                     }
+                    Exchange::Add(add) => word.fetch_add(add, Full),
+                    Exchange::Store(value) => word.xchg(value, Full),
+                });
+                if persistent {
+                    // SAFETY: `bytes` is valid for writes of `len` bytes.
+                    unsafe { persist(bytes, len) };
                 }
             },
         )?;
-        result.ok_or(Fault::OutOfRange)
-    }
-
-    /// Compares the word at `offset` with `compare` and, if they are equal, replaces it by `swap`;
-    /// returns the old value. An unaligned word is out of range.
-    pub fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
-        self.with_word(offset, |word| match word.cmpxchg(compare, swap, Full) {
-            Ok(old) | Err(old) => old,
-        })
-    }
-
-    /// Adds to the word at `offset`; returns the old value. An unaligned word is out of range.
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, Fault> {
-        self.with_word(offset, |word| word.fetch_add(add, Full))
-    }
-
-    /// Writes the word at `offset`, with one store, after all that was written before. An unaligned word
-    /// is out of range.
-    pub fn store(&self, offset: u64, value: u64) -> Result<(), Fault> {
-        self.with_word(offset, |word| word.store(value, Release))
+        old.ok_or(Fault::OutOfRange)
     }
 }
 
