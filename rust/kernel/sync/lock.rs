@@ -14,6 +14,8 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
+// `assert_is_held` is called for each guard. Without lockdep it would be a call of a C function that is empty.
+
 /// A spinlock shared by process and softirq context.
 ///
 /// Taken with interrupts on: a holder of a [`SpinLockIrq`] must not take it.
@@ -94,8 +96,10 @@ unsafe impl Backend for SpinLockBhBackend {
 
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: The caller promises that `ptr` was initialised by `init`.
-        unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+        if cfg!(CONFIG_LOCKDEP) {
+            // SAFETY: The caller promises that `ptr` was initialised by `init`.
+            unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+        }
     }
 }
 
@@ -142,7 +146,9 @@ unsafe impl Backend for SpinLockIrqBackend {
 
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: The caller promises that `ptr` was initialised by `init`.
-        unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+        if cfg!(CONFIG_LOCKDEP) {
+            // SAFETY: The caller promises that `ptr` was initialised by `init`.
+            unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+        }
     }
 }
