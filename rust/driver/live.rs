@@ -11,7 +11,8 @@ use kernel::{
 };
 
 /// The types of objects that are counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
+#[repr(usize)]
 pub(crate) enum Kind {
     Device,
     Context,
@@ -24,55 +25,26 @@ pub(crate) enum Kind {
     Ah,
 }
 
-impl Kind {
-    const ALL: [Self; 9] = [
-        Self::Device,
-        Self::Context,
-        Self::Pd,
-        Self::Cq,
-        Self::Qp,
-        Self::Srq,
-        Self::Mr,
-        Self::Mw,
-        Self::Ah,
-    ];
+/// Their names, in the order of [`Kind`].
+const NAMES: [&str; 9] = [
+    "device", "context", "pd", "cq", "qp", "srq", "mr", "mw", "ah",
+];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Context => "context",
-            Self::Pd => "pd",
-            Self::Cq => "cq",
-            Self::Qp => "qp",
-            Self::Srq => "srq",
-            Self::Mr => "mr",
-            Self::Mw => "mw",
-            Self::Ah => "ah",
-        }
-    }
+/// Their counts, in the same order.
+static COUNTS: [Atomic<i64>; NAMES.len()] = [const { Atomic::new(0) }; NAMES.len()];
 
-    fn count(self) -> &'static Atomic<i64> {
-        static DEVICE: Atomic<i64> = Atomic::new(0);
-        static CONTEXT: Atomic<i64> = Atomic::new(0);
-        static PD: Atomic<i64> = Atomic::new(0);
-        static CQ: Atomic<i64> = Atomic::new(0);
-        static QP: Atomic<i64> = Atomic::new(0);
-        static SRQ: Atomic<i64> = Atomic::new(0);
-        static MR: Atomic<i64> = Atomic::new(0);
-        static MW: Atomic<i64> = Atomic::new(0);
-        static AH: Atomic<i64> = Atomic::new(0);
-        match self {
-            Self::Device => &DEVICE,
-            Self::Context => &CONTEXT,
-            Self::Pd => &PD,
-            Self::Cq => &CQ,
-            Self::Qp => &QP,
-            Self::Srq => &SRQ,
-            Self::Mr => &MR,
-            Self::Mw => &MW,
-            Self::Ah => &AH,
-        }
+/// Adds `n` to the count of `kind`.
+#[inline(never)]
+fn add(kind: Kind, n: i64) {
+    if let Some(count) = COUNTS.get(kind as usize) {
+        count.add(n, Relaxed);
     }
+}
+
+/// The name and the count of each type.
+fn counts() -> impl Iterator<Item = (&'static str, i64)> {
+    let counts = COUNTS.iter().map(|count| count.load(Relaxed));
+    NAMES.into_iter().zip(counts)
 }
 
 /// One object that is alive; a field of the object. Context: any.
@@ -81,21 +53,20 @@ pub(crate) struct Live(Kind);
 impl Live {
     /// Counts an object of type `kind`.
     pub(crate) fn new(kind: Kind) -> Self {
-        kind.count().add(1, Relaxed);
+        add(kind, 1);
         Self(kind)
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.0.count().add(-1, Relaxed);
+        add(self.0, -1);
     }
 }
 
 /// Whether there is any object, of any type. Context: any.
 pub(crate) fn is_any() -> bool {
-    let mut kinds = Kind::ALL.iter();
-    kinds.any(|kind| kind.count().load(Relaxed) != 0)
+    counts().any(|(_, count)| count != 0)
 }
 
 /// All counts: one line `type count` each.
@@ -103,10 +74,7 @@ pub(crate) struct Counts;
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for kind in Kind::ALL {
-            writeln!(f, "{} {}", kind.name(), kind.count().load(Relaxed))?;
-        }
-        Ok(())
+        counts().try_for_each(|(name, count)| writeln!(f, "{name} {count}"))
     }
 }
 
@@ -115,17 +83,10 @@ pub(crate) struct Summary;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut sum: i64 = 0;
-        for kind in Kind::ALL {
-            sum = sum.wrapping_add(kind.count().load(Relaxed));
-        }
+        let sum: i64 = counts().fold(0, |sum, (_, count)| sum.wrapping_add(count));
         write!(f, "{sum}")?;
-        for kind in Kind::ALL {
-            let count = kind.count().load(Relaxed);
-            if count != 0 {
-                write!(f, ", {} {count}", kind.name())?;
-            }
-        }
-        Ok(())
+        counts()
+            .filter(|(_, count)| *count != 0)
+            .try_for_each(|(name, count)| write!(f, ", {name} {count}"))
     }
 }
