@@ -15,6 +15,7 @@ const PROBES: u32 = 16;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The keys at which what `parts` identify may be, in the order in which they are tried. Context: any.
+#[inline]
 pub(crate) fn keys(parts: &[&[u8]]) -> impl Iterator<Item = u32> {
     // Each packet is looked up so: nothing that needs the FPU, as CRCs do.
     let words = parts.iter().flat_map(|part| part.chunks(size_of::<u64>()));

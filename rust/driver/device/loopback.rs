@@ -52,7 +52,7 @@ impl Loopback {
         let mut queues = KVec::with_capacity(cpus, GFP_KERNEL)?;
         for _ in 0..cpus {
             let queue = KBox::pin_init(new_spin_lock_bh!(Queue::default()), GFP_KERNEL)?;
-            queues.push(queue, GFP_KERNEL)?;
+            queues.push_within_capacity(queue).map_err(|_| ENOMEM)?;
         }
         Ok(Self { queues })
     }

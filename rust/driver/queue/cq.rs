@@ -264,6 +264,7 @@ impl Cq {
     }
 
     /// A number that changes when a process takes completions. Context: any.
+    #[inline]
     pub(crate) fn polled(&self) -> u32 {
         match &self.state.lock().queue {
             Queue::User(queue) => queue.ring.consumed(),

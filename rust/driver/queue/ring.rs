@@ -122,6 +122,7 @@ impl Consumer {
     }
 
     /// How many elements there are: never more than the ring holds.
+    #[inline]
     pub(crate) fn available(&self, ring: &SharedRing) -> u32 {
         ring.index(PRODUCER).wrapping_sub(self.index) & ring.mask
     }
@@ -137,6 +138,7 @@ impl Consumer {
     }
 
     /// Gives the oldest element's slot back to the process.
+    #[inline]
     pub(crate) fn advance(&mut self, ring: &SharedRing) {
         self.index = self.index.wrapping_add(1) & ring.mask;
         let _ = ring.mem.store_release(CONSUMER, self.index);
@@ -207,6 +209,7 @@ impl Producer {
     /// Providers before rdma-core 55 go one slot too far where `ibv_next_poll()` finds nothing and
     /// `ibv_end_poll()` follows, as it should: the ring would look full, and for ever. A sound consumer
     /// never passes us. We go on where this one will look next.
+    #[inline]
     pub(crate) fn catch_up(&mut self, ring: &SharedRing) {
         let taken = ring.index(CONSUMER).wrapping_sub(self.seen) & ring.mask;
         let untaken = self.next.wrapping_sub(self.seen);
@@ -218,6 +221,7 @@ impl Producer {
     }
 
     /// Lets the process see all elements.
+    #[inline]
     fn publish(&self, ring: &SharedRing) -> Option<()> {
         ring.mem.store_release(PRODUCER, self.next & ring.mask)
     }

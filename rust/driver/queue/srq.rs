@@ -220,6 +220,7 @@ impl State {
     }
 
     /// Whether the limit was armed and is reached; disarms it then (IBTA 10.2.9).
+    #[inline]
     fn reaches_limit(&mut self) -> bool {
         let reached = self.limit != 0 && self.len() < self.limit;
         if reached {

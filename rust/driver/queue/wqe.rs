@@ -139,6 +139,7 @@ impl SendWqes {
     }
 
     /// The scatter/gather list of work request `sequence`.
+    #[inline]
     pub(crate) fn buffers(&self, sequence: u32) -> &[Buffer] {
         let len = self.head(sequence).map_or(0, |head| head.buffers);
         let start = self.index(sequence).wrapping_mul(self.max_sge);
@@ -148,6 +149,7 @@ impl SendWqes {
     }
 
     /// The inline data of work request `sequence`, if it has some.
+    #[inline]
     pub(crate) fn inline(&self, sequence: u32) -> Option<&[u8]> {
         let head = self.head(sequence)?;
         if let Some(word) = &head.word {
@@ -175,6 +177,7 @@ impl SendWqes {
     ///
     /// What a process wrote that makes no sense never is an error of the queue: the request is
     /// marked as refused and completes with an error in its turn.
+    #[inline]
     pub(crate) fn take_user(
         &mut self,
         sequence: u32,
@@ -553,11 +556,13 @@ impl RecvWqe {
     }
 
     /// The scatter list.
+    #[inline]
     pub(crate) fn buffers(&self) -> &[Buffer] {
         self.buffers.get(..self.count).unwrap_or(&[])
     }
 
     /// Fetches a WQE that librxe wrote, from its private copy `bytes`.
+    #[inline]
     pub(crate) fn receive_user(&mut self, bytes: &[u8]) -> Receive {
         match self.take_user(bytes) {
             Some(()) => Receive::Taken {
@@ -568,6 +573,7 @@ impl RecvWqe {
     }
 
     /// [`None`] if the WQE makes no sense. `wr_id` is set in any case.
+    #[inline]
     fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
         let (header, data) = RecvHeader::parse(bytes)?;
         self.wr_id = header.wr_id;

@@ -31,7 +31,8 @@ impl<const N: usize> ShardedCounters<N> {
         let cpus = usize::try_from(nr_cpu_ids())?;
         let mut shards = KVec::with_capacity(cpus, GFP_KERNEL)?;
         for _ in 0..cpus {
-            shards.push(Shard([const { Atomic::new(0) }; N]), GFP_KERNEL)?;
+            let shard = Shard([const { Atomic::new(0) }; N]);
+            shards.push_within_capacity(shard).map_err(|_| ENOMEM)?;
         }
         Ok(Self { shards })
     }

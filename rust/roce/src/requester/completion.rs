@@ -62,6 +62,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Completes the oldest work request with `status`.
+    #[inline]
     pub(super) fn complete_oldest(&mut self, status: Status) {
         let sequence = self.oldest;
         if sequence == self.head {

@@ -476,6 +476,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Queues a work request, and returns its sequence number: they count up by one and wrap
     /// around at 2^32. In the error state it is flushed.
+    #[inline]
     pub fn post(&mut self, wr: SendWr) -> Result<u32, Full> {
         if self.len() >= self.capacity {
             return Err(Full);

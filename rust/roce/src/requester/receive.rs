@@ -208,6 +208,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// What has been acknowledged need not be sent any more.
+    #[inline]
     fn catch_up(&mut self) {
         if self.sent >= self.una {
             return;
@@ -231,6 +232,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Everything before `end` is acknowledged, except for READs and ATOMICs: they are complete only
     /// with their data. Returns whether everything is.
+    #[inline]
     fn acknowledge(&mut self, now: Instant, end: u64) -> bool {
         while !self.acknowledge_messages(now, end) {
             if !self.ahead.contains(0) {
@@ -268,6 +270,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Something at `position` was answered, so everything before it was executed and answered.
     /// `Err` if an answer is missing, which is an implied NAK (IBTA 9.7.5.1.1).
+    #[inline]
     fn acknowledge_before(&mut self, now: Instant, position: u64) -> Result<(), DropReason> {
         if self.acknowledge(now, position) {
             self.awaits(position)

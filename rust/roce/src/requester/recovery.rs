@@ -129,6 +129,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// The transport timer runs as long as an answer is waited for.
+    #[inline]
     pub(super) fn restart_timer(&mut self, now: Instant) {
         self.probe_end = None;
         match self.config.timeout {
@@ -144,6 +145,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Waits for an answer to what was just sent: until it is time for a probe, or the timeout ends.
+    #[inline]
     pub(super) fn await_answer(&mut self, now: Instant) {
         let end = self.silence_end;
         self.deadline = Some(match self.round_trip.patience(self.probes) {

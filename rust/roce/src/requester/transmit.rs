@@ -253,6 +253,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Number of PSNs that a work request takes.
+    #[inline]
     fn psns_of(&self, wr: &SendWr) -> u32 {
         match wr.operation {
             SendOperation::Local => 0,

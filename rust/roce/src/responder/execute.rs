@@ -119,6 +119,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Executes the packet that is expected next: first of all, finds a receive for it.
+    #[inline]
     pub(super) fn execute(&mut self, packet: &Packet) -> Step {
         let wants_receive = match packet.opcode.operation() {
             Operation::Send => true,
@@ -307,6 +308,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Goes on to the next SEND or WRITE packet.
+    #[inline]
     fn acknowledged(&mut self, packet: &Packet) {
         self.established = true;
         if packet.opcode.ends_message() {
@@ -327,6 +329,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Goes on behind a READ or ATOMIC. Its response is the acknowledgement.
+    #[inline]
     fn accepted(&mut self, psns: u32) {
         if self.negative.take().is_some() {
             self.acknowledge = self.executed.is_some();
@@ -379,6 +382,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// How many responses a READ of `length` bytes has.
+    #[inline]
     pub(super) fn psns_of(&self, length: u32) -> u32 {
         length
             .saturating_add(self.config.mtu.bytes().wrapping_sub(1))
@@ -394,6 +398,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// The current receive is complete.
+    #[inline]
     fn complete(&mut self, packet: &Packet, status: Status, length: u32) -> Step {
         self.receive = None;
         let ok = matches!(status, Status::Success);

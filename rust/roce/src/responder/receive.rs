@@ -51,6 +51,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Why a packet is no request for this QP, whatever came before it.
+    #[inline]
     pub(super) fn objection(&self, packet: &Packet) -> Option<DropReason> {
         if !matches!(self.phase, Phase::Receiving) {
             return Some(DropReason::State);

@@ -306,6 +306,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// The acknowledgement of everything that has been executed, if one is due.
+    #[inline]
     fn acknowledgement(&mut self) -> Option<Response> {
         if !core::mem::take(&mut self.acknowledge) {
             return None;

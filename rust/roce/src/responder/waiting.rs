@@ -105,6 +105,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// The PSN of the request behind this one.
+    #[inline]
     fn psn_after(&self, packet: &Packet) -> Psn {
         let psns = match (packet.opcode.operation(), packet.reth) {
             (Operation::ReadRequest, Some(reth)) => self.psns_of(reth.length),
