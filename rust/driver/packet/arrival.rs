@@ -127,6 +127,7 @@ impl Run<'_, '_> {
 }
 
 /// Counts datagrams that came to `device`, of `bytes` bytes together.
+#[inline]
 pub(crate) fn count(device: &Device, packets: u32, bytes: u64) {
     let counters = device.counters();
     counters.add(Counter::ReceivedPackets, u64::from(packets));

@@ -134,6 +134,7 @@ impl Path {
 
     /// Whether so much waits in this machine's queues, or in those of `device`, that more would only be dropped there.
     /// Context: process or softirq.
+    #[inline]
     pub(crate) fn is_congested(&self, device: &Device) -> bool {
         if self.is_loopback {
             device.loopback().is_congested()

@@ -124,6 +124,7 @@ impl Round {
     }
 
     /// Does what the round has left. Context: process or softirq, no lock held.
+    #[inline]
     pub(super) fn finish<S: Side>(self, qp: &Arc<Qp>) {
         if self.notify {
             Cq::notify(S::cq(qp));
@@ -161,6 +162,7 @@ impl Engine {
     }
 
     /// Whether to wait for the machine's queues, if they `are_full`. Then the QP goes on when they may have drained.
+    #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, are_full: bool) -> bool {
         if !are_full {
             self.paced_since = None;
@@ -186,6 +188,7 @@ pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
 
 /// Takes the owner's part under the lock, unless somebody else is the owner, or a thread is to be. `own` is the owner's
 /// batch, from one round to the next: with none the round was the last.
+#[inline(always)]
 fn take_round<S: Side>(
     side: &mut S,
     qp: &Arc<Qp>,
@@ -231,18 +234,28 @@ impl Qp {
     /// it, unless somebody else is at it: then that one sees what `event` changed.
     /// Context: process or softirq, no lock held.
     pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut Round)) {
+        let mut event = Some(event);
+        self.drive_by::<S>(&mut |side, round| {
+            if let Some(event) = event.take() {
+                side.happen(self, |side| event(side, round));
+            }
+        });
+    }
+
+    /// As [`Self::drive`], once for all events: `event` is called once.
+    #[inline(never)]
+    fn drive_by<S: Side>(self: &Arc<Self>, event: &mut dyn FnMut(&mut S, &mut Round)) {
         // A softirq, or whoever else has to end before its packets arrive.
         let has_bh_off = sync::owns_softirq();
-        let mut event = Some(event);
         let mut own = None;
-        for _ in 0..S::BATCHES_PER_CALL {
+        for index in 0..S::BATCHES_PER_CALL {
             // With bottom halves off a batch is answered as a burst, after its last packet.
             let bh = BhGuard::new();
             let mut round = Round::default();
             {
                 let mut side = S::lock(self);
-                if let Some(event) = event.take() {
-                    side.happen(self, |side| event(side, &mut round));
+                if index == 0 {
+                    event(&mut side, &mut round);
                 }
                 take_round(&mut *side, self, &mut round, &mut own, has_bh_off);
             }

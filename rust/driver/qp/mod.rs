@@ -236,6 +236,7 @@ impl Qp {
     }
 
     /// A pass for somebody who brings a packet; [`None`] once the QP is being destroyed.
+    #[inline]
     pub(crate) fn enter(&self) -> Option<sync::Pass<'_>> {
         self.gate.enter()
     }

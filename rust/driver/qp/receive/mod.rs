@@ -244,6 +244,7 @@ impl ReceiveSide {
 impl Side for ReceiveSide {
     const BATCHES_PER_CALL: u32 = 2;
 
+    #[inline]
     fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
         qp.receive.lock()
     }
@@ -309,6 +310,7 @@ impl Side for ReceiveSide {
         }
     }
 
+    #[inline]
     fn settle(&mut self, qp: &Arc<Qp>, _round: &mut Round, _is_sent: bool) {
         self.place = Place::default();
         self.target = None;

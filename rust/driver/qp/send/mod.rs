@@ -253,6 +253,7 @@ impl SendSide {
 impl Side for SendSide {
     const BATCHES_PER_CALL: u32 = 16;
 
+    #[inline]
     fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
         qp.send.lock()
     }
