@@ -25,8 +25,11 @@ use sync::{
 pub(super) enum Deadline {
     /// Held requests are sent.
     Hold,
-    /// The requester repeats what was lost; or a QP in error looks for receives that were posted without a system call.
+    /// The requester repeats what was lost.
     Protocol,
+    /// A QP in error looks for receives that were posted without a system call. It may have left that state since: so
+    /// the requester's deadline is another.
+    Rescan,
     /// It is looked again whether the machine's queues have drained.
     Pace,
     /// It is looked whether a thread has begun to send, or to respond: nothing else may happen that would.

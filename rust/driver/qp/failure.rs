@@ -153,6 +153,6 @@ impl Qp {
             .rescan_ns
             .store(u32::try_from(next).unwrap_or(u32::MAX), Ordering::Relaxed);
         let time = sync::monotonic_ns().saturating_add(delay);
-        self.deadlines.set(self, Deadline::Protocol, time);
+        self.deadlines.set(self, Deadline::Rescan, time);
     }
 }
