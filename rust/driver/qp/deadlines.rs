@@ -20,7 +20,7 @@ use sync::{
     TimerCallback, //
 };
 
-/// What is to be done when a deadline passes.
+/// The kinds of deadlines. Each says what the QP does when one passes.
 #[derive(Clone, Copy)]
 pub(super) enum Deadline {
     /// Held requests are sent.
@@ -71,21 +71,32 @@ impl Deadlines {
 
     /// Sets a deadline, in place of the one of its kind. Context: process or softirq.
     pub(super) fn set(&self, qp: &Arc<Qp>, deadline: Deadline, time: u64) {
-        let mut times = self.times.lock();
-        if let Some(due) = times.due.get_mut(deadline as usize) {
-            *due = time;
-        }
-        if time < times.armed {
-            times.armed = time;
-            self.timer.start_at(qp.as_arc_borrow(), time);
-        }
+        self.set_if(qp, deadline, time, |_| true);
     }
 
     /// As [`Self::set`], but one of the same kind that comes before it stays.
     pub(super) fn set_first(&self, qp: &Arc<Qp>, deadline: Deadline, time: u64) {
-        let before = self.times.lock().due.get(deadline as usize).copied();
-        if before.is_none_or(|before| time < before) {
-            self.set(qp, deadline, time);
+        self.set_if(qp, deadline, time, |before| time < before);
+    }
+
+    fn set_if(
+        &self,
+        qp: &Arc<Qp>,
+        deadline: Deadline,
+        time: u64,
+        replaces: impl FnOnce(u64) -> bool,
+    ) {
+        let mut times = self.times.lock();
+        let Some(due) = times.due.get_mut(deadline as usize) else {
+            return;
+        };
+        if !replaces(*due) {
+            return;
+        }
+        *due = time;
+        if time < times.armed {
+            times.armed = time;
+            self.timer.start_at(qp.as_arc_borrow(), time);
         }
     }
 
@@ -110,7 +121,7 @@ impl Deadlines {
 
 impl TimerCallback for Qp {
     fn expired(this: ArcBorrow<'_, Self>) {
-        // Who waits for the queues from now on sets the deadline anew; who waited before is looked after by the work.
+        // The work serves all who wait for the queues so far. Whoever waits from now on sets the deadline again.
         let [hold, others @ ..] = this.deadlines.take_passed(this);
         let was_held = hold && this.held_long_enough();
         if was_held || others.contains(&true) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What drives a side of a QP: events happen under its lock, and batches are built under the lock and sent without it.
+//! The engine of a side of a QP. It handles an event and builds a batch under the side's lock, and sends the batch without
+//! the lock.
 //!
 //! One thread or softirq at a time transmits for a side, its owner. The others leave their work to it, so nothing
 //! overtakes.
@@ -54,7 +55,7 @@ pub(super) trait Side: Sized + Unpin {
     /// Where what this side of `qp` has done completes.
     fn cq(qp: &Qp) -> &Arc<Cq>;
 
-    /// What both sides have.
+    /// The state that both sides have.
     fn engine(&mut self) -> &mut Engine;
 
     /// The packets of this side of `qp` that wait for pages.
@@ -74,7 +75,7 @@ pub(super) trait Side: Sized + Unpin {
         round: &mut Round,
     ) -> Result<(), WaitsForPages>;
 
-    /// The access that waited for pages is to be tried again.
+    /// Tells the protocol to try the access again that waited for pages.
     fn resume(&mut self);
 
     /// Has `event` happen.
@@ -85,7 +86,7 @@ pub(super) trait Side: Sized + Unpin {
     /// Fetches what was posted, if this side sends that.
     fn fetch(&mut self, _qp: &Qp) {}
 
-    /// Whether so much is to be built that a softirq leaves it to a thread.
+    /// Whether a softirq leaves building to a thread, because there is so much.
     fn is_long(&self) -> bool;
 
     /// Has a thread build, soon. Returns whether it will: if not, it has been asked before, and its CPU has not let it
@@ -113,7 +114,7 @@ pub(super) struct Round {
     pub(super) notify: bool,
     /// The QP has failed, under the lock.
     pub(super) failed: bool,
-    /// What is to be told, last.
+    /// The asynchronous event to raise, after all else.
     pub(super) event: Option<Event>,
 }
 
@@ -137,7 +138,7 @@ impl Round {
     }
 }
 
-/// What both sides have under their locks.
+/// The state that both sides have under their locks.
 pub(super) struct Engine {
     /// The owner bit: whoever set it builds batches and sends them, until there is nothing left.
     pub(super) busy: bool,
@@ -179,8 +180,7 @@ impl Engine {
     }
 }
 
-/// The machine's queues are full: the QP goes on when they may have drained. Who waits later does not put off who waits
-/// already.
+/// The machine's queues are full: the QP tries again after [`PACE_NS`]. A second call does not move that time.
 pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
     let time = sync::monotonic_ns().saturating_add(PACE_NS);
     qp.deadlines.set_first(qp, Deadline::Pace, time);
