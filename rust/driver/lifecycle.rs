@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a device ends: it is stopped, unregistered, forgotten and drained.
+//! How a device ends: it is retired, unregistered, stopped, forgotten and drained.
 //!
-//! - *Stopped*: it lets go of the network, and its QPs fail. Its objects stay.
-//! - *Unregistered*: `ib_core` destroys all objects, those of processes too.
-//! - *Forgotten*: as the last part of that, it is taken off the list of devices.
+//! - *Retired*: the QPs of processes fail. Those of kernel clients go on.
+//! - *Unregistered*: `ib_core` has its clients leave, and destroys all objects, those of processes too. Packets flow
+//!   meanwhile: a client disconnects, and many wait until the CM says that the peer knows.
+//! - *Stopped*: the device lets go of the network. That comes first, and all QPs fail, where the netdev goes.
+//! - *Forgotten*: as the last part of unregistering, it is taken off the list of devices.
 //! - *Drained*: work waits until packets in flight, and what the tables give back, refer to nothing of it any more.
 
 use crate::{
@@ -25,6 +27,12 @@ use rdma::device::{
 };
 use sync::WorkQueue;
 
+/// An administrator has `device` unregistered: the QPs of processes fail, as nothing else tells a process that polls its
+/// CQs. Context: process, RTNL may be held.
+pub(crate) fn retire(device: &Device) {
+    table::fail_users(device);
+}
+
 /// Lets go of the network for `device`, and has its QPs fail; done once, whoever calls.
 /// Context: process, RTNL may be held.
 pub(crate) fn stop(device: &Arc<Device>) {
@@ -41,14 +49,19 @@ pub(crate) fn depart(device: &Arc<Device>) {
     device.registry().vacate(device, site);
 }
 
-/// Stops every device, unregisters it, and takes it off the list. New ones must not appear. Context: process, may sleep.
+/// Unregisters every device, and takes it off the list. New ones must not appear. Context: process, may sleep.
 pub(crate) fn unregister_all(registry: &Registry) {
     while let Some(device) = registry.first() {
-        stop(&device);
         match device.handle() {
             // Calls `Device::gone`, or waits for the one who is doing so.
-            Some(handle) => handle.unregister(),
-            None => registry.forget(&device),
+            Some(handle) => {
+                retire(&device);
+                handle.unregister();
+            }
+            None => {
+                stop(&device);
+                registry.forget(&device);
+            }
         }
     }
 }

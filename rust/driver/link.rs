@@ -150,7 +150,7 @@ impl Operations for Ferroce {
     }
 
     fn delete(device: &Arc<Device>) {
-        lifecycle::stop(device);
+        lifecycle::retire(device);
     }
 }
 

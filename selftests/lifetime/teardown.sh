@@ -79,6 +79,7 @@ client_pid=
 holder=
 stayer=
 stuck=
+peer=
 
 traffic_start()
 {
@@ -137,6 +138,31 @@ stuck_start()
 	echo "nobody is stuck after $tries tries"
 	cat "$ktap_dir/stuck"
 	return 1
+}
+
+# A connection of the CM, from whose passive side the device is taken.
+connection_start()
+{
+	local tries
+	: >"$ktap_dir/connection"
+	"$here/connection" n1 "$address1" n2 >"$ktap_dir/connection" 2>&1 &
+	peer=$!
+	users=("$peer")
+	for tries in $(seq $((100 * slowness))); do
+		grep -q '^ready' "$ktap_dir/connection" && return 0
+		sleep 0.1
+	done
+	echo "not connected after $tries tries"
+	cat "$ktap_dir/connection"
+	return 1
+}
+
+# The peer's CM says goodbye while its device goes.
+peer_told()
+{
+	within "the peer's end" wait_gone "$peer" || return 1
+	cat "$ktap_dir/connection"
+	wait "$peer"
 }
 
 # The process that listens for the end of its device hears of it and ends by itself.
@@ -249,6 +275,7 @@ round()
 		case $load-$case in
 		hold-kill-* | hold-link-again) ;;
 		hold-*) holder_told || failed=1 ;;
+		connection-*) peer_told || failed=1 ;;
 		esac
 	fi
 	clear_away || failed=1
@@ -257,7 +284,7 @@ round()
 }
 
 cases=(
-	"link-del traffic" "link-del hold" "link-again hold"
+	"link-del traffic" "link-del hold" "link-again hold" "link-del connection"
 	"netdev-del traffic" "netdev-del hold"
 	"rmmod traffic" "rmmod hold"
 	"namespace-del traffic" "namespace-del hold" "namespace-end stuck"

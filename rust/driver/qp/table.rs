@@ -90,9 +90,18 @@ pub(crate) fn lose_paths(device: &Device) {
     }
 }
 
-/// Moves every QP of `device` to the error state, so that a process that polls its CQs sees flushed requests instead
-/// of nothing, for ever; and has it let go of the network: the namespace may end now, while a QP stays for as long as
-/// a verbs call of its process takes. Context: process, RTNL may be held.
+/// Moves every QP of a process on `device` to the error state, so that a process that polls its CQs sees flushed
+/// requests instead of nothing, for ever. Context: process, RTNL may be held.
+pub(crate) fn fail_users(device: &Device) {
+    for_each_of(device, |qp| {
+        if qp.verbs.is_user {
+            qp.fail();
+        }
+    });
+}
+
+/// Moves every QP of `device` to the error state, and has it let go of the network: the namespace may end now, while a
+/// QP stays for as long as a verbs call of its process takes. Context: process, RTNL may be held.
 pub(crate) fn fail_all(device: &Device) {
     for_each_of(device, |qp| qp.fail());
     lose_paths(device);
