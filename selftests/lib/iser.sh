@@ -43,7 +43,9 @@ attach()
 			echo InitiatorName=iqn.2026-01.test.ferroce:host >/etc/iscsi/initiatorname.iscsi
 		iscsid || return 1
 	fi
+	# I/O of a session that is lost fails after 5 s, not after two minutes.
 	iscsiadm -m node -o new -T "$iqn" -p "$1:3260,1" -I iser &&
+		iscsiadm -m node -T "$iqn" -o update -n node.session.timeo.replacement_timeout -v 5 &&
 		iscsiadm -m node -T "$iqn" -p "$1:3260" -I iser --login &&
 		wait_for_disk target_disk
 }

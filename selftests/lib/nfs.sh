@@ -18,8 +18,8 @@ serve()
 	touch /var/lib/nfs/{etab,rmtab}
 	pidof rpcbind >/dev/null || rpcbind -w || return 1
 	# A client that is new waits for the clients of before, who are none.
-	echo 1 >/proc/fs/nfsd/nfsv4gracetime
-	echo 1 >/proc/fs/nfsd/nfsv4leasetime
+	echo 10 >/proc/fs/nfsd/nfsv4gracetime
+	echo 10 >/proc/fs/nfsd/nfsv4leasetime
 	exportfs -o rw,no_root_squash,insecure,fsid=1,no_subtree_check "*:$export" &&
 		rpc.mountd && rpc.nfsd 4 && echo rdma 20049 >/proc/fs/nfsd/portlist
 }

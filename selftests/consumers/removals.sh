@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: storage when device, module or netdev go
+# Net: wire
+# Runs: never
+# Needs: --suite consumers
+#
+# Storage between two machines, when a device, the module or the netdev goes in the middle of I/O. The consumers hear of
+# it, and the command that removes it returns soon. I/O over NFS waits, and goes on when the device is back; that of the
+# others ends.
+# shellcheck disable=SC2154 # io_status is of io.sh
+set -u
+. "$(dirname "$0")/../lib/io.sh"
+
+# How long a removal may take, in seconds.
+limit=$((15 * slowness))
+
+# removal_is_quick NAME COMMAND...
+removal_is_quick()
+{
+	local name=$1 began=${EPOCHREALTIME/./} took status
+	shift
+	"$@"
+	status=$?
+	took=$(((${EPOCHREALTIME/./} - began) / 1000))
+	echo "$name: $took ms, status $status"
+	echo "$took ms: $name" >>"$ktap_dir/removals"
+	[ "$status" -eq 0 ] && [ "$took" -le $((limit * 1000)) ]
+}
+
+# remove device|module|netdev on_host|on_target
+remove()
+{
+	case $1 in
+	device) "$2" rdma link delete "$device" ;;
+	module) "$2" rmmod ferroce ;;
+	netdev) "$2" "$here/lib/netdev.sh" unplug "$netdev" ;;
+	esac
+}
+
+# The reverse of remove.
+bring_back()
+{
+	local node=1
+	[ "$2" = on_host ] || node=2
+	# A client of the CM may keep the device until the CM gives up: its address has gone with the netdev.
+	"$2" sh -c "for i in \$(seq 1000); do [ -e /sys/class/infiniband/$device ] || exit 0; sleep 0.1; done; exit 1" ||
+		fail "the device stays"
+	case $1 in
+	module) "$2" modprobe ferroce || return 1 ;;
+	netdev) "$2" "$here/lib/netdev.sh" plug "$netdev" "10.1.0.$node/24" || return 1 ;;
+	esac
+	"$2" rdma link add "$device" type ferroce netdev "$netdev" || return 1
+	"$2" sh -c "for i in \$(seq 100); do grep -qs '0a01' /sys/class/infiniband/$device/ports/1/gids/* && exit 0
+		sleep 0.1; done; exit 1" || fail "no address"
+}
+
+# removed device|module|netdev on_host|on_target
+removed()
+{
+	local is_quick=1
+	io_begin 20
+	removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
+	if [ "$consumer" = nfs ]; then
+		bring_back "$@" || return 1
+		io_end 120
+		[ "$io_status" -eq 0 ] || fail "the I/O ended with status $io_status"
+	else
+		# The host tries again and again, if it is the target that has gone.
+		[ "$2" = on_host ] || at_host detach
+		io_end 120
+		[ "$2" = on_target ] || at_host detach
+		at_target unserve
+		bring_back "$@" && connected || return 1
+	fi
+	[ "$is_quick" -eq 1 ] || fail "the removal takes too long, or fails"
+}
+
+all='nvmeof nfs iser srp ninep'
+consumers=$(grep -E "${FERROCE_ROWS:-.}" <<<"${all// /$'\n'}")
+ktap_start $(($(wc -w <<<"$consumers") * 8))
+for consumer in $consumers; do
+	row "$consumer: connected" connected
+	for what in device module netdev; do
+		row "$consumer: $what removed at the host" removed "$what" on_host
+		row "$consumer: $what removed at the target" removed "$what" on_target
+	done
+	row "$consumer: disconnected" disconnected
+done
+note "longest removal: $(sort -n "$ktap_dir/removals" | tail -n 1)"
+ktap_finish

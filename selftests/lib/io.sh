@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash disable=SC2154 # consumer is set by the test
+#
+# A consumer with I/O under way, while something happens to the network or to a device. The target is on the other
+# machine.
+
+. "$(dirname "${BASH_SOURCE[0]}")/consumers.sh"
+
+placement=there
+device=fer0 netdev=wire
+
+# connected [SECONDS]: the consumer gives up after so long.
+connected()
+{
+	local answer
+	case $consumer in
+	nvmeof) set -- ",reconnect_delay=1,ctrl_loss_tmo=${1:-600}" ;;
+	nfs) set -- "4.2${1:+,soft,timeo=30,retrans=2}" ;;
+	*) set -- ;;
+	esac
+	case $consumer in
+	nvmeof) at_target serve "$(target_address)" 128 4096 ;;
+	*) answer=$(at_target serve "$(target_address)" 160 "$(host_address)") ;;
+	esac || return 1
+	[ "$consumer" != srp ] || set -- "$answer"
+	at_host attach "$(target_address)" "$@"
+}
+
+disconnected()
+{
+	at_host detach && at_target unserve
+}
+
+# io_begin SECONDS: in the background, and under way when this returns.
+io_begin()
+{
+	at_host traffic "$1" >"$ktap_dir/io" 2>&1 &
+	io=$!
+	sleep 3
+	kill -0 "$io" || fail "no I/O: $(cat "$ktap_dir/io")"
+}
+
+# io_end SECONDS: it ends by itself within so long, with its own status.
+io_end()
+{
+	local deadline=$((SECONDS + $1 * slowness))
+	while kill -0 "$io" 2>/dev/null; do
+		[ "$SECONDS" -lt "$deadline" ] || fail "the I/O hangs"
+		sleep 0.2
+	done
+	wait "$io"
+	io_status=$?
+	tail -n 5 "$ktap_dir/io"
+}
