@@ -20,7 +20,7 @@
 #include "endpoint.h"
 #include "namespace.h"
 
-#define PORT "7480"
+#define SERVICE "7480"
 
 static struct rdma_cm_id *endpoint_make(const char *address, int flags)
 {
@@ -31,7 +31,7 @@ static struct rdma_cm_id *endpoint_make(const char *address, int flags)
 	};
 	struct rdma_cm_id *id;
 
-	if (rdma_getaddrinfo(address, PORT, &hints, &found))
+	if (rdma_getaddrinfo(address, SERVICE, &hints, &found))
 		die("rdma_getaddrinfo: %s", strerror(errno));
 	if (rdma_create_ep(&id, found, NULL, &attr))
 		die("rdma_create_ep: %s", strerror(errno));
