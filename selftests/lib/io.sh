@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# shellcheck shell=bash disable=SC2154 # consumer is set by the test
+# shellcheck shell=bash disable=SC2154,SC2034 # consumer is set by the test, which reads io_status
 #
 # A consumer with I/O under way, while something happens to the network or to a device. The target is on the other
 # machine.
