@@ -25,6 +25,8 @@ serve()
 	local wwn tpg acl
 	target_disk_make "$2" && modprobe ib_srpt || return 1
 	wwn=$(node_guid)
+	# For unserve: the device may have gone by then.
+	echo "$wwn" >"$state/wwn"
 	mkdir "$srpt" 2>/dev/null
 	# The target listens for rdma_cm on this port of every device.
 	echo "$port" >"$srpt/discovery_auth/rdma_cm_port" || return 1
@@ -41,7 +43,7 @@ serve()
 unserve()
 {
 	local wwn tpg acl
-	wwn=$(node_guid)
+	wwn=$(cat "$state/wwn")
 	tpg=$srpt/$wwn/$wwn
 	echo 0 >"$tpg/enable"
 	for acl in "$tpg"/acls/*; do
