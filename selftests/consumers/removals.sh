@@ -59,20 +59,38 @@ bring_back()
 # removed device|module|netdev on_host|on_target
 removed()
 {
-	local is_quick=1
+	local is_quick=1 removal
 	io_begin 20
-	removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
-	if [ "$consumer" = nfs ]; then
+	case $consumer-$2 in
+	nfs-*)
+		removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
 		bring_back "$@" || return 1
 		io_end 120
 		[ "$io_status" -eq 0 ] || fail "the I/O ended with status $io_status"
-	else
-		# If the target has gone, the host tries again and again. But ib_srp crashes if it is detached before it has
-		# given up on the I/O: srp_remove_work() looks for the commands of a SCSI host that is removed.
-		case $consumer-$2 in
-		srp-* | *-on_host) io_end 120; at_host detach ;;
-		*) at_host detach; io_end 120 ;;
-		esac
+		;;
+	ninep-on_host)
+		# The kernel's 9P client keeps a device until it is unmounted: cma_remove_one() waits for it.
+		remove "$@" &
+		removal=$!
+		io_end 120
+		at_host detach
+		removal_is_quick "$consumer, $1, $2, after umount" wait "$removal" || is_quick=0
+		;;
+	srp-* | *-on_host)
+		removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
+		# ib_srp crashes if it is detached before it has given up on the I/O: srp_remove_work() looks for the
+		# commands of a SCSI host that is removed.
+		io_end 120
+		at_host detach
+		;;
+	*)
+		removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
+		# The host tries again and again.
+		at_host detach
+		io_end 120
+		;;
+	esac
+	if [ "$consumer" != nfs ]; then
 		at_target unserve
 		bring_back "$@" && connected || return 1
 	fi
