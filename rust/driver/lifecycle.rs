@@ -11,6 +11,7 @@
 
 use crate::{
     device::{
+        attributes,
         registry::Registry,
         Device,
         UNREGISTER, //
@@ -95,7 +96,7 @@ impl rdma::device::Device for Device {
     }
 
     fn query(&self) -> Attr {
-        self.attributes()
+        attributes::of(self.guid())
     }
 
     fn gone(self: &Arc<Self>) {

@@ -6,8 +6,8 @@
 
 use crate::{
     device::{
-        self,
         addresses::Known,
+        attributes,
         counters::{
             self,
             QpCounter, //
@@ -66,5 +66,5 @@ impl Driver for Ferroce {
     const ID: u32 = DRIVER_ID;
     const ABI_VERSION: u32 = ABI_VERSION;
     const COUNTERS: &'static [Descriptor] = &COUNTERS;
-    const MAX_FAST_PAGES: u32 = device::MAX_FAST_PAGES;
+    const MAX_FAST_PAGES: u32 = attributes::MAX_FAST_PAGES;
 }

@@ -3,6 +3,7 @@
 //! A device: what its objects have in common.
 
 pub(crate) mod addresses;
+pub(crate) mod attributes;
 pub(crate) mod counters;
 pub(crate) mod loopback;
 pub(crate) mod multicast;
@@ -48,16 +49,9 @@ use net::{
     PagePools, //
 };
 use rdma::{
-    device::{
-        cap,
-        paging,
-        AtomicScope,
-        Attr,
-        Handle, //
-    },
+    device::Handle,
     gid::Gid,
-    mtu::Mtu,
-    qp::Cap, //
+    mtu::Mtu, //
 };
 use sync::{
     new_spin_lock_irq,
@@ -75,78 +69,6 @@ const MAX_WAITING_MEMORY_OF_FIRST: u32 = 2 * MAX_WAITING_MEMORY;
 /// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
 /// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
 pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
-
-/// Pages of the largest fast-registration region.
-pub(crate) const MAX_FAST_PAGES: u32 = 512;
-
-/// What a consumer can have of everything.
-pub(crate) struct Limits {
-    pub(crate) max_qp: u32,
-    pub(crate) max_qp_wr: u32,
-    pub(crate) max_sge: u32,
-    pub(crate) max_inline: u32,
-    pub(crate) max_cq: u32,
-    pub(crate) max_cqe: u32,
-    pub(crate) max_srq: u32,
-    pub(crate) max_srq_wr: u32,
-    pub(crate) max_mr: u32,
-    pub(crate) max_mw: u32,
-    pub(crate) max_pd: u32,
-    pub(crate) max_ah: u32,
-    pub(crate) max_rd_atomic: u32,
-    /// Reads and atomics that a requester takes as `max_rd_atomic`.
-    pub(crate) max_taken_rd_atomic: u32,
-    pub(crate) max_multicast_groups: u32,
-    pub(crate) max_multicast_qps: u32,
-    pub(crate) max_multicast_attachments: u32,
-}
-
-/// The same for all devices. Those of objects are not enforced: they are what their numbers allow,
-/// and memory ends before; the module's part of it is charged to the cgroup of the process.
-pub(crate) const fn limits() -> Limits {
-    Limits {
-        max_qp: 1 << 20,
-        // As many as RDMA network cards take, which consumers are written for. The kernel keeps a private copy of each slot
-        // of a send queue: at the most 130 MB for a QP.
-        max_qp_wr: 1 << 15,
-        max_sge: 32,
-        max_inline: 1024,
-        max_cq: 1 << 20,
-        // libfabric's rxm has one queue for the completions of all its peers, and asks for 196,608 and more.
-        max_cqe: (1 << 22) - 1,
-        max_srq: 1 << 20,
-        max_srq_wr: 1 << 15,
-        max_mr: 1 << 20,
-        max_mw: 1 << 20,
-        max_pd: 1 << 20,
-        max_ah: 1 << 20,
-        // As many as RDMA network cards take. A consumer may ask its peer, who has another device, for as many as its own
-        // has.
-        max_rd_atomic: 16,
-        // perftest asks its own device for as many as its peer's says; rdma_rxe says 128.
-        max_taken_rd_atomic: 128,
-        // These three are enforced. Groups cost memory of the network stack, too; a packet is handed to
-        // all QPs of its group in one go.
-        max_multicast_groups: 1 << 10,
-        max_multicast_qps: multicast::MAX_MEMBERS as u32,
-        max_multicast_attachments: 1 << 14,
-    }
-}
-
-/// Checks the sizes that a consumer asks of a QP. Those of the receive queue mean nothing if that is
-/// shared. Errors: `EINVAL` if one is out of range.
-pub(crate) fn check_qp_cap(cap: &Cap, shared: bool) -> Result {
-    let limits = limits();
-    let refused = cap.max_send_wr > limits.max_qp_wr
-        || (cap.max_recv_wr > limits.max_qp_wr && !shared)
-        || cap.max_send_sge > limits.max_sge
-        || (cap.max_recv_sge > limits.max_sge && !shared)
-        || cap.max_inline_data > limits.max_inline;
-    if refused {
-        return Err(EINVAL);
-    }
-    Ok(())
-}
 
 /// Identifies a netdev by its namespace and its number there. Both may be gone already.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -528,59 +450,5 @@ impl Device {
     /// Takes the way to unregister it. Context: process.
     pub(crate) fn take_handle(&self) -> Option<Arc<Handle>> {
         self.handle.lock().take()
-    }
-
-    /// The attributes. Context: any.
-    pub(crate) fn attributes(&self) -> Attr {
-        let limits = limits();
-        Attr {
-            firmware_version: 0,
-            sys_image_guid: self.guid,
-            max_mr_size: u64::MAX,
-            page_sizes: 0xffff_f000,
-            vendor_id: 0x00ff_ffff,
-            vendor_part_id: 0,
-            hw_version: 0,
-            cap_flags: cap::CURRENT_QP_STATE
-                | cap::PORT_ACTIVE_EVENT
-                | cap::SYS_IMAGE_GUID
-                | cap::RNR_NAK
-                | cap::SRQ_RESIZE
-                | cap::MEM_MGT_EXTENSIONS
-                | cap::MEM_WINDOW
-                | cap::MEM_WINDOW_TYPE_2B
-                | cap::FLUSH_GLOBAL
-                | cap::FLUSH_PERSISTENT
-                | cap::ATOMIC_WRITE,
-            max_qp: limits.max_qp,
-            max_qp_wr: limits.max_qp_wr,
-            max_sge: limits.max_sge,
-            max_sge_read: limits.max_sge,
-            max_cq: limits.max_cq,
-            max_cqe: limits.max_cqe,
-            max_srq: limits.max_srq,
-            max_srq_wr: limits.max_srq_wr,
-            max_srq_sge: limits.max_sge,
-            max_mr: limits.max_mr,
-            max_mw: limits.max_mw,
-            max_pd: limits.max_pd,
-            max_ah: limits.max_ah,
-            max_rd_atomic: limits.max_rd_atomic,
-            max_multicast_groups: limits.max_multicast_groups,
-            max_multicast_qps: limits.max_multicast_qps,
-            max_multicast_attachments: limits.max_multicast_attachments,
-            // Words are exchanged by atomic instructions of the CPU.
-            atomics: AtomicScope::Global,
-            ack_delay: 15,
-            paging_rc: paging::SEND
-                | paging::RECEIVE
-                | paging::SHARED_RECEIVE
-                | paging::WRITE
-                | paging::READ
-                | paging::ATOMIC
-                | paging::FLUSH
-                | paging::ATOMIC_WRITE,
-            paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
-        }
     }
 }

@@ -12,7 +12,14 @@
 //! RTNL. Packets see [`Group::members`] only, under a lock of its own, which is held for a copy.
 
 use crate::{
-    device::Device,
+    device::{
+        attributes::{
+            MAX_MULTICAST_ATTACHMENTS,
+            MAX_MULTICAST_GROUPS,
+            MAX_MULTICAST_QPS, //
+        },
+        Device, //
+    },
     hash,
     storage::{
         append,
@@ -36,8 +43,6 @@ use sync::{
 
 /// The number that a packet for a multicast group has for that of a QP (IBTA 10.5.1).
 pub(crate) const QP_NUMBER: u32 = 0x00ff_ffff;
-/// Most QPs of a group: a packet is handed to all of them in one go.
-pub(crate) const MAX_MEMBERS: usize = 64;
 
 /// What stands in front of an IPv4 group in an MGID of the form `ff0e::ffff:a.b.c.d`.
 const GLOBAL_MAPPED: [u8; 12] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -87,7 +92,7 @@ struct Member {
 
 impl Group {
     fn new(device: &Arc<Device>, address: Gid) -> Result<Arc<Self>> {
-        let members = KVec::with_capacity(MAX_MEMBERS, GFP_KERNEL_ACCOUNT)?;
+        let members = KVec::with_capacity(MAX_MULTICAST_QPS, GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
@@ -110,7 +115,7 @@ impl Group {
 
     /// The numbers of the QPs that get the group's packets, each once. Context: softirq.
     pub(crate) fn members(&self) -> impl Iterator<Item = u32> {
-        let mut numbers = [None; MAX_MEMBERS];
+        let mut numbers = [None; MAX_MULTICAST_QPS];
         let members = self.members.lock();
         for (number, member) in numbers.iter_mut().zip(members.iter()) {
             *number = Some(member.number);
@@ -126,7 +131,7 @@ impl Group {
             member.uses = member.uses.saturating_add(1);
             return Ok(());
         }
-        if members.len() >= MAX_MEMBERS {
+        if members.len() >= MAX_MULTICAST_QPS {
             return Err(ENOMEM);
         }
         let member = Member { number, uses: 1 };
@@ -205,7 +210,7 @@ impl Groups {
 
     /// Counts one more attachment. Errors: `ENOMEM` if there are too many.
     pub(crate) fn attach(&mut self) -> Result {
-        if self.attachments >= crate::device::limits().max_multicast_attachments {
+        if self.attachments >= MAX_MULTICAST_ATTACHMENTS {
             return Err(ENOMEM);
         }
         self.attachments = self.attachments.saturating_add(1);
@@ -223,7 +228,7 @@ impl Groups {
         if let Some(joined) = self.joined.iter().find(|it| it.group.address == gid) {
             return joined.group.add(qp);
         }
-        if self.joined.len() >= crate::device::limits().max_multicast_groups as usize {
+        if self.joined.len() >= MAX_MULTICAST_GROUPS {
             return Err(ENOMEM);
         }
         let netdev = device.netdev().ok_or(ENODEV)?;

@@ -10,6 +10,10 @@ use super::{
     Qp, //
 };
 use crate::{
+    device::attributes::{
+        MAX_RD_ATOMIC,
+        MAX_TAKEN_RD_ATOMIC, //
+    },
     memory::mr::Access,
     packet::path::Path,
     storage::filled, //
@@ -214,15 +218,14 @@ impl Modify for Qp {
 }
 
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
-    let limits = crate::device::limits();
     let mtu = qp.device().mtu_enum();
     let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
         || (mask.contains(AttrMask::PATH_MTU) && (attr.path_mtu == 0 || attr.path_mtu > mtu))
         || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
-            && u32::from(attr.max_rd_atomic) > limits.max_taken_rd_atomic)
+            && u32::from(attr.max_rd_atomic) > MAX_TAKEN_RD_ATOMIC)
         || (mask.contains(AttrMask::MAX_DEST_RD_ATOMIC)
-            && u32::from(attr.max_dest_rd_atomic) > limits.max_rd_atomic)
+            && u32::from(attr.max_dest_rd_atomic) > MAX_RD_ATOMIC)
         || (mask.contains(AttrMask::TIMEOUT) && attr.timeout > 31)
         || (mask.contains(AttrMask::RETRY_CNT) && attr.retry_cnt > 7)
         || (mask.contains(AttrMask::RNR_RETRY) && attr.rnr_retry > 7)

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     device::{
+        attributes::check_qp_cap,
         counters::{
             self,
             QpCounter, //
@@ -146,7 +147,7 @@ impl QueuePair for Qp {
         init: &mut Init<Self>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        crate::device::check_qp_cap(&init.cap, init.srq.is_some())?;
+        check_qp_cap(&init.cap, init.srq.is_some())?;
         if init.ty == Type::Gsi && init.srq.is_some() {
             return Err(EINVAL);
         }

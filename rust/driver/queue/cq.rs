@@ -4,7 +4,7 @@
 
 use crate::{
     device::{
-        self,
+        attributes::MAX_CQE,
         counters::Counter,
         Device, //
     },
@@ -391,7 +391,7 @@ impl CompletionQueue for Cq {
         init: Init<'_, Context>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        if init.entries == 0 || init.entries > device::limits().max_cqe {
+        if init.entries == 0 || init.entries > MAX_CQE {
             return Err(EINVAL);
         }
         let (queue, is_user) = match (init.context, udata) {
@@ -440,7 +440,7 @@ impl CompletionQueue for Cq {
         context: &Arc<Context>,
         udata: &mut Udata<'_>,
     ) -> Result {
-        if entries == 0 || entries > device::limits().max_cqe {
+        if entries == 0 || entries > MAX_CQE {
             return Err(EINVAL);
         }
         let new = UserQueue::new(context, entries, udata)?;

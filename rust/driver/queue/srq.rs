@@ -10,7 +10,10 @@
 
 use crate::{
     device::{
-        self,
+        attributes::{
+            MAX_SGE,
+            MAX_SRQ_WR, //
+        },
         Device, //
     },
     live::{
@@ -304,7 +307,7 @@ impl Srq {
         context: &Arc<Context>,
         udata: &mut Udata<'_>,
     ) -> Result<UserQueue> {
-        if max_wr == 0 || max_wr > device::limits().max_srq_wr {
+        if max_wr == 0 || max_wr > MAX_SRQ_WR {
             return Err(EINVAL);
         }
         let mut new = UserQueue::new(context, max_wr, self.max_sge)?;
@@ -338,8 +341,7 @@ impl SharedReceiveQueue for Srq {
         init: Init<Context>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        let limits = device::limits();
-        if init.max_wr == 0 || init.max_wr > limits.max_srq_wr || init.max_sge > limits.max_sge {
+        if init.max_wr == 0 || init.max_wr > MAX_SRQ_WR || init.max_sge > MAX_SGE {
             return Err(EINVAL);
         }
         let max_sge = init.max_sge.max(1);

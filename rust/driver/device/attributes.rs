@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device says that it can do (`ib_device_attr`), and the limits among that which are enforced.
+//!
+//! They are the same for all devices. The numbers of objects are not enforced: they are what their keys allow, and memory
+//! ends before; the module's part of it is charged to the cgroup of the process.
+
+use kernel::prelude::*;
+use rdma::{
+    device::{
+        cap,
+        paging,
+        AtomicScope,
+        Attr, //
+    },
+    qp::Cap, //
+};
+
+/// WRs of a queue of a QP: as many as RDMA network cards take, which consumers are written for. The kernel keeps a private
+/// copy of each slot of a send queue: at the most 130 MB for a QP.
+pub(crate) const MAX_QP_WR: u32 = 1 << 15;
+/// SGEs of a WR.
+pub(crate) const MAX_SGE: u32 = 32;
+/// Bytes of inline data.
+const MAX_INLINE: u32 = 1024;
+/// Completions of a CQ. libfabric's rxm has one queue for the completions of all its peers, and asks for 196,608 and more.
+pub(crate) const MAX_CQE: u32 = (1 << 22) - 1;
+/// WRs of an SRQ.
+pub(crate) const MAX_SRQ_WR: u32 = 1 << 15;
+/// Reads and atomics of a QP as a responder: as many as RDMA network cards take. A consumer may ask its peer, who has
+/// another device, for as many as its own has.
+pub(crate) const MAX_RD_ATOMIC: u32 = 16;
+/// Reads and atomics that a requester takes as `max_rd_atomic`. perftest asks its own device for as many as its peer's
+/// says; rdma_rxe says 128.
+pub(crate) const MAX_TAKEN_RD_ATOMIC: u32 = 128;
+/// Multicast groups of a device: they cost memory of the network stack, too.
+pub(crate) const MAX_MULTICAST_GROUPS: usize = 1 << 10;
+/// QPs of a multicast group: a packet is handed to all of them in one go.
+pub(crate) const MAX_MULTICAST_QPS: usize = 64;
+/// Attachments of QPs to multicast groups.
+pub(crate) const MAX_MULTICAST_ATTACHMENTS: u32 = 1 << 14;
+/// Pages of the largest fast-registration region.
+pub(crate) const MAX_FAST_PAGES: u32 = 512;
+
+/// Objects of each type.
+const MAX_OBJECTS: u32 = 1 << 20;
+
+/// Checks the sizes that a consumer asks of a QP. Those of the receive queue mean nothing if that is
+/// shared. Errors: `EINVAL` if one is out of range.
+pub(crate) fn check_qp_cap(cap: &Cap, shared: bool) -> Result {
+    let refused = cap.max_send_wr > MAX_QP_WR
+        || (cap.max_recv_wr > MAX_QP_WR && !shared)
+        || cap.max_send_sge > MAX_SGE
+        || (cap.max_recv_sge > MAX_SGE && !shared)
+        || cap.max_inline_data > MAX_INLINE;
+    if refused {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+/// The attributes of the device with this GUID. Context: any.
+pub(crate) fn of(guid: [u8; 8]) -> Attr {
+    Attr {
+        firmware_version: 0,
+        sys_image_guid: guid,
+        max_mr_size: u64::MAX,
+        page_sizes: 0xffff_f000,
+        vendor_id: 0x00ff_ffff,
+        vendor_part_id: 0,
+        hw_version: 0,
+        cap_flags: cap::CURRENT_QP_STATE
+            | cap::PORT_ACTIVE_EVENT
+            | cap::SYS_IMAGE_GUID
+            | cap::RNR_NAK
+            | cap::SRQ_RESIZE
+            | cap::MEM_MGT_EXTENSIONS
+            | cap::MEM_WINDOW
+            | cap::MEM_WINDOW_TYPE_2B
+            | cap::FLUSH_GLOBAL
+            | cap::FLUSH_PERSISTENT
+            | cap::ATOMIC_WRITE,
+        max_qp: MAX_OBJECTS,
+        max_qp_wr: MAX_QP_WR,
+        max_sge: MAX_SGE,
+        max_sge_read: MAX_SGE,
+        max_cq: MAX_OBJECTS,
+        max_cqe: MAX_CQE,
+        max_srq: MAX_OBJECTS,
+        max_srq_wr: MAX_SRQ_WR,
+        max_srq_sge: MAX_SGE,
+        max_mr: MAX_OBJECTS,
+        max_mw: MAX_OBJECTS,
+        max_pd: MAX_OBJECTS,
+        max_ah: MAX_OBJECTS,
+        max_rd_atomic: MAX_RD_ATOMIC,
+        max_multicast_groups: MAX_MULTICAST_GROUPS as u32,
+        max_multicast_qps: MAX_MULTICAST_QPS as u32,
+        max_multicast_attachments: MAX_MULTICAST_ATTACHMENTS,
+        // Words are exchanged by atomic instructions of the CPU.
+        atomics: AtomicScope::Global,
+        ack_delay: 15,
+        paging_rc: paging::SEND
+            | paging::RECEIVE
+            | paging::SHARED_RECEIVE
+            | paging::WRITE
+            | paging::READ
+            | paging::ATOMIC
+            | paging::FLUSH
+            | paging::ATOMIC_WRITE,
+        paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
+    }
+}
