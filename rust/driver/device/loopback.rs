@@ -5,14 +5,12 @@
 //! A packet may be answered by another, which goes to yet another QP, and so on: so none is handed over while another
 //! one is, further up on the same stack. It waits for its turn, in a queue of the CPU.
 
-use crate::device::Device;
 use kernel::{
     cpu::{
         nr_cpu_ids,
         CpuId, //
     },
-    prelude::*,
-    sync::Arc, //
+    prelude::*, //
 };
 use net::RxList;
 use sync::{
@@ -65,6 +63,64 @@ impl Loopback {
         own.is_some_and(|queue| queue.lock().packets.len() > MAX_WAITING / 2)
     }
 
+    /// Hands packets over by `receive`: at once, or, within a packet's handing over, when their turn comes. Calls `later`
+    /// if [`Self::resume`] is to go on with them. Returns how many were lost. Context: process or softirq, no lock held.
+    pub(crate) fn deliver(
+        &self,
+        packets: RxList,
+        receive: impl Fn(RxList),
+        later: impl FnOnce(),
+    ) -> u32 {
+        let bh = BhGuard::new();
+        let sent = packets.len();
+        let Some(queue) = self.own(&bh) else {
+            return sent;
+        };
+        {
+            let mut queue = queue.lock();
+            if queue.packets.len() > MAX_WAITING {
+                return sent;
+            }
+            queue.packets.append(packets);
+            if core::mem::replace(&mut queue.is_served, true) {
+                return 0;
+            }
+        }
+        let mut budget = PACKETS_PER_CALL;
+        if !serve(queue, &mut budget, &receive) {
+            later();
+        }
+        0
+    }
+
+    /// Goes on with what was left, as [`Self::deliver`]. Context: BH work.
+    pub(crate) fn resume(&self, receive: impl Fn(RxList), later: impl FnOnce()) {
+        let bh = BhGuard::new();
+        let Some(own) = self.own(&bh) else {
+            return;
+        };
+        // What the packets of other queues are answered with waits its turn here.
+        let serves_own = {
+            let mut own = own.lock();
+            let was_left = core::mem::take(&mut own.is_left);
+            was_left || !core::mem::replace(&mut own.is_served, true)
+        };
+        let mut budget = PACKETS_PER_CALL;
+        let mut is_done = true;
+        for queue in &self.queues {
+            if core::ptr::eq(&**queue, own) || !core::mem::take(&mut queue.lock().is_left) {
+                continue;
+            }
+            is_done &= serve(queue, &mut budget, &receive);
+        }
+        if serves_own {
+            is_done &= serve(own, &mut budget, &receive);
+        }
+        if !is_done {
+            later();
+        }
+    }
+
     /// The queue of this CPU.
     fn own(&self, _bh: &BhGuard) -> Option<&SpinLockBh<Queue>> {
         let index = usize::try_from(CpuId::current().as_u32()).ok()?;
@@ -72,63 +128,9 @@ impl Loopback {
     }
 }
 
-/// Hands packets of `device` over to its QPs: at once, or, within a packet's handing over, when their turn comes.
-/// Returns how many were lost. Context: process or softirq, no lock held.
-pub(crate) fn deliver(device: &Arc<Device>, packets: RxList) -> u32 {
-    let bh = BhGuard::new();
-    let sent = packets.len();
-    let Some(queue) = device.loopback().own(&bh) else {
-        return sent;
-    };
-    {
-        let mut queue = queue.lock();
-        if queue.packets.len() > MAX_WAITING {
-            return sent;
-        }
-        queue.packets.append(packets);
-        if core::mem::replace(&mut queue.is_served, true) {
-            return 0;
-        }
-    }
-    let mut budget = PACKETS_PER_CALL;
-    if !serve(device, queue, &mut budget) {
-        device.loopback_later();
-    }
-    0
-}
-
-/// Goes on with what was left. Context: BH work.
-pub(crate) fn resume(device: &Arc<Device>) {
-    let bh = BhGuard::new();
-    let queues = &device.loopback().queues;
-    let Some(own) = device.loopback().own(&bh) else {
-        return;
-    };
-    // What the packets of other queues are answered with waits its turn here.
-    let serves_own = {
-        let mut own = own.lock();
-        let was_left = core::mem::take(&mut own.is_left);
-        was_left || !core::mem::replace(&mut own.is_served, true)
-    };
-    let mut budget = PACKETS_PER_CALL;
-    let mut is_done = true;
-    for queue in queues {
-        if core::ptr::eq(&**queue, own) || !core::mem::take(&mut queue.lock().is_left) {
-            continue;
-        }
-        is_done &= serve(device, queue, &mut budget);
-    }
-    if serves_own {
-        is_done &= serve(device, own, &mut budget);
-    }
-    if !is_done {
-        device.loopback_later();
-    }
-}
-
 /// Hands over what waits, and what comes to wait meanwhile: so many packets as `budget` says, and those that waited
 /// together with the last of them. Returns whether that was all.
-fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> bool {
+fn serve(queue: &SpinLockBh<Queue>, budget: &mut u32, receive: &impl Fn(RxList)) -> bool {
     loop {
         let packets = {
             let mut queue = queue.lock();
@@ -143,6 +145,6 @@ fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> b
             core::mem::take(&mut queue.packets)
         };
         *budget = budget.saturating_sub(packets.len());
-        (device.registry().receivers().own)(device, packets);
+        receive(packets);
     }
 }

@@ -46,7 +46,8 @@ use kernel::{
 };
 use net::{
     NetId,
-    PagePools, //
+    PagePools,
+    RxList, //
 };
 use rdma::{
     device::Handle,
@@ -170,7 +171,8 @@ impl WorkItem<LOOPBACK> for Device {
     type Pointer = Arc<Device>;
 
     fn run(device: Arc<Device>) {
-        loopback::resume(&device);
+        let receive = |packets| device.receive_own(packets);
+        device.loopback.resume(receive, || device.loopback_later());
     }
 }
 
@@ -258,8 +260,20 @@ impl Device {
         &self.steering
     }
 
-    /// Has BH work go on with its own packets. Context: any.
-    pub(crate) fn loopback_later(self: &Arc<Self>) {
+    /// Hands packets that the device sent over to its QPs, as [`Loopback::deliver`]. Returns how many were lost.
+    /// Context: process or softirq, no lock held.
+    pub(crate) fn deliver_own(self: &Arc<Self>, packets: RxList) -> u32 {
+        let receive = |packets| self.receive_own(packets);
+        self.loopback
+            .deliver(packets, receive, || self.loopback_later())
+    }
+
+    fn receive_own(self: &Arc<Self>, packets: RxList) {
+        (self.registry.receivers().own)(self, packets);
+    }
+
+    /// Has BH work go on with its own packets.
+    fn loopback_later(self: &Arc<Self>) {
         let _ = self.bh_queue().queue().enqueue::<_, LOOPBACK>(self.clone());
     }
 

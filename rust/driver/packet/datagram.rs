@@ -5,7 +5,6 @@
 use crate::{
     device::{
         counters::Counter,
-        loopback,
         Device, //
     },
     packet::{
@@ -354,7 +353,7 @@ impl Batch {
         self.paths.clear();
         self.is_scattered = false;
         if !own.is_empty() {
-            let lost = loopback::deliver(device, own);
+            let lost = device.deliver_own(own);
             dropped = u64::wrapping_add(dropped, u64::from(lost));
         }
         if let Some(frames) = &mut self.frames {

@@ -119,14 +119,14 @@ impl Path {
     }
 
     /// Whether packets are for QPs of the same device: they need no ICRC, and are no more to be sent than by
-    /// [`loopback::deliver`](crate::device::loopback::deliver). Context: any.
+    /// [`Device::deliver_own`]. Context: any.
     #[inline]
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// Whether packets are for a group that QPs of `device` are in: these get a copy by
-    /// [`loopback::deliver`](crate::device::loopback::deliver), and none that the network brings back. Context: any.
+    /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and none
+    /// that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.query.destination;
         destination.is_multicast() && multicast::find(device, &destination.to_gid()).is_some()
