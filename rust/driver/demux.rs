@@ -154,7 +154,7 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     }
-    let Some(group) = multicast::find(device, gid) else {
+    let Some(group) = multicast::find(device.number(), gid) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };

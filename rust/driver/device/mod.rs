@@ -103,12 +103,17 @@ impl Place {
     }
 }
 
+/// The number that the next device gets.
+static NEXT_NUMBER: Atomic<u64> = Atomic::new(0);
+
 /// A device. Outlives the `ib_device`: objects and packets in flight hold references.
 ///
 /// Its locks are short; nothing else is locked under them.
 #[pin_data]
 pub(crate) struct Device {
     registry: Arc<Registry>,
+    /// No other device of the module ever has it.
+    number: u64,
     guid: [u8; 8],
     counters: Counters,
     /// Set once, when the netdev goes or the device is unregistered.
@@ -163,7 +168,9 @@ impl WorkItem<SETTLE_GROUPS> for Device {
     type Pointer = Arc<Device>;
 
     fn run(device: Arc<Device>) {
-        device.groups.lock().settle(&device);
+        let mut groups = device.groups.lock();
+        let netdev = device.netdev().filter(|_| device.site().is_some());
+        groups.settle(netdev.as_ref(), device.is_dead());
     }
 }
 
@@ -190,16 +197,19 @@ impl Device {
         let counters = Counters::new()?;
         let loopback = Loopback::new()?;
         let steering = Steering::new()?;
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
+        let groups = Groups::new(number);
         Arc::pin_init(
             pin_init!(Self {
                 registry: registry.clone(),
+                number,
                 guid: netdev.guid(),
                 counters,
                 dead: Atomic::new(false),
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
-                groups <- new_mutex!(Groups::default()),
+                groups <- new_mutex!(groups),
                 handle <- new_mutex!(None),
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
@@ -216,6 +226,11 @@ impl Device {
     /// What all devices share. Context: any.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// By which others know it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// In network byte order.

@@ -8,17 +8,14 @@
 //!
 //! # Locks
 //!
-//! [`Device::groups`] is a mutex around all that is changed here. RTNL is taken under it, so it is never taken under
+//! `Device::groups` is a mutex around all that is changed here. RTNL is taken under it, so it is never taken under
 //! RTNL. Packets see [`Group::members`] only, under a lock of its own, which is held for a copy.
 
 use crate::{
-    device::{
-        attributes::{
-            MAX_MULTICAST_ATTACHMENTS,
-            MAX_MULTICAST_GROUPS,
-            MAX_MULTICAST_QPS, //
-        },
-        Device, //
+    device::attributes::{
+        MAX_MULTICAST_ATTACHMENTS,
+        MAX_MULTICAST_GROUPS,
+        MAX_MULTICAST_QPS, //
     },
     hash,
     storage::{
@@ -33,7 +30,8 @@ use kernel::{
 };
 use net::{
     Address,
-    Membership, //
+    Membership,
+    NetDev, //
 };
 use rdma::gid::Gid;
 use sync::{
@@ -69,15 +67,16 @@ pub(crate) fn destination(gid: &Gid, source: Address) -> Address {
 /// The groups of all devices, hashed.
 pub(crate) static GROUPS: Table<Group> = Table::new();
 
-/// The multicast group of `device` with the address `gid`. Context: any.
-pub(crate) fn find(device: &Arc<Device>, gid: &Gid) -> Option<Arc<Group>> {
+/// The multicast group of the device with the number `device` that has the address `gid`. Context: any.
+pub(crate) fn find(device: u64, gid: &Gid) -> Option<Arc<Group>> {
     GROUPS.find_hashed(Group::keys(device, gid), |group| group.is(device, gid))
 }
 
 /// A multicast address of a device that QPs are attached to.
 #[pin_data]
 pub(crate) struct Group {
-    device: Arc<Device>,
+    /// The device's number.
+    device: u64,
     address: Gid,
     #[pin]
     members: SpinLockBh<KVec<Member>>,
@@ -91,11 +90,11 @@ struct Member {
 }
 
 impl Group {
-    fn new(device: &Arc<Device>, address: Gid) -> Result<Arc<Self>> {
+    fn new(device: u64, address: Gid) -> Result<Arc<Self>> {
         let members = KVec::with_capacity(MAX_MULTICAST_QPS, GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
-                device: device.clone(),
+                device,
                 address,
                 members <- new_spin_lock_bh!(members),
             }),
@@ -104,13 +103,13 @@ impl Group {
     }
 
     /// Where a device's group may be in the table of all groups.
-    fn keys(device: &Arc<Device>, address: &Gid) -> impl Iterator<Item = u32> {
-        hash::keys(&[&Arc::as_ptr(device).addr().to_ne_bytes(), address])
+    fn keys(device: u64, address: &Gid) -> impl Iterator<Item = u32> {
+        hash::keys(&[&device.to_ne_bytes(), address])
     }
 
-    /// Whether this is the group of `device` with that address. Context: any.
-    fn is(&self, device: &Arc<Device>, address: &Gid) -> bool {
-        self.address == *address && Arc::ptr_eq(&self.device, device)
+    /// Whether this is the group of that device with that address. Context: any.
+    fn is(&self, device: u64, address: &Gid) -> bool {
+        self.address == *address && self.device == device
     }
 
     /// The numbers of the QPs that get the group's packets, each once. Context: softirq.
@@ -156,12 +155,12 @@ impl Group {
 
     /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
     fn publish(self: &Arc<Self>) -> Result {
-        let keys = Self::keys(&self.device, &self.address);
+        let keys = Self::keys(self.device, &self.address);
         GROUPS.insert_hashed(keys, self)
     }
 
     fn withdraw(self: &Arc<Self>) {
-        let keys = Self::keys(&self.device, &self.address);
+        let keys = Self::keys(self.device, &self.address);
         GROUPS.remove_hashed(keys, self);
     }
 }
@@ -174,24 +173,35 @@ struct Joined {
 }
 
 /// The multicast groups of a device.
-#[derive(Default)]
 pub(crate) struct Groups {
+    /// The device's number.
+    device: u64,
     joined: KVec<Joined>,
     attachments: u32,
     closed: bool,
 }
 
 impl Groups {
-    /// Leaves all groups on the netdev. Then joins them in the namespace that the netdev is in now, if the device still has
-    /// it. QPs remain attached, if need be to no effect. Context: process, not under RTNL.
-    pub(crate) fn settle(&mut self, device: &Device) {
-        self.closed = device.is_dead();
+    /// No groups, of the device with the number `device`.
+    pub(crate) fn new(device: u64) -> Self {
+        Self {
+            device,
+            joined: KVec::new(),
+            attachments: 0,
+            closed: false,
+        }
+    }
+
+    /// Leaves all groups on the netdev. Then joins them in the namespace that `netdev` is in now, if there is one. QPs
+    /// remain attached, if need be to no effect. If `closed`, there are no new members. Context: process, not under RTNL.
+    pub(crate) fn settle(&mut self, netdev: Option<&NetDev>, closed: bool) {
+        self.closed = closed;
         for joined in self.joined.iter_mut() {
             drop(joined.membership.take());
-            let (Some(netdev), Some(_)) = (device.netdev(), device.site()) else {
+            let Some(netdev) = netdev else {
                 continue;
             };
-            match Membership::join(&netdev, Address::from_gid(joined.group.address)) {
+            match Membership::join(netdev, Address::from_gid(joined.group.address)) {
                 Ok(membership) => joined.membership = Some(membership),
                 Err(error) if net::may_log() => pr_err!(
                     "{} is not in a multicast group of its device any more (error {})\n",
@@ -222,8 +232,9 @@ impl Groups {
         self.attachments = self.attachments.saturating_sub(1);
     }
 
-    /// Lets the QP with that number have the packets for `address`.
-    pub(crate) fn enter(&mut self, device: &Arc<Device>, address: Address, qp: u32) -> Result {
+    /// Lets the QP with that number have the packets for `address`, from now on also from the device's `netdev`.
+    /// Errors: `ENOMEM` if there are too many groups or members, `ENODEV` without a netdev, or the network's own.
+    pub(crate) fn enter(&mut self, netdev: Option<&NetDev>, address: Address, qp: u32) -> Result {
         let gid = address.to_gid();
         if let Some(joined) = self.joined.iter().find(|it| it.group.address == gid) {
             return joined.group.add(qp);
@@ -231,12 +242,12 @@ impl Groups {
         if self.joined.len() >= MAX_MULTICAST_GROUPS {
             return Err(ENOMEM);
         }
-        let netdev = device.netdev().ok_or(ENODEV)?;
-        let group = Group::new(device, gid)?;
+        let netdev = netdev.ok_or(ENODEV)?;
+        let group = Group::new(self.device, gid)?;
         group.add(qp)?;
         let joined = Joined {
             group: group.clone(),
-            membership: Some(Membership::join(&netdev, address)?),
+            membership: Some(Membership::join(netdev, address)?),
         };
         append(&mut self.joined, joined)?;
         group.publish().inspect_err(|_| {

@@ -129,7 +129,8 @@ impl Path {
     /// that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.query.destination;
-        destination.is_multicast() && multicast::find(device, &destination.to_gid()).is_some()
+        destination.is_multicast()
+            && multicast::find(device.number(), &destination.to_gid()).is_some()
     }
 
     /// Whether so much waits in this machine's queues, or in those of `device`, that more would only be dropped there.

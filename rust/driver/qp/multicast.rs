@@ -63,9 +63,10 @@ impl Multicast for Qp {
                 addresses: [None; 2],
             };
             let wanted = [Some(group), mapped(mgid)];
+            let netdev = device.netdev();
             let mut refused = None;
             for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
-                match groups.enter(device, address, self.number) {
+                match groups.enter(netdev.as_ref(), address, self.number) {
                     Ok(()) => *place = Some(address),
                     Err(error) => refused = Some(error),
                 }
