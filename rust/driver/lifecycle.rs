@@ -92,7 +92,7 @@ impl WorkItem<UNREGISTER> for Device {
 
 impl rdma::device::Device for Device {
     fn process_queue(&self) -> Arc<WorkQueue> {
-        self.registry().process_queue().clone()
+        self.registry().process.clone()
     }
 
     fn query(&self) -> Attr {

@@ -98,7 +98,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     };
     let registered = register::<Ferroce>(Registration {
         name,
-        module: registry.module(),
+        module: registry.module,
         netdev,
         node_guid: device.guid(),
         description: c"ferroce",

@@ -80,7 +80,7 @@ impl kernel::Module for Ferroce {
             steered: demux::receive_steered,
         };
         let (registry, guard) = device::registry::Registry::new(module, receivers)?;
-        let tables = Tables::open(registry.release_queue())?;
+        let tables = Tables::open(&registry.releases)?;
         let files = debugfs::Files::new()?;
         let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;
         let watch = net::NetdevNotifier::register(watch)?;

@@ -262,7 +262,7 @@ impl Device {
 
     /// Where packets have the memory from that a payload is copied into. Context: any.
     pub(crate) fn pages(&self) -> &PagePools {
-        self.registry.pages()
+        &self.registry.pages
     }
 
     /// Where its own packets wait. Context: any.
@@ -284,7 +284,7 @@ impl Device {
     }
 
     fn receive_own(self: &Arc<Self>, packets: RxList) {
-        (self.registry.receivers().own)(self, packets);
+        (self.registry.receivers.own)(self, packets);
     }
 
     /// Has BH work go on with its own packets.
@@ -419,22 +419,22 @@ impl Device {
 
     /// The addresses of all devices. Context: any.
     pub(crate) fn known_addresses(&self) -> &Addresses {
-        self.registry.addresses()
+        &self.registry.addresses
     }
 
     /// BH work runs here. Context: any.
     pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
-        self.registry.bh_queue()
+        &self.registry.bh
     }
 
     /// Work that keeps a CPU busy runs here. Context: any.
     pub(crate) fn bulk_queue(&self) -> &Arc<WorkQueue> {
-        self.registry.bulk_queue()
+        &self.registry.bulk
     }
 
     /// Process work runs here. Context: any.
     pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
-        self.registry.process_queue()
+        &self.registry.process
     }
 
     /// A packet was dropped that was for the QP with the number `qpn`, or 0 if that is not known. Context: any.
@@ -447,7 +447,7 @@ impl Device {
 
     /// Pages are faulted in here. Context: any.
     pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
-        self.registry.paging_queue()
+        &self.registry.paging
     }
 
     /// The way to unregister it, if it is registered. Context: process.

@@ -92,27 +92,28 @@ const MOST_FLUSHES: u32 = 100;
 /// What the devices of the module share. Dropped in process context: it ends workqueues and page pools.
 #[pin_data]
 pub(crate) struct Registry {
-    module: &'static ThisModule,
-    receivers: Receivers,
+    pub(crate) module: &'static ThisModule,
+    pub(super) receivers: Receivers,
     #[pin]
-    addresses: Addresses,
+    pub(super) addresses: Addresses,
     /// The devices by their namespaces and netdevs, hashed.
     #[pin]
     on_netdevs: RcuTable<Device>,
     #[pin]
     devices: Mutex<Devices>,
     namespaces: net::Namespaces,
-    bh: Arc<WorkQueue>,
-    process: Arc<WorkQueue>,
+    pub(super) bh: Arc<WorkQueue>,
+    pub(crate) process: Arc<WorkQueue>,
     /// On which the tables give back what was removed from them. Nothing else, so that work on any other queue may
     /// wait for it.
-    releases: Arc<WorkQueue>,
+    pub(crate) releases: Arc<WorkQueue>,
     /// For page faults: they take as long as whoever serves them likes, and nothing waits for them but
     /// the end of the module.
-    paging: Arc<WorkQueue>,
-    bulk: Arc<WorkQueue>,
-    steered: Steered,
-    pages: PagePools,
+    pub(super) paging: Arc<WorkQueue>,
+    pub(super) bulk: Arc<WorkQueue>,
+    pub(crate) steered: Steered,
+    /// Memory for payloads that are copied into packets.
+    pub(super) pages: PagePools,
 }
 
 impl Registry {
@@ -149,49 +150,6 @@ impl Registry {
         )?;
         let guard = REGISTRY.set(registry.clone())?;
         Ok((registry, guard))
-    }
-
-    pub(crate) fn module(&self) -> &'static ThisModule {
-        self.module
-    }
-
-    pub(crate) fn receivers(&self) -> Receivers {
-        self.receivers
-    }
-
-    pub(crate) fn addresses(&self) -> &Addresses {
-        &self.addresses
-    }
-
-    pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
-        &self.bh
-    }
-
-    pub(crate) fn bulk_queue(&self) -> &Arc<WorkQueue> {
-        &self.bulk
-    }
-
-    pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
-        &self.process
-    }
-
-    /// Where tables give back what was removed from them.
-    pub(crate) fn release_queue(&self) -> &Arc<WorkQueue> {
-        &self.releases
-    }
-
-    pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
-        &self.paging
-    }
-
-    /// Memory for payloads that are copied into packets.
-    pub(crate) fn pages(&self) -> &PagePools {
-        &self.pages
-    }
-
-    /// How many packets wait for other CPUs.
-    pub(crate) fn steered(&self) -> &Steered {
-        &self.steered
     }
 
     /// Makes the core of a device on `netdev` and puts it on the list.

@@ -210,7 +210,7 @@ impl Waiting {
     fn push(&mut self, device: &Device, packets: RxList) {
         let count = u64::from(packets.len());
         let has_room =
-            self.packets.memory() <= LANE_MAX && device.registry().steered().add(packets.memory());
+            self.packets.memory() <= LANE_MAX && device.registry().steered.add(packets.memory());
         if has_room {
             device.counters().add(Counter::Steered, count);
             self.packets.append(packets);
@@ -262,8 +262,8 @@ impl Lane {
             };
             left = left.saturating_sub(packets.len());
             let memory = packets.memory();
-            (device.registry().receivers().steered)(&device, packets);
-            device.registry().steered().remove(memory);
+            (device.registry().receivers.steered)(&device, packets);
+            device.registry().steered.remove(memory);
             let now = monotonic_ns();
             let mut waiting = self.waiting.lock();
             if server == Server::Thread {

@@ -61,7 +61,7 @@ impl SendSide {
     /// Whether the route that is in use, if any, leads to queues that are full.
     fn is_congested(&self, qp: &Qp) -> bool {
         // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
-        if matches!(qp.ty, Type::Uc | Type::Ud) && qp.device().registry().steered().is_congested() {
+        if matches!(qp.ty, Type::Uc | Type::Ud) && qp.device().registry().steered.is_congested() {
             return true;
         }
         match &self.datagram_path {
