@@ -7,6 +7,7 @@ pub(crate) mod attributes;
 pub(crate) mod counters;
 pub(crate) mod loopback;
 pub(crate) mod multicast;
+pub(crate) mod network;
 pub(crate) mod port;
 pub(crate) mod registry;
 pub(crate) mod steering;
@@ -33,8 +34,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
         Mutex, //
@@ -49,11 +49,7 @@ use net::{
     PagePools,
     RxList, //
 };
-use rdma::{
-    device::Handle,
-    gid::Gid,
-    mtu::Mtu, //
-};
+use rdma::device::Handle;
 use sync::{
     new_spin_lock_irq,
     SpinLockIrq,
@@ -66,10 +62,6 @@ const MAX_WAITING_PACKETS: u32 = 8192;
 const MAX_WAITING_MEMORY: u32 = 16 << 20;
 /// The same for a packet that others wait behind: without it a QP gets on by the repeats of its peer alone.
 const MAX_WAITING_MEMORY_OF_FIRST: u32 = 2 * MAX_WAITING_MEMORY;
-
-/// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
-/// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
-pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
 
 /// Identifies a netdev by its namespace and its number there. Both may be gone already.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,26 +146,6 @@ impl_has_work! {
     impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
 }
 
-impl WorkItem<PORT_STATE> for Device {
-    type Pointer = Arc<Device>;
-
-    fn run(device: Arc<Device>) {
-        if let (Some(handle), Some(netdev)) = (device.handle(), device.netdev()) {
-            handle.dispatch_port_state(&netdev);
-        }
-    }
-}
-
-impl WorkItem<SETTLE_GROUPS> for Device {
-    type Pointer = Arc<Device>;
-
-    fn run(device: Arc<Device>) {
-        let mut groups = device.groups.lock();
-        let netdev = device.netdev().filter(|_| device.site().is_some());
-        groups.settle(netdev.as_ref(), device.is_dead());
-    }
-}
-
 impl WorkItem<LOOPBACK> for Device {
     type Pointer = Arc<Device>;
 
@@ -238,23 +210,6 @@ impl Device {
         self.guid
     }
 
-    /// Does `function` to what the device has of its namespace, if it is in one and not going away. Context: any.
-    fn with_place<T>(&self, function: impl FnOnce(&Place) -> T) -> Option<T> {
-        let attachment = self.attachment.lock();
-        let place = attachment.as_ref()?.place.as_ref()?;
-        Some(function(place))
-    }
-
-    /// Where its netdev is; [`None`] between two namespaces, and once the device is going away. Context: any.
-    pub(crate) fn site(&self) -> Option<Site> {
-        self.with_place(|place| place.site)
-    }
-
-    /// The namespace that the device's packets come from; [`None`] as for [`Self::site`]. Context: any.
-    pub(crate) fn net_id(&self) -> Option<NetId> {
-        self.with_place(|place| place.site.net_id)
-    }
-
     /// The counters. Context: any.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
@@ -292,11 +247,6 @@ impl Device {
         let _ = self.bh_queue().queue().enqueue::<_, LOOPBACK>(self.clone());
     }
 
-    /// Whether `gid` is one of its addresses in the namespace `netns`. Context: any.
-    pub(crate) fn has_address(&self, netns: NetId, gid: &Gid) -> bool {
-        self.known_addresses().has(self, netns, gid)
-    }
-
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
     /// those that others wait behind there may be more. Returns whether it waits. Context: any.
     pub(crate) fn packet_may_wait(&self, memory: u32, is_first: bool) -> bool {
@@ -323,98 +273,6 @@ impl Device {
     /// Whether the device is going away. Context: any.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Acquire)
-    }
-
-    /// The netdev, until it goes. Context: any.
-    pub(crate) fn netdev(&self) -> Option<net::NetDev> {
-        let attachment = self.attachment.lock();
-        attachment
-            .as_ref()
-            .map(|attachment| attachment.netdev.clone())
-    }
-
-    /// Whether it is on `netdev`. Context: any.
-    pub(crate) fn is_on(&self, netdev: &net::NetDevice) -> bool {
-        let attachment = self.attachment.lock();
-        attachment
-            .as_ref()
-            .is_some_and(|attachment| attachment.netdev.is_same(netdev))
-    }
-
-    /// The sender for packets from the address `gid` in the namespace `netns`. [`None`] once the device is going away, and
-    /// in another namespace than the device's own if it has no such address there. Context: any.
-    pub(crate) fn sender_in(&self, netns: NetId, gid: &Gid) -> Option<net::Sender> {
-        let own = |place: &Place| (place.site.net_id == netns).then(|| place.sender.clone());
-        self.with_place(own)
-            .flatten()
-            .or_else(|| self.known_addresses().sender(self, netns, gid))
-    }
-
-    /// Where whole frames leave; [`None`] as for [`Self::site`]. Context: any.
-    pub(crate) fn tx_netdev(&self) -> Option<net::TxNetdev> {
-        let attachment = self.attachment.lock();
-        let attachment = attachment.as_ref()?;
-        let sender = attachment.place.as_ref()?.sender.clone();
-        Some(net::TxNetdev::new(attachment.netdev.clone(), sender))
-    }
-
-    /// Whether so much waits in this machine's queues that more frames would only be dropped there.
-    /// Context: any.
-    pub(crate) fn is_congested(&self) -> bool {
-        self.with_place(|place| place.sender.queued_bytes(true) > QUEUE_LIMIT)
-            .unwrap_or(false)
-    }
-
-    /// Marks the device dead and lets go of the network: of its multicast groups soon, as RTNL may be held. Returns
-    /// whether it was alive, and where it was. Context: process.
-    pub(crate) fn detach(self: &Arc<Self>) -> Option<Option<Site>> {
-        self.dead.store(true, Release);
-        let attachment = self.attachment.lock().take()?;
-        self.settle_groups();
-        Some(attachment.place.map(|place| place.site))
-    }
-
-    /// Its netdev leaves a namespace for another one. Returns where it was. Context: process, RTNL may be held.
-    pub(crate) fn depart(self: &Arc<Self>) -> Option<Site> {
-        let mut attachment = self.attachment.lock();
-        let place = attachment.as_mut().get_mut().as_mut()?.place.take()?;
-        drop(attachment);
-        self.settle_groups();
-        Some(place.site)
-    }
-
-    /// Its netdev has come to the namespace that `sender` sends from. Errors: `ENODEV` if the device is going away.
-    /// Context: process, RTNL may be held.
-    pub(crate) fn arrive(self: &Arc<Self>, netdev: &net::NetDevice, sender: net::Sender) -> Result {
-        let place = Place::new(netdev, sender);
-        match self.attachment.lock().as_mut().get_mut() {
-            Some(attachment) => attachment.place = Some(place),
-            None => return Err(ENODEV),
-        }
-        self.settle_groups();
-        Ok(())
-    }
-
-    /// Has the network know its multicast groups where it is now, soon: RTNL is taken for it. Context: any.
-    fn settle_groups(self: &Arc<Self>) {
-        let _ = self
-            .process_queue()
-            .queue()
-            .enqueue::<_, SETTLE_GROUPS>(self.clone());
-    }
-
-    /// Its multicast groups. Context: process, not under RTNL: the lock's holders take it.
-    pub(crate) fn groups(&self) -> &Mutex<Groups> {
-        &self.groups
-    }
-
-    /// The largest path MTU, as in `enum ib_mtu`. Context: any.
-    pub(crate) fn mtu_enum(&self) -> u32 {
-        let attachment = self.attachment.lock();
-        let bytes = attachment
-            .as_ref()
-            .map_or(0, |attachment| attachment.netdev.mtu());
-        Mtu::of_netdev(bytes).number()
     }
 
     /// The addresses of all devices. Context: any.
@@ -466,14 +324,6 @@ impl Device {
             .process_queue()
             .queue()
             .enqueue::<_, UNREGISTER>(self.clone());
-    }
-
-    /// Tells the consumers of a changed port, soon. Context: any.
-    pub(crate) fn port_changed(self: &Arc<Self>) {
-        let _ = self
-            .process_queue()
-            .queue()
-            .enqueue::<_, PORT_STATE>(self.clone());
     }
 
     /// Takes the way to unregister it. Context: process.

@@ -4,7 +4,12 @@
 
 use crate::device::{
     counters::Counter,
-    Device, //
+    Device,
+    PORT_STATE, //
+};
+use kernel::{
+    sync::Arc,
+    workqueue::WorkItem, //
 };
 use rdma::{
     mad::PortCounters,
@@ -23,6 +28,26 @@ const MAX_MESSAGE: u32 = 1 << 31;
 
 /// The MTU that a netdev without MTU would have: nothing fits.
 const NO_MTU: u32 = 0;
+
+impl WorkItem<PORT_STATE> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        if let (Some(handle), Some(netdev)) = (device.handle(), device.netdev()) {
+            handle.dispatch_port_state(&netdev);
+        }
+    }
+}
+
+impl Device {
+    /// Tells the consumers of a changed port, soon. Context: any.
+    pub(crate) fn port_changed(self: &Arc<Self>) {
+        let _ = self
+            .process_queue()
+            .queue()
+            .enqueue::<_, PORT_STATE>(self.clone());
+    }
+}
 
 impl Port for Device {
     fn query_port(&self) -> Attr {

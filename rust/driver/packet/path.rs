@@ -4,9 +4,9 @@
 
 use crate::device::{
     multicast,
+    network::QUEUE_LIMIT,
     registry::ROCE_PORT,
-    Device,
-    QUEUE_LIMIT, //
+    Device, //
 };
 use kernel::{
     prelude::*,
