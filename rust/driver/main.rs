@@ -55,7 +55,7 @@ struct Ferroce {
 struct Tables {
     _qps: Guard<RcuTable<qp::Qp>>,
     _general_services: Guard<RcuTable<qp::Qp>>,
-    _regions: Guard<RcuTable<memory::mr::Mr>>,
+    _regions: Guard<RcuTable<memory::key::Mr>>,
     _handles: Guard<RcuTable<packet::ah::Ah>>,
     _groups: Guard<RcuTable<device::multicast::Group>>,
 }
@@ -66,7 +66,7 @@ impl Tables {
         Ok(Self {
             _qps: qp::table::QPS.open(queue)?,
             _general_services: qp::table::GENERAL_SERVICES.open(queue)?,
-            _regions: memory::mr::REGIONS.open(queue)?,
+            _regions: memory::key::REGIONS.open(queue)?,
             _handles: packet::ah::HANDLES.open(queue)?,
             _groups: device::multicast::GROUPS.open(queue)?,
         })

@@ -16,7 +16,7 @@ use crate::{
     },
     memory::{
         context::Context,
-        mr::Mr,
+        key::Mr,
         pd::Pd, //
     },
     packet::ah::Ah,

@@ -3,12 +3,12 @@
 //! The memory that a work request names: its scatter/gather list, private to the kernel.
 
 use crate::memory::{
-    mr::{
+    access::{
         Access,
         Fault,
-        MrAccess,
-        Recent, //
+        MrAccess, //
     },
+    key::Recent,
     pd::Pd, //
 };
 use kernel::{

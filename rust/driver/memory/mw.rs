@@ -3,7 +3,7 @@
 //! Memory windows: keys for peers to a part of a region, which work requests bind and invalidate
 //! (IBTA 10.6.7.2).
 //!
-//! A window stands in the table of keys like a region; [`mr::remote_access`] checks it. What it is bound to
+//! A window stands in the table of keys like a region; [`remote_access`](crate::memory::key::remote_access) checks it. What it is bound to
 //! is held by it: the region cannot be deregistered meanwhile. A copy holds the window's lock, so that when a
 //! window is bound anew, invalidated or destroyed, nobody is copying through its old key any more.
 //!
@@ -11,15 +11,18 @@
 //! is gone stays bound, and can only be destroyed.
 
 use crate::memory::{
-    mr::{
-        self,
+    access::{
         Access,
-        Backing,
         Fault,
-        Hold,
-        Mr,
         Range,
-        Source,
+        Source, //
+    },
+    key::{
+        find,
+        find_window,
+        publish,
+        Backing,
+        Mr,
         TAG_BITS,
         TAG_MASK, //
     },
@@ -27,7 +30,10 @@ use crate::memory::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
 use rdma::{
     mr::MemoryRegion,
@@ -75,7 +81,7 @@ impl Bind {
         if access.contains(Access::FLUSH_PERSISTENT) {
             need = need | Access::FLUSH_PERSISTENT;
         }
-        let hold = mr::hold(pd, self.region, self.start, self.len, need)?;
+        let hold = hold(pd, self.region, self.start, self.len, need)?;
         let start = if access.contains(Access::ZERO_BASED) {
             0
         } else {
@@ -91,6 +97,44 @@ impl Bind {
             qp,
         }))
     }
+}
+
+/// A part of a region that a window is bound to: the region cannot be destroyed.
+struct Hold {
+    region: Arc<Mr>,
+    /// The region's memory.
+    source: Source,
+    /// Where the part starts within it, in bytes.
+    start: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.region.windows.add(-1, Relaxed);
+    }
+}
+
+/// Holds `va .. va + len` of the region with the local key `key`, which must have the rights `need`. It must
+/// be a process's. Context: process or softirq.
+fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Hold, Fault> {
+    let region = find(key)?;
+    let state = region.state.lock();
+    state.check_pd(pd)?;
+    let Backing::User { memory, range } = &state.backing else {
+        return Err(Fault::Protection);
+    };
+    if key & TAG_MASK != 0 {
+        return Err(Fault::Protection);
+    }
+    let start = range.offset_of(va, len, need)?;
+    region.windows.add(1, Relaxed);
+    let source = Source::User(memory.clone());
+    drop(state);
+    Ok(Hold {
+        region,
+        source,
+        start,
+    })
 }
 
 /// What a window is bound to.
@@ -120,12 +164,12 @@ pub(crate) struct Window {
 
 impl Window {
     /// The low bits of its key.
-    pub(crate) fn tag(&self) -> u32 {
+    pub(super) fn tag(&self) -> u32 {
         self.tag
     }
 
     /// Where it starts, in a peer's addresses.
-    pub(crate) fn start(&self) -> Result<u64, Fault> {
+    pub(super) fn start(&self) -> Result<u64, Fault> {
         match &self.state {
             State::Bound(binding) => Ok(binding.range.start),
             _ => Err(Fault::Protection),
@@ -133,13 +177,13 @@ impl Window {
     }
 
     /// Whether it still is bound as it was in `generation`.
-    pub(crate) fn is_bound(&self, generation: u64) -> bool {
+    pub(super) fn is_bound(&self, generation: u64) -> bool {
         self.generation == generation && matches!(self.state, State::Bound(_))
     }
 
     /// Whether the peer of the QP `qp` may access `va .. va + len` as `need` says. Returns the memory, where
     /// in it the range starts, and the generation.
-    pub(crate) fn check(
+    pub(super) fn check(
         &self,
         qp: u32,
         key: u32,
@@ -192,7 +236,7 @@ impl Window {
 
     /// Invalidates it, for the QP `qp` or its peer. Returns what it was bound to; to be dropped without the
     /// lock.
-    pub(crate) fn invalidate(&mut self, qp: u32, key: u32) -> Result<Binding, Fault> {
+    pub(super) fn invalidate(&mut self, qp: u32, key: u32) -> Result<Binding, Fault> {
         let is_allowed = self.ty == Type::Two && key & TAG_MASK == self.tag;
         match core::mem::replace(&mut self.state, State::Unbound) {
             State::Bound(binding) if is_allowed && binding.qp == qp => Ok(binding),
@@ -208,7 +252,7 @@ impl MemoryWindow for Mr {
     type Pd = Pd;
 
     fn alloc(pd: &Arc<Pd>, ty: Type) -> Result<Arc<Self>> {
-        mr::publish(
+        publish(
             pd,
             Backing::Window(Window {
                 ty,
@@ -235,7 +279,7 @@ impl MemoryWindow for Mr {
 /// Errors: the window, the region, the part of it or the rights are not such that it can be bound; nothing is
 /// changed then. Context: process or softirq.
 pub(crate) fn bind(pd: &Arc<Pd>, qp: u32, request: &Bind) -> Result<(), Fault> {
-    let window = mr::find_window(pd, request.window)?;
+    let window = find_window(pd, request.window)?;
     let mut state = request.state(pd, qp)?;
     window.with_window(|window| window.bind(request, &mut state))?
 }

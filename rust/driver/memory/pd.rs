@@ -15,10 +15,6 @@ use crate::{
             Pager,
             Turn,
             Turns, //
-        },
-        prefetch::{
-            Pending,
-            PREFETCH, //
         }, //
     }, //
 };
@@ -33,11 +29,28 @@ use kernel::{
     },
     workqueue::Work, //
 };
-use rdma::pd::ProtectionDomain;
+use rdma::{
+    on_demand::{
+        Effort,
+        MissingPages,
+        OnDemand, //
+    },
+    pd::ProtectionDomain, //
+};
 use sync::{
     new_spin_lock_bh,
     SpinLockBh, //
 };
+
+/// The number of the work that faults in pages, among a protection domain's.
+pub(super) const PREFETCH: u64 = 0;
+
+/// Pages to fault in.
+pub(super) struct Wanted {
+    pub(super) memory: OnDemand,
+    pub(super) pages: MissingPages,
+    pub(super) effort: Effort,
+}
 
 /// A protection domain; two are the same if they are the same object.
 #[pin_data]
@@ -45,7 +58,7 @@ pub(crate) struct Pd {
     device: Arc<Device>,
     /// Ranges that processes asked to be faulted in.
     #[pin]
-    pub(crate) pending: Mutex<Pending>,
+    pub(super) pending: Mutex<KVec<Wanted>>,
     #[pin]
     prefetch: Work<Pd, PREFETCH>,
     /// Those of its context.
@@ -93,7 +106,7 @@ impl ProtectionDomain for Pd {
         Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
-                pending <- new_mutex!(Pending::default()),
+                pending <- new_mutex!(KVec::new()),
                 prefetch <- new_work!("Pd::prefetch"),
                 turns,
                 turn <- new_spin_lock_bh!(Turn::default()),

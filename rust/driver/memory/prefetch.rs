@@ -8,9 +8,19 @@
 
 use crate::{
     memory::{
-        mr,
+        access::Access,
+        key::{
+            Backing,
+            REGIONS,
+            TAG_BITS,
+            TAG_MASK, //
+        },
         paging_turns,
-        pd::Pd, //
+        pd::{
+            Pd,
+            Wanted,
+            PREFETCH, //
+        }, //
     },
     storage::append, //
 };
@@ -20,10 +30,13 @@ use kernel::{
     workqueue::WorkItem, //
 };
 use rdma::{
+    memory::Intent,
     mr::{
         Advice,
         Advise,
-        AdvisedRanges, //
+        Advised,
+        AdvisedRanges,
+        UserMemory, //
     },
     on_demand::{
         Effort,
@@ -32,18 +45,8 @@ use rdma::{
     },
 };
 
-/// The number of the work that faults in pages, among a protection domain's.
-pub(crate) const PREFETCH: u64 = 0;
-
 /// Ranges of a protection domain that wait, at the most. An advice binds nobody: what is beyond is forgotten.
 const MAX_PENDING: usize = 64;
-
-/// Pages to fault in.
-struct Wanted {
-    memory: OnDemand,
-    pages: MissingPages,
-    effort: Effort,
-}
 
 impl Wanted {
     /// Brings them in, as long as `go_on` finds no reason not to. Errors: the process could not access a page
@@ -58,16 +61,44 @@ impl Wanted {
     }
 }
 
-/// What waits for the work of a protection domain.
-#[derive(Default)]
-pub(crate) struct Pending {
-    wanted: KVec<Wanted>,
+/// Memory that is paged on demand, of a region with the local key `key`, and where `va .. va + len` is in it.
+///
+/// Errors: `ENOENT` for no such key, `EPERM` for that of another protection domain or for a region that may not
+/// be written to, `EINVAL` for a key of something else, `EFAULT` beyond the region's end.
+/// Context: process or softirq.
+fn paged(pd: &Arc<Pd>, advice: Advice, at: &Advised) -> Result<(OnDemand, MissingPages)> {
+    let mr = REGIONS.get(at.key >> TAG_BITS).ok_or(ENOENT)?;
+    let state = mr.state.lock();
+    state.check_pd(pd).or(Err(EPERM))?;
+    let Backing::User {
+        memory: UserMemory::OnDemand(memory),
+        range,
+    } = &state.backing
+    else {
+        return Err(EINVAL);
+    };
+    if at.key & TAG_MASK != 0 {
+        return Err(ENOENT);
+    }
+    let writable = range.access.contains(Access::LOCAL_WRITE);
+    let intent = match advice {
+        Advice::Read => Intent::Read,
+        Advice::Write if !writable => return Err(EPERM),
+        Advice::Write => Intent::Write,
+        Advice::IfPresent if writable => Intent::Write,
+        Advice::IfPresent => Intent::Read,
+    };
+    let offset = range
+        .offset_of(at.start, at.len, Access::NONE)
+        .or(Err(EFAULT))?;
+    let span = memory.span(offset, at.len, intent).or(Err(EFAULT))?;
+    Ok((memory.clone(), span))
 }
 
 impl Advise for Pd {
     /// Faults in, or if not `flush` has work fault in, the ranges.
     ///
-    /// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`mr::paged`] has them; with `flush` also `EFAULT` if the
+    /// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`paged`] has them; with `flush` also `EFAULT` if the
     /// process could not access a page itself, `ENODEV` if the device goes away, and `EINTR` if the process is being
     /// killed.
     fn advise(self: &Arc<Self>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result {
@@ -77,7 +108,7 @@ impl Advise for Pd {
         };
         let mut all = KVec::new();
         for range in ranges {
-            let (memory, pages) = mr::paged(self, advice, &range)?;
+            let (memory, pages) = paged(self, advice, &range)?;
             let wanted = Wanted {
                 memory,
                 pages,
@@ -113,10 +144,10 @@ impl Pd {
     fn queue(&self, all: KVec<Wanted>) -> Result {
         let mut pending = self.pending.lock();
         for wanted in all {
-            if pending.wanted.len() >= MAX_PENDING {
+            if pending.len() >= MAX_PENDING {
                 break;
             }
-            append(&mut pending.wanted, wanted)?;
+            append(&mut *pending, wanted)?;
         }
         Ok(())
     }
@@ -126,7 +157,7 @@ impl WorkItem<PREFETCH> for Pd {
     type Pointer = Arc<Pd>;
 
     fn run(pd: Arc<Pd>) {
-        let wanted = core::mem::take(&mut pd.pending.lock().wanted);
+        let wanted = core::mem::take(&mut *pd.pending.lock());
         let go_on = || {
             if pd.device().is_dead() {
                 return Err(ENODEV);

@@ -4,7 +4,7 @@
 
 use crate::{
     device::Device,
-    memory::mr::Fault, //
+    memory::access::Fault, //
 };
 use kernel::prelude::*;
 use net::{

@@ -14,7 +14,7 @@ use crate::{
         MAX_RD_ATOMIC,
         MAX_TAKEN_RD_ATOMIC, //
     },
-    memory::mr::Access,
+    memory::access::Access,
     packet::path::Path,
     storage::filled, //
 };

@@ -22,7 +22,7 @@ use crate::{
         Device, //
     },
     memory::{
-        mr::{
+        access::{
             Absent,
             Fault, //
         },

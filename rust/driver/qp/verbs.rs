@@ -41,7 +41,7 @@ use crate::{
             MmapInfo,
             Published, //
         },
-        mr::Mr,
+        key::Mr,
         paging_turns::{
             self,
             Pager,

@@ -4,15 +4,13 @@
 
 use crate::{
     memory::{
+        access::Access,
         buffer::{
             total_len,
             Buffer,
             Sge, //
         },
-        mr::{
-            Access,
-            Mr, //
-        },
+        key::Mr,
         mw, //
     },
     packet::ah::Ah,

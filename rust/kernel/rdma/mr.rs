@@ -175,6 +175,7 @@ impl FastPages {
 }
 
 /// A process's memory, for a region.
+#[derive(Clone)]
 pub enum UserMemory {
     /// Pinned until the region is destroyed.
     Pinned(Arc<Umem>),
@@ -202,6 +203,14 @@ impl UserMemory {
             (Self::Pinned(this), Self::Pinned(other)) => Arc::ptr_eq(this, other),
             (Self::OnDemand(this), Self::OnDemand(other)) => this.is_same(other),
             _ => false,
+        }
+    }
+
+    /// Gives it back, once nobody copies from or into it. Context: process, may sleep.
+    pub fn release(&self) {
+        match self {
+            Self::Pinned(umem) => umem.release(),
+            Self::OnDemand(memory) => memory.release(),
         }
     }
 

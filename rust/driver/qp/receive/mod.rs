@@ -37,13 +37,13 @@ use crate::{
         Device, //
     },
     memory::{
-        buffer::Place,
-        mr::{
-            self,
+        access::{
             Access,
             Fault,
             MrAccess, //
-        }, //
+        },
+        buffer::Place,
+        key, //
     },
     packet::datagram::Batch,
     queue::{
@@ -330,7 +330,7 @@ fn error_event(error: ResponderEvent) -> Option<Event> {
 
 /// Checks a key that the peer has sent.
 fn access(qp: &Qp, rkey: u32, va: u64, len: u64, need: Access) -> Result<MrAccess, Fault> {
-    mr::remote_access(&qp.pd, qp.number, rkey, va, len, need)
+    key::remote_access(&qp.pd, qp.number, rkey, va, len, need)
 }
 
 impl Qp {

@@ -14,12 +14,12 @@ use super::{
     Target, //
 };
 use crate::memory::{
-    buffer::Cursor,
-    mr::{
-        self,
+    access::{
         Access,
         Fault, //
-    }, //
+    },
+    buffer::Cursor,
+    key, //
 };
 use kernel::{
     prelude::*,
@@ -157,11 +157,11 @@ impl ReceiveSide {
                     if flush.is_persistent() {
                         need = need | Access::FLUSH_PERSISTENT;
                     }
-                    let flushed = mr::remote_flush(&qp.pd, qp.number, rkey, range, need);
+                    let flushed = key::remote_flush(&qp.pd, qp.number, rkey, range, need);
                     self.commit(qp, packet, ticket, flushed)
                 }
                 Step::Invalidate { ticket, rkey } => {
-                    let invalidated = mr::invalidate(&qp.pd, qp.number, rkey);
+                    let invalidated = key::invalidate(&qp.pd, qp.number, rkey);
                     self.commit(qp, packet, ticket, invalidated)
                 }
             };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     device::counters::Counter,
-    memory::mr::{
+    memory::access::{
         Access,
         Fault, //
     },

@@ -15,7 +15,7 @@ use crate::{
         Counter,
         OF_SENDS, //
     },
-    memory::mr::Mr,
+    memory::key::Mr,
     packet::ah::{
         self,
         Ah, //

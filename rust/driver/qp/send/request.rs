@@ -13,16 +13,17 @@ use super::{
 use crate::{
     device::counters::Counter,
     memory::{
+        access::{
+            Access,
+            Fault, //
+        },
         buffer::{
             total_len,
             Cursor,
             Place, //
         },
-        mr::{
-            self,
-            Access,
-            Fault, //
-        },
+        key,
+        mr,
         mw, //
     },
     packet::{
@@ -194,7 +195,7 @@ impl SendSide {
             return Outcome::Operational;
         };
         let result = match &head.local {
-            Some(Local::Invalidate(key)) => mr::invalidate(&qp.pd, qp.number, *key),
+            Some(Local::Invalidate(key)) => key::invalidate(&qp.pd, qp.number, *key),
             Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
             Some(Local::Register { mr, key, access }) => {
                 mr::fast_register(&qp.pd, mr, *key, *access)

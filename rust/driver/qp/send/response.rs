@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     memory::{
+        access::Access,
         buffer::{
             Cursor,
             Place, //
-        },
-        mr::Access, //
+        }, //
     }, //
 };
 use kernel::{

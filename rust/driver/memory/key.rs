@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Keys, and what they lead to: the one table of regions and windows, and the one place where keys are checked.
+
+use crate::{
+    live::{
+        Kind,
+        Live, //
+    },
+    memory::{
+        access::{
+            Access,
+            Fault,
+            MrAccess,
+            Range,
+            Source, //
+        },
+        mw::Window,
+        pd::Pd, //
+    },
+    table::Table, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
+};
+use rdma::{
+    memory::Unchecked,
+    mr::{
+        Activation,
+        FastPages,
+        UserMemory, //
+    }, //
+};
+use sync::{
+    new_spin_lock_bh,
+    smp_mb,
+    SpinLockBh, //
+};
+
+/// A key is a 24-bit index and an 8-bit tag, which the consumer of a fast-registration region or of a window may choose.
+const INDICES: core::ops::RangeInclusive<u32> = 1..=0x00ff_ffff;
+pub(crate) const TAG_BITS: u32 = 8;
+pub(crate) const TAG_MASK: u32 = (1 << TAG_BITS) - 1;
+/// Random indices that are tried before the next free one is taken.
+const RANDOM_TRIES: u32 = 16;
+
+/// The memory behind a key.
+pub(super) enum Backing {
+    /// A process's.
+    User { memory: UserMemory, range: Range },
+    /// All memory, for a kernel consumer.
+    Dma { memory: Unchecked, access: Access },
+    /// Pages that a kernel consumer registers by work requests.
+    Fast { pages: Arc<FastPages>, state: Fast },
+    /// None of its own: a part of a region.
+    Window(Window),
+}
+
+/// State of a fast-registration region.
+#[derive(Default)]
+pub(super) struct Fast {
+    pub(super) tag: u32,
+    /// [`None`] while the region is free or invalidated.
+    pub(super) range: Option<(Range, Activation)>,
+}
+
+/// What changes of a region or window. That of a process may get into another protection domain.
+pub(super) struct State {
+    pub(super) pd: Arc<Pd>,
+    pub(super) backing: Backing,
+}
+
+impl State {
+    /// Errors: it is of another protection domain.
+    pub(super) fn check_pd(&self, pd: &Arc<Pd>) -> Result<(), Fault> {
+        if !Arc::ptr_eq(&self.pd, pd) {
+            return Err(Fault::Protection);
+        }
+        Ok(())
+    }
+}
+
+/// What a key leads to: a memory region, or a window. Outlives the `ib_mr`, though its memory does not.
+#[pin_data]
+pub(crate) struct Mr {
+    pub(super) index: u32,
+    #[pin]
+    pub(super) state: SpinLockBh<State>,
+    /// Windows that are bound to it. Raised under the lock of `state`.
+    pub(super) windows: Atomic<i64>,
+    /// Its key is no more, and may be another's.
+    is_withdrawn: Atomic<bool>,
+    _live: Live,
+}
+
+/// The regions and windows of all devices, by the index in their keys.
+pub(crate) static REGIONS: Table<Mr> = Table::new();
+
+/// Makes a region or window known under a new key. Context: process, may sleep.
+pub(super) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
+    let kind = match &backing {
+        Backing::Window(_) => Kind::Mw,
+        _ => Kind::Mr,
+    };
+    let table = REGIONS.whole()?;
+    // An index that cannot be guessed, as long as that is easy.
+    let mut reservation = None;
+    for _ in 0..RANDOM_TRIES {
+        let index = sync::random_u32() >> TAG_BITS;
+        if !INDICES.contains(&index) {
+            continue;
+        }
+        match table.reserve(index) {
+            Err(error) if error == EBUSY => {}
+            other => {
+                reservation = Some(other?);
+                break;
+            }
+        }
+    }
+    let reservation = match reservation {
+        Some(reservation) => reservation,
+        None => table.reserve_cyclic(INDICES)?,
+    };
+    let index = reservation.key();
+    let mr = Arc::pin_init(
+        pin_init!(Mr {
+            index,
+            state <- new_spin_lock_bh!(State {
+                pd: pd.clone(),
+                backing
+            }),
+            windows: Atomic::new(0),
+            is_withdrawn: Atomic::new(false),
+            _live: Live::new(kind),
+        }),
+        GFP_KERNEL_ACCOUNT,
+    )?;
+    reservation.fill(mr.clone())?;
+    Ok(mr)
+}
+
+impl Mr {
+    /// Nobody finds it by its key any more. Context: process.
+    pub(super) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Release);
+        REGIONS.remove(self.index);
+    }
+
+    /// The state of a window; an error if this is a region. Context: process or softirq.
+    pub(super) fn with_window<R>(&self, f: impl FnOnce(&mut Window) -> R) -> Result<R, Fault> {
+        match &mut self.state.lock().backing {
+            Backing::Window(window) => Ok(f(window)),
+            _ => Err(Fault::Protection),
+        }
+    }
+
+    /// The first address that the key leads to.
+    fn start(&self) -> Result<u64, Fault> {
+        match &self.state.lock().backing {
+            Backing::User { range, .. } => Ok(range.start),
+            Backing::Dma { .. } => Ok(0),
+            Backing::Fast { state, .. } => match &state.range {
+                Some((range, _)) => Ok(range.start),
+                None => Err(Fault::Protection),
+            },
+            Backing::Window(window) => window.start(),
+        }
+    }
+
+    /// Whether `va .. va + len` may be accessed in `pd` through `key` as `need` says, by the peer of the QP
+    /// `qp` or, without one, locally. Returns what to copy from or into.
+    fn check(
+        self: &Arc<Self>,
+        pd: &Arc<Pd>,
+        qp: Option<u32>,
+        key: u32,
+        va: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<MrAccess, Fault> {
+        let open = |source, start| MrAccess {
+            source,
+            start,
+            len,
+            window: None,
+        };
+        let state = self.state.lock();
+        state.check_pd(pd)?;
+        let (source, range, tag) = match &state.backing {
+            Backing::User { memory, range } => (Source::User(memory.clone()), *range, 0),
+            Backing::Dma { memory, access } => {
+                if key & TAG_MASK != 0 || !access.contains(need) {
+                    return Err(Fault::Protection);
+                }
+                va.checked_add(len).ok_or(Fault::Protection)?;
+                let len = usize::try_from(len).or(Err(Fault::Protection))?;
+                return Ok(open(Source::Dma(memory.buffer(va, len)), 0));
+            }
+            Backing::Fast { pages, state } => {
+                let (range, activation) = state.range.ok_or(Fault::Protection)?;
+                (Source::Fast(pages.clone(), activation), range, state.tag)
+            }
+            Backing::Window(window) => {
+                let qp = qp.ok_or(Fault::Protection)?;
+                let (source, start, generation) = window.check(qp, key, va, len, need)?;
+                return Ok(MrAccess {
+                    window: Some((self.clone(), generation)),
+                    ..open(source, start)
+                });
+            }
+        };
+        if key & TAG_MASK != tag {
+            return Err(Fault::Protection);
+        }
+        Ok(open(source, range.offset_of(va, len, need)?))
+    }
+}
+
+/// What was found by its key last: the next is the same, more often than not. Not to be kept for longer than a lock is
+/// held, as the region or window is kept with it.
+#[derive(Default)]
+pub(crate) struct Recent(Option<Arc<Mr>>);
+
+impl Recent {
+    /// Checks a local key. `need` are the rights; [`Access::NONE`] is a read. Context: process or softirq.
+    pub(crate) fn access(
+        &mut self,
+        pd: &Arc<Pd>,
+        key: u32,
+        va: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<MrAccess, Fault> {
+        let is_it = |mr: &Arc<Mr>| mr.index == key >> TAG_BITS && !mr.is_withdrawn.load(Acquire);
+        let mr = match self.0.take().filter(is_it) {
+            Some(mr) => mr,
+            None => find(key)?,
+        };
+        self.0.insert(mr).check(pd, None, key, va, len, need)
+    }
+}
+
+/// Checks a key that the peer of the QP with the number `qp` has sent. `need` are remote rights.
+/// Context: process or softirq.
+pub(crate) fn remote_access(
+    pd: &Arc<Pd>,
+    qp: u32,
+    key: u32,
+    va: u64,
+    len: u64,
+    need: Access,
+) -> Result<MrAccess, Fault> {
+    find(key)?.check(pd, Some(qp), key, va, len, need)
+}
+
+/// Checks a key that the peer of the QP with the number `qp` has sent with a FLUSH, of all that the key
+/// leads to or of `va .. va + len`; when this returns, what was written by way of it is where `need` says:
+/// [`Access::FLUSH_GLOBAL`], [`Access::FLUSH_PERSISTENT`].
+///
+/// Nothing is to be done for it but to wait for the writes of this CPU. What was written before was
+/// written under locks that have changed hands since; caches are coherent, and what is to be persistent
+/// became so when it was written ([`Memory::is_persistent`](rdma::memory::Memory::is_persistent)). Context: process or softirq.
+pub(crate) fn remote_flush(
+    pd: &Arc<Pd>,
+    qp: u32,
+    key: u32,
+    range: Option<(u64, u64)>,
+    need: Access,
+) -> Result<(), Fault> {
+    let mr = find(key)?;
+    let (va, len) = match range {
+        Some(range) => range,
+        // No byte of it: the right is the same for all of them.
+        None => (mr.start()?, 0),
+    };
+    mr.check(pd, Some(qp), key, va, len, need)?;
+    smp_mb();
+    Ok(())
+}
+
+/// What `key` leads to, whatever its tag, and whatever its protection domain. Context: any.
+pub(super) fn find(key: u32) -> Result<Arc<Mr>, Fault> {
+    REGIONS.get(key >> TAG_BITS).ok_or(Fault::Protection)
+}
+
+/// The window of `pd` that `key` leads to, whatever its tag. Context: process or softirq.
+pub(super) fn find_window(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
+    let mr = find(key)?;
+    mr.state.lock().check_pd(pd)?;
+    Ok(mr)
+}
+
+/// Invalidates a fast-registration region or a window of type 2: by its owner, with a request on the QP with
+/// the number `qp`, or by the peer of that QP. When this returns nothing is copied from or into it any more.
+///
+/// A region may be invalid already; a window must be bound to that QP.
+/// Context: process or softirq.
+pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
+    let mr = find(key)?;
+    let mut state = mr.state.lock();
+    state.check_pd(pd)?;
+    match &mut state.backing {
+        Backing::Fast { pages, state } if state.tag == key & TAG_MASK => {
+            state.range = None;
+            pages.deactivate();
+            Ok(())
+        }
+        Backing::Window(window) => {
+            let binding = window.invalidate(qp, key)?;
+            drop(state);
+            drop(binding);
+            Ok(())
+        }
+        _ => Err(Fault::Protection),
+    }
+}
