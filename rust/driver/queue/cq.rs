@@ -24,6 +24,7 @@ use crate::{
             Relocation,
             SharedRing, //
         },
+        user_cqe::UserCompletion,
         users::Users, //
     }, //
 };
@@ -50,11 +51,7 @@ use rdma::{
     details::Details,
     qp::Handle,
     udata::Udata,
-    wc::{
-        Completion,
-        Extra,
-        Network, //
-    },
+    wc::Completion,
 };
 use sync::{
     new_spin_lock_irq,
@@ -63,79 +60,6 @@ use sync::{
     SpinLockIrq, //
 };
 use zerocopy::IntoBytes;
-use zerocopy_derive::{
-    Immutable,
-    IntoBytes, //
-};
-
-/// `struct ib_uverbs_wc`, which userspace takes for a `struct ibv_wc`.
-#[derive(IntoBytes, Immutable)]
-#[repr(C)]
-struct UserCompletion {
-    wr_id: u64,
-    status: u32,
-    opcode: u32,
-    vendor_err: u32,
-    byte_len: u32,
-    /// Immediate data in network byte order, or a key in native order.
-    extra: [u8; 4],
-    qp_num: u32,
-    src_qp: u32,
-    wc_flags: u32,
-    pkey_index: u16,
-    slid: u16,
-    sl: u8,
-    dlid_path_bits: u8,
-    port_num: u8,
-    reserved: u8,
-}
-
-/// `ibv_wc_flags`. They differ from the kernel's: what is 8 here is 4 there.
-const WC_GRH: u32 = 1 << 0;
-const WC_WITH_IMM: u32 = 1 << 1;
-const WC_WITH_INV: u32 = 1 << 3;
-
-/// RDMA network cards put the packet type of a RoCE datagram into the completion's service level: bit 3 for UDP, and
-/// below it 1 for IPv6 or 2 for IPv4. UCX goes by it to find the sender's address in the first 40 bytes of the buffer.
-const PACKET_UDP_IPV6: u8 = 0b1001;
-const PACKET_UDP_IPV4: u8 = 0b1010;
-
-/// A RoCE network has no service levels: other completions have 0.
-fn packet_type(network: Option<Network>) -> u8 {
-    match network {
-        Some(Network::Ipv6) => PACKET_UDP_IPV6,
-        Some(Network::Ipv4) => PACKET_UDP_IPV4,
-        None => 0,
-    }
-}
-
-impl UserCompletion {
-    fn new(from: &Completion) -> Self {
-        let grh = if from.grh { WC_GRH } else { 0 };
-        let (flags, extra) = match from.extra {
-            Extra::None => (grh, [0; 4]),
-            Extra::Imm(value) => (grh | WC_WITH_IMM, value.to_be_bytes()),
-            Extra::Invalidated(key) => (grh | WC_WITH_INV, key.to_ne_bytes()),
-        };
-        Self {
-            wr_id: from.wr_id,
-            status: from.status as u32,
-            opcode: from.opcode as u32,
-            vendor_err: from.vendor_err,
-            byte_len: from.byte_len,
-            extra,
-            qp_num: from.qp_num,
-            src_qp: from.src_qp,
-            wc_flags: flags,
-            pkey_index: from.pkey_index,
-            slid: 0,
-            sl: packet_type(from.network),
-            dlid_path_bits: 0,
-            port_num: 1,
-            reserved: 0,
-        }
-    }
-}
 
 /// A ring that a process polls without a system call.
 struct UserQueue {
@@ -512,5 +436,3 @@ impl CompletionQueue for Cq {
         )
     }
 }
-
-const _: () = assert!(size_of::<UserCompletion>() == 48);

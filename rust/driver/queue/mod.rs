@@ -3,9 +3,11 @@
 //! Queues of work and of completions, and what stands in them.
 
 pub(crate) mod cq;
+pub(crate) mod operation;
 pub(crate) mod posted_receives;
 pub(crate) mod ring;
 pub(crate) mod srq;
+mod user_cqe;
 pub(crate) mod user_wqe;
 pub(crate) mod users;
 pub(crate) mod wqe;

@@ -111,7 +111,7 @@ pub(crate) struct SendHeader {
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Rdma {
-    pub(crate) remote_addr: u64,
+    pub(crate) addr: u64,
     pub(crate) rkey: u32,
     _reserved: u32,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Rdma {
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Atomic {
-    pub(crate) remote_addr: u64,
+    pub(crate) addr: u64,
     pub(crate) compare_add: u64,
     pub(crate) swap: u64,
     pub(crate) rkey: u32,
@@ -131,7 +131,7 @@ pub(crate) struct Atomic {
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Flush {
-    pub(crate) remote_addr: u64,
+    pub(crate) addr: u64,
     _length: u32,
     pub(crate) rkey: u32,
     /// `ib_placement_type`.

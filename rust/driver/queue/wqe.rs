@@ -4,21 +4,25 @@
 
 use crate::{
     memory::{
-        access::Access,
         buffer::{
             total_len,
             Buffer,
             Sge, //
         },
-        key::Mr,
-        mw, //
+        key::Mr, //
     },
     packet::ah::Ah,
-    queue::user_wqe::{
-        flags,
-        opcode,
-        RecvHeader,
-        SendHeader, //
+    queue::{
+        operation::{
+            self,
+            Local,
+            SendWqe, //
+        },
+        user_wqe::{
+            flags,
+            RecvHeader,
+            SendHeader, //
+        },
     },
     storage::filled, //
 };
@@ -26,78 +30,17 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::{
-    qp::{
-        Cap,
-        Type, //
-    },
-    wc,
-    wr::SendOp, //
+use rdma::qp::{
+    Cap,
+    Type, //
 };
 use roce::{
-    packet::Flush,
     requester::{
         SendOperation,
         SendWr, //
     },
     responder::Receive, //
 };
-
-/// A work request that the driver carries out itself, without the wire.
-#[derive(Clone)]
-pub(crate) enum Local {
-    /// LOCAL_INV of this key.
-    Invalidate(u32),
-    /// BIND_MW, by processes only.
-    Bind(mw::Bind),
-    /// REG_MR, by kernel consumers only.
-    Register {
-        /// The region.
-        mr: Arc<Mr>,
-        /// Its new key.
-        key: u32,
-        /// Its new access flags.
-        access: Access,
-    },
-    /// A SEND of a raw packet QP: the message is a whole frame.
-    Frame,
-}
-
-/// What the driver must remember of a send work request until it completes.
-pub(crate) struct SendWqe {
-    /// The consumer's cookie.
-    pub(crate) wr_id: u64,
-    /// What the completion calls the operation.
-    pub(crate) opcode: wc::Opcode,
-    /// Elements of the scatter/gather list.
-    pub(crate) buffers: usize,
-    /// Bytes of inline data, which then stands for the list.
-    pub(crate) inline: Option<usize>,
-    /// What an ATOMIC WRITE writes, as in memory; it stands for the list, too.
-    word: Option<[u8; 8]>,
-    /// The destination of a datagram.
-    pub(crate) ah: Option<Arc<Ah>>,
-    /// What to do, if the request never reaches the wire.
-    pub(crate) local: Option<Local>,
-    /// The request is one that this QP cannot carry out: it completes with
-    /// [`wc::Status::LocQpOp`] when its turn comes.
-    pub(crate) refused: bool,
-}
-
-impl SendWqe {
-    fn new(wr_id: u64) -> Self {
-        Self {
-            wr_id,
-            opcode: wc::Opcode::Send,
-            buffers: 0,
-            inline: None,
-            word: None,
-            ah: None,
-            local: None,
-            refused: false,
-        }
-    }
-}
 
 /// The private copies of a send queue: one slot for each ring slot.
 pub(crate) struct SendWqes {
@@ -185,127 +128,14 @@ impl SendWqes {
     ) -> Option<SendWr> {
         let (header, data) = SendHeader::parse(bytes)?;
         let mut wqe = SendWqe::new(header.wr_id);
-        let mut wr = request(header.flags);
+        let mut wr = operation::request(header.flags);
 
-        wqe.refused = self
-            .read_operation(&header, ty, &mut wqe, &mut wr, find_ah)
+        wqe.refused = operation::of_user(&header, ty, &mut wqe, &mut wr, find_ah)
             .and_then(|()| self.read_data(sequence, &header, data, &mut wqe, &mut wr))
             .is_none();
         let index = self.index(sequence);
         *self.heads.get_mut(index)? = Some(wqe);
         Some(wr)
-    }
-
-    fn read_operation(
-        &self,
-        header: &SendHeader,
-        ty: Type,
-        wqe: &mut SendWqe,
-        wr: &mut SendWr,
-        find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
-    ) -> Option<()> {
-        let connected = ty == Type::Rc || ty == Type::Uc;
-        match header.opcode {
-            opcode::SEND => wr.operation = SendOperation::Send,
-            opcode::SEND_WITH_IMM => {
-                wr.operation = SendOperation::Send;
-                wr.immediate = Some(header.immediate());
-            }
-            // UC has no such packet.
-            opcode::SEND_WITH_INV if ty == Type::Rc => {
-                wr.operation = SendOperation::Send;
-                wr.invalidate_rkey = Some(header.invalidate_rkey());
-            }
-            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM if connected => {
-                let rdma = header.rdma()?;
-                wqe.opcode = wc::Opcode::RdmaWrite;
-                wr.operation = SendOperation::Write;
-                wr.remote_va = rdma.remote_addr;
-                wr.rkey = rdma.rkey;
-                if header.opcode == opcode::RDMA_WRITE_WITH_IMM {
-                    wr.immediate = Some(header.immediate());
-                }
-            }
-            opcode::RDMA_READ if ty == Type::Rc => {
-                let rdma = header.rdma()?;
-                wqe.opcode = wc::Opcode::RdmaRead;
-                wr.operation = SendOperation::Read;
-                wr.remote_va = rdma.remote_addr;
-                wr.rkey = rdma.rkey;
-            }
-            opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD if ty == Type::Rc => {
-                let atomic = header.atomic()?;
-                wr.remote_va = atomic.remote_addr;
-                wr.rkey = atomic.rkey;
-                if header.opcode == opcode::ATOMIC_CMP_AND_SWP {
-                    wqe.opcode = wc::Opcode::CompSwap;
-                    wr.operation = SendOperation::CompareSwap;
-                    wr.compare = atomic.compare_add;
-                    wr.swap_add = atomic.swap;
-                } else {
-                    wqe.opcode = wc::Opcode::FetchAdd;
-                    wr.operation = SendOperation::FetchAdd;
-                    wr.swap_add = atomic.compare_add;
-                }
-            }
-            opcode::ATOMIC_WRITE if ty == Type::Rc => {
-                let rdma = header.rdma()?;
-                wqe.opcode = wc::Opcode::AtomicWrite;
-                wr.operation = SendOperation::AtomicWrite;
-                wr.remote_va = rdma.remote_addr;
-                wr.rkey = rdma.rkey;
-            }
-            opcode::FLUSH if ty == Type::Rc => {
-                let flush = header.flush()?;
-                wqe.opcode = wc::Opcode::Flush;
-                wr.operation = SendOperation::Flush;
-                wr.remote_va = flush.remote_addr;
-                wr.rkey = flush.rkey;
-                wr.flush = Flush {
-                    placement: flush.placement,
-                    selectivity: flush.selectivity,
-                };
-            }
-            opcode::LOCAL_INV if connected => {
-                wqe.opcode = wc::Opcode::LocalInv;
-                wqe.local = Some(Local::Invalidate(header.invalidate_rkey()));
-                wr.operation = SendOperation::Local;
-                wr.fence = true;
-            }
-            opcode::BIND_MW if connected => {
-                let bind = header.bind_mw()?;
-                wqe.opcode = wc::Opcode::BindMw;
-                wqe.local = Some(Local::Bind(mw::Bind {
-                    window: bind.mw_rkey,
-                    key: bind.rkey,
-                    region: bind.mr_lkey,
-                    start: bind.addr,
-                    len: bind.length,
-                    access: Access::from_bits(bind.access),
-                }));
-                // What is under way needs no window of this side, so that it waits only if asked to.
-                wr.operation = SendOperation::Local;
-            }
-            _ => return None,
-        }
-        match ty {
-            Type::Rc | Type::Uc => {}
-            Type::Ud | Type::Gsi => {
-                let ud = header.ud()?;
-                wqe.ah = Some(find_ah(ud.ah_num)?);
-                wr.dest_qpn = ud.remote_qpn;
-                wr.qkey = ud.remote_qkey;
-            }
-            Type::RawPacket => {
-                // No header has room for immediate data, and nobody fills in checksums.
-                if wr.immediate.is_some() || header.flags & flags::IP_CSUM != 0 {
-                    return None;
-                }
-                wqe.local = Some(Local::Frame);
-                wr.operation = SendOperation::Local;
-            }
-        }
-        Some(())
     }
 
     fn read_data(
@@ -372,8 +202,8 @@ impl SendWqes {
         source: &rdma::wr::SendWr<'_, Ah, Mr>,
     ) -> Result<SendWr> {
         let mut wqe = SendWqe::new(source.wr_id);
-        let mut wr = request(source.flags);
-        read_kernel_operation(&source.op, &mut wqe, &mut wr)?;
+        let mut wr = operation::request(source.flags);
+        operation::of_kernel(&source.op, &mut wqe, &mut wr)?;
 
         let index = self.index(sequence);
         let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
@@ -431,85 +261,6 @@ impl SendWqes {
         *self.heads.get_mut(index)? = Some(wqe);
         Some(())
     }
-}
-
-/// A request with nothing but what the flags say.
-fn request(bits: u32) -> SendWr {
-    SendWr {
-        fence: bits & flags::FENCE != 0,
-        signaled: bits & flags::SIGNALED != 0,
-        solicited: bits & flags::SOLICITED != 0,
-        ..SendWr::default()
-    }
-}
-
-fn read_kernel_operation(op: &SendOp<Ah, Mr>, wqe: &mut SendWqe, wr: &mut SendWr) -> Result {
-    let mut rdma = |operation, opcode, addr, rkey| {
-        wqe.opcode = opcode;
-        wr.operation = operation;
-        wr.remote_va = addr;
-        wr.rkey = rkey;
-    };
-    match op {
-        SendOp::Send => {}
-        SendOp::SendImm(imm) => wr.immediate = Some(*imm),
-        SendOp::SendInv(key) => wr.invalidate_rkey = Some(*key),
-        SendOp::Write { addr, rkey } => {
-            rdma(SendOperation::Write, wc::Opcode::RdmaWrite, *addr, *rkey);
-        }
-        SendOp::WriteImm { addr, rkey, imm } => {
-            rdma(SendOperation::Write, wc::Opcode::RdmaWrite, *addr, *rkey);
-            wr.immediate = Some(*imm);
-        }
-        SendOp::Read { addr, rkey } => {
-            rdma(SendOperation::Read, wc::Opcode::RdmaRead, *addr, *rkey);
-        }
-        SendOp::CompSwap {
-            addr,
-            rkey,
-            compare,
-            swap,
-        } => {
-            let (operation, opcode) = (SendOperation::CompareSwap, wc::Opcode::CompSwap);
-            rdma(operation, opcode, *addr, *rkey);
-            wr.compare = *compare;
-            wr.swap_add = *swap;
-        }
-        SendOp::FetchAdd { addr, rkey, add } => {
-            rdma(SendOperation::FetchAdd, wc::Opcode::FetchAdd, *addr, *rkey);
-            wr.swap_add = *add;
-        }
-        SendOp::Datagram {
-            ah,
-            remote_qpn,
-            qkey,
-            imm,
-            ..
-        } => {
-            wqe.ah = Some(ah.clone());
-            wr.dest_qpn = *remote_qpn;
-            wr.qkey = *qkey;
-            wr.immediate = *imm;
-        }
-        SendOp::LocalInv(key) => {
-            wqe.opcode = wc::Opcode::LocalInv;
-            wqe.local = Some(Local::Invalidate(*key));
-            wr.operation = SendOperation::Local;
-            // A retransmission of an earlier request must not find its key gone.
-            wr.fence = true;
-        }
-        SendOp::RegMr { mr, key, access } => {
-            wqe.opcode = wc::Opcode::RegMr;
-            wqe.local = Some(Local::Register {
-                mr: mr.clone(),
-                key: *key,
-                access: Access::from_bits(*access),
-            });
-            wr.operation = SendOperation::Local;
-        }
-        SendOp::Unsupported(_) => return Err(EINVAL),
-    }
-    Ok(())
 }
 
 /// The payload's length; an atomic operation's list must hold its eight byte result.

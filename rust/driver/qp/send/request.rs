@@ -39,7 +39,7 @@ use crate::{
         },
         path::Path, //
     },
-    queue::wqe::Local, //
+    queue::operation::Local, //
 };
 use kernel::{
     prelude::*,
