@@ -41,9 +41,6 @@ use roce::{
     packet::Packet, //
 };
 
-/// The number by which the general services QP is addressed.
-const GSI_NUMBER: u32 = 1;
-
 impl net::Receive for Port {
     type Owner = Arc<Device>;
 
@@ -204,7 +201,7 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
 
 /// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
 fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
-    let qp = if packet.dest_qpn == GSI_NUMBER {
+    let qp = if packet.dest_qpn == table::GSI_NUMBER {
         table::general_services(device)?
     } else {
         let qp = table::find(packet.dest_qpn)?;

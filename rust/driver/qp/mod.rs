@@ -17,16 +17,17 @@ pub(crate) mod table;
 mod verbs;
 
 use self::{
+    attributes::Attributes,
     bulk::{
         BULK_RESPOND,
         BULK_SEND, //
     },
     deadlines::Deadlines,
+    multicast::Attached,
     paging::PAGING,
     paths::Paths,
     receive::Receiving,
-    send::Sending,
-    verbs::Verbs, //
+    send::Sending, //
 };
 use crate::{
     device::{
@@ -35,6 +36,7 @@ use crate::{
     },
     live::Live,
     memory::{
+        context::Published,
         paging_turns::Turn,
         pd::Pd, //
     },
@@ -51,8 +53,12 @@ use core::sync::atomic::{
 };
 use kernel::{
     impl_has_work,
+    new_mutex,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        Mutex, //
+    },
     workqueue::{
         Work,
         WorkItem, //
@@ -60,6 +66,10 @@ use kernel::{
 };
 use rdma::{
     qp::{
+        Cap,
+        Events,
+        Handle,
+        Init,
         State,
         Type, //
     },
@@ -74,9 +84,6 @@ use sync::{
     Gate,
     SpinLockBh, //
 };
-
-/// The number of the general services QP.
-const GSI_NUMBER: u32 = 1;
 
 /// A queue pair. Outlives the `ib_qp`: packets and work in flight hold references.
 #[pin_data]
@@ -114,6 +121,38 @@ pub(crate) struct Qp {
     #[pin]
     bulk_respond: Work<Qp, BULK_RESPOND>,
     _live: Live,
+}
+
+/// What a QP was created with, and what its consumer has set since.
+#[pin_data]
+struct Verbs {
+    is_user: bool,
+    cap: Cap,
+    events: Events,
+    handle: Handle,
+    /// Keeps the rings mappable.
+    published: [Option<Published>; 2],
+    #[pin]
+    attributes: Mutex<Attributes>,
+    #[pin]
+    attached: Mutex<Attached>,
+}
+
+impl Verbs {
+    /// Those of a QP that is created so.
+    fn new(init: &Init<Qp>, published: [Option<Published>; 2]) -> impl PinInit<Self> {
+        let (is_user, cap) = (init.is_user, init.cap);
+        let (events, handle) = (init.events.clone(), init.handle.clone());
+        pin_init!(Self {
+            is_user,
+            cap,
+            events,
+            handle,
+            published,
+            attributes <- new_mutex!(Attributes::default()),
+            attached <- new_mutex!(Attached::default()),
+        })
+    }
 }
 
 impl_has_work! {

@@ -2,7 +2,7 @@
 
 //! The multicast groups that a QP is attached to.
 //!
-//! [`Verbs::attached`](super::verbs::Verbs::attached) nests inside [`Device::groups`](crate::device::Device::groups).
+//! [`Verbs::attached`](super::Verbs::attached) nests inside [`Device::groups`](crate::device::Device::groups).
 
 use super::Qp;
 use crate::{

@@ -20,6 +20,8 @@ use kernel::{
     },
 };
 
+/// The number by which the general services QP of a device is addressed.
+pub(crate) const GSI_NUMBER: u32 = 1;
 /// QP numbers: 24 bits, without those of the special QPs and the one that stands for a multicast group.
 const NUMBERS: RangeInclusive<u32> = 2..=0x00ff_fffe;
 const NUMBER_MASK: u32 = 0x00ff_ffff;

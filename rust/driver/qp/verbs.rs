@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the verbs of a QP set and see, and the verbs themselves but for `modify_qp` and `query_qp`.
+//! The verbs of a QP, but for `modify_qp` and `query_qp`.
 
 use super::{
     attributes::Attributes,
     deadlines::Deadlines,
-    multicast::{
-        self,
-        Attached, //
-    },
+    multicast,
     paths::Paths,
     receive::{
         queue::RecvSource,
@@ -20,7 +17,7 @@ use super::{
     },
     table,
     Qp,
-    GSI_NUMBER, //
+    Verbs, //
 };
 use crate::{
     device::{
@@ -61,21 +58,14 @@ use core::sync::atomic::{
     AtomicU32, //
 };
 use kernel::{
-    new_mutex,
     new_work,
     prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
+    sync::Arc, //
 };
 use rdma::{
     details::Details,
     error::not_supported,
     qp::{
-        Cap,
-        Events,
-        Handle,
         Init,
         QueuePair,
         State,
@@ -91,38 +81,6 @@ use sync::{
     new_spin_lock_bh,
     Gate, //
 };
-
-/// What a QP was created with, and what its consumer has set since.
-#[pin_data]
-pub(super) struct Verbs {
-    pub(super) is_user: bool,
-    pub(super) cap: Cap,
-    pub(super) events: Events,
-    pub(super) handle: Handle,
-    /// Keeps the rings mappable.
-    published: [Option<Published>; 2],
-    #[pin]
-    pub(super) attributes: Mutex<Attributes>,
-    #[pin]
-    pub(super) attached: Mutex<Attached>,
-}
-
-impl Verbs {
-    /// Those of a QP that is created so.
-    pub(super) fn new(init: &Init<Qp>, published: [Option<Published>; 2]) -> impl PinInit<Self> {
-        let (is_user, cap) = (init.is_user, init.cap);
-        let (events, handle) = (init.events.clone(), init.handle.clone());
-        pin_init!(Self {
-            is_user,
-            cap,
-            events,
-            handle,
-            published,
-            attributes <- new_mutex!(Attributes::default()),
-            attached <- new_mutex!(Attached::default()),
-        })
-    }
-}
 
 /// What `create_qp` answers to librxe: where its rings are.
 #[derive(Clone, Copy, zerocopy_derive::IntoBytes, zerocopy_derive::Immutable)]
@@ -191,7 +149,7 @@ impl QueuePair for Qp {
         let verbs = Verbs::new(init, published);
         let ty = init.ty;
         let number = if ty == Type::Gsi {
-            GSI_NUMBER
+            table::GSI_NUMBER
         } else {
             table::reserve_number()?
         };
