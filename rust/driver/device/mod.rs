@@ -244,7 +244,7 @@ impl Device {
 
     /// Has BH work go on with its own packets.
     fn loopback_later(self: &Arc<Self>) {
-        let _ = self.bh_queue().queue().enqueue::<_, LOOPBACK>(self.clone());
+        let _ = self.bh_queue().enqueue::<_, LOOPBACK>(self.clone());
     }
 
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
@@ -320,10 +320,7 @@ impl Device {
 
     /// Unregisters it, unless it is already, and lets go of the `ib_device`, soon. Context: any.
     pub(crate) fn unregister_later(self: &Arc<Self>) {
-        let _ = self
-            .process_queue()
-            .queue()
-            .enqueue::<_, UNREGISTER>(self.clone());
+        let _ = self.process_queue().enqueue::<_, UNREGISTER>(self.clone());
     }
 
     /// Takes the way to unregister it. Context: process.

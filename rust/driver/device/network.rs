@@ -135,7 +135,6 @@ impl Device {
     fn settle_groups(self: &Arc<Self>) {
         let _ = self
             .process_queue()
-            .queue()
             .enqueue::<_, SETTLE_GROUPS>(self.clone());
     }
 

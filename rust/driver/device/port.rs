@@ -42,10 +42,7 @@ impl WorkItem<PORT_STATE> for Device {
 impl Device {
     /// Tells the consumers of a changed port, soon. Context: any.
     pub(crate) fn port_changed(self: &Arc<Self>) {
-        let _ = self
-            .process_queue()
-            .queue()
-            .enqueue::<_, PORT_STATE>(self.clone());
+        let _ = self.process_queue().enqueue::<_, PORT_STATE>(self.clone());
     }
 }
 

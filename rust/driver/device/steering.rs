@@ -173,7 +173,7 @@ impl WorkItem for Lane {
             let device = waiting.device.clone();
             drop(waiting);
             if let Some(device) = device {
-                let _ = device.bulk_queue().queue().enqueue(lane);
+                let _ = device.bulk_queue().enqueue(lane);
             }
             return;
         }

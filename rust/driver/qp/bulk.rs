@@ -110,7 +110,7 @@ impl Qp {
             let bh = BhGuard::new();
             match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
                 Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
-                None => queue.queue().enqueue::<_, ID>(self.clone()),
+                None => queue.enqueue::<_, ID>(self.clone()),
             }
         };
         if asked.is_err() {

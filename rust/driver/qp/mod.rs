@@ -282,11 +282,7 @@ impl Qp {
 
     /// Has BH work look after both sides. Context: any.
     pub(crate) fn kick(self: &Arc<Self>) {
-        let _ = self
-            .device()
-            .bh_queue()
-            .queue()
-            .enqueue::<_, 0>(self.clone());
+        let _ = self.device().bh_queue().enqueue::<_, 0>(self.clone());
     }
 
     fn count(&self, counter: Counter) {

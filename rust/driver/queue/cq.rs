@@ -217,14 +217,12 @@ impl Cq {
             self.device.counters().add(Counter::CompletionOverflow, 1);
             let is_known = state.told && !self.users.may_fail();
             drop(state);
-            if is_known {
-                return Posted { notify: false };
+            if !is_known {
+                let _ = self
+                    .device
+                    .process_queue()
+                    .enqueue::<_, OVERFLOW>(self.clone());
             }
-            let _ = self
-                .device
-                .process_queue()
-                .queue()
-                .enqueue::<_, OVERFLOW>(self.clone());
             return Posted { notify: false };
         }
         trace::completion(
@@ -259,7 +257,7 @@ impl Cq {
         let bh = BhGuard::new();
         let _ = match Cpu::numbered(self.vector, &bh) {
             Some(cpu) => queue.enqueue_on::<_, NOTIFICATION>(&cpu, self.clone()),
-            None => queue.queue().enqueue::<_, NOTIFICATION>(self.clone()),
+            None => queue.enqueue::<_, NOTIFICATION>(self.clone()),
         };
     }
 

@@ -263,11 +263,9 @@ impl Srq {
         if state.fails() {
             let is_known = state.told && !self.users.may_fail();
             drop(state);
-            if is_known {
-                return Receive::Empty;
+            if !is_known {
+                let _ = self.pd.device().process_queue().enqueue(self.clone());
             }
-            let queue = self.pd.device().process_queue().queue();
-            let _ = queue.enqueue(self.clone());
             return Receive::Empty;
         }
         let receive = match &mut state.queue {

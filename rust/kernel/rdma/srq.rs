@@ -196,7 +196,7 @@ impl Events {
 
     fn deliver(&self) {
         // A work item that is already queued will see the numbers.
-        let _ = self.0.queue.queue().enqueue(self.0.clone());
+        let _ = self.0.queue.enqueue(self.0.clone());
     }
 }
 

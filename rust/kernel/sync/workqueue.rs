@@ -5,7 +5,10 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::cpu::Cpu;
-use core::ptr::NonNull;
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
 use kernel::{
     bindings,
     prelude::*,
@@ -65,13 +68,6 @@ impl WorkQueue {
         NonNull::new(queue).map(Self).ok_or(ENOMEM)
     }
 
-    /// Returns the queue, to put [`kernel::workqueue::Work`] items on. Queuing works in any context.
-    #[inline]
-    pub fn queue(&self) -> &Queue {
-        // SAFETY: By the type invariant the workqueue lives as long as `self`.
-        unsafe { Queue::from_raw(self.0.as_ptr()) }
-    }
-
     /// As [`Queue::enqueue`], but the work runs on `cpu`. Any context.
     #[inline]
     pub fn enqueue_on<W, const ID: u64>(&self, cpu: &Cpu<'_>, work: W) -> W::EnqueueOutput
@@ -95,6 +91,17 @@ impl WorkQueue {
     /// Returns the C workqueue.
     pub(crate) fn as_ptr(&self) -> *mut bindings::workqueue_struct {
         self.0.as_ptr()
+    }
+}
+
+/// The queue, to put [`kernel::workqueue::Work`] items on. Queuing works in any context.
+impl Deref for WorkQueue {
+    type Target = Queue;
+
+    #[inline]
+    fn deref(&self) -> &Queue {
+        // SAFETY: By the type invariant the workqueue lives as long as `self`.
+        unsafe { Queue::from_raw(self.0.as_ptr()) }
     }
 }
 

@@ -141,7 +141,7 @@ impl Events {
             }
         }
         // A work item that is already queued will see the bit.
-        let _ = self.0.queue.queue().enqueue(self.0.clone());
+        let _ = self.0.queue.enqueue(self.0.clone());
     }
 }
 
