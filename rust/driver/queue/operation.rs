@@ -10,10 +10,14 @@ use crate::{
     },
     packet::ah::Ah,
     queue::user_wqe::{
+        self,
         flags,
         opcode,
+        Atomic,
+        BindMw,
         Rdma,
-        SendHeader, //
+        SendHeader,
+        Ud, //
     }, //
 };
 use kernel::{
@@ -116,29 +120,25 @@ pub(super) fn of_user(
         wr.rkey = rkey;
     };
     match header.opcode {
-        opcode::SEND => wr.operation = SendOperation::Send,
-        opcode::SEND_WITH_IMM => {
-            wr.operation = SendOperation::Send;
-            wr.immediate = Some(header.immediate());
-        }
+        opcode::SEND => {}
+        opcode::SEND_WITH_IMM => wr.immediate = Some(header.immediate()),
         // UC has no such packet.
         opcode::SEND_WITH_INV if ty == Type::Rc => {
-            wr.operation = SendOperation::Send;
             wr.invalidate_rkey = Some(header.invalidate_rkey());
         }
         opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM if connected => {
-            let Rdma { addr, rkey, .. } = header.rdma()?;
+            let Rdma { addr, rkey, .. } = header.operation()?;
             rdma(SendOperation::Write, wc::Opcode::RdmaWrite, addr, rkey);
             if header.opcode == opcode::RDMA_WRITE_WITH_IMM {
                 wr.immediate = Some(header.immediate());
             }
         }
         opcode::RDMA_READ if ty == Type::Rc => {
-            let Rdma { addr, rkey, .. } = header.rdma()?;
+            let Rdma { addr, rkey, .. } = header.operation()?;
             rdma(SendOperation::Read, wc::Opcode::RdmaRead, addr, rkey);
         }
         opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD if ty == Type::Rc => {
-            let atomic = header.atomic()?;
+            let atomic: Atomic = header.operation()?;
             let (addr, rkey) = (atomic.addr, atomic.rkey);
             if header.opcode == opcode::ATOMIC_CMP_AND_SWP {
                 let (operation, opcode) = (SendOperation::CompareSwap, wc::Opcode::CompSwap);
@@ -151,12 +151,12 @@ pub(super) fn of_user(
             }
         }
         opcode::ATOMIC_WRITE if ty == Type::Rc => {
-            let Rdma { addr, rkey, .. } = header.rdma()?;
+            let Rdma { addr, rkey, .. } = header.operation()?;
             let (operation, opcode) = (SendOperation::AtomicWrite, wc::Opcode::AtomicWrite);
             rdma(operation, opcode, addr, rkey);
         }
         opcode::FLUSH if ty == Type::Rc => {
-            let flush = header.flush()?;
+            let flush: user_wqe::Flush = header.operation()?;
             let (operation, opcode) = (SendOperation::Flush, wc::Opcode::Flush);
             rdma(operation, opcode, flush.addr, flush.rkey);
             wr.flush = Flush {
@@ -171,7 +171,7 @@ pub(super) fn of_user(
             wr.fence = true;
         }
         opcode::BIND_MW if connected => {
-            let bind = header.bind_mw()?;
+            let bind: BindMw = header.operation()?;
             wqe.opcode = wc::Opcode::BindMw;
             wqe.local = Some(Local::Bind(mw::Bind {
                 window: bind.mw_rkey,
@@ -189,7 +189,7 @@ pub(super) fn of_user(
     match ty {
         Type::Rc | Type::Uc => {}
         Type::Ud | Type::Gsi => {
-            let ud = header.ud()?;
+            let ud: Ud = header.operation()?;
             wqe.ah = Some(find_ah(ud.ah_num)?);
             wr.dest_qpn = ud.remote_qpn;
             wr.qkey = ud.remote_qkey;

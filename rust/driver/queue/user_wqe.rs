@@ -190,29 +190,9 @@ impl SendHeader {
         Self::read_from_prefix(wqe).ok()
     }
 
-    /// The fields of an RDMA READ or WRITE.
-    pub(crate) fn rdma(&self) -> Option<Rdma> {
-        Some(Rdma::read_from_prefix(&self.operation).ok()?.0)
-    }
-
-    /// The fields of an atomic operation.
-    pub(crate) fn atomic(&self) -> Option<Atomic> {
-        Some(Atomic::read_from_prefix(&self.operation).ok()?.0)
-    }
-
-    /// The fields of a FLUSH.
-    pub(crate) fn flush(&self) -> Option<Flush> {
-        Some(Flush::read_from_prefix(&self.operation).ok()?.0)
-    }
-
-    /// The fields of a memory window's bind.
-    pub(crate) fn bind_mw(&self) -> Option<BindMw> {
-        Some(BindMw::read_from_prefix(&self.operation).ok()?.0)
-    }
-
-    /// The fields of a datagram.
-    pub(crate) fn ud(&self) -> Option<Ud> {
-        Some(Ud::read_from_prefix(&self.operation).ok()?.0)
+    /// The operation's own fields.
+    pub(crate) fn operation<T: FromBytes>(&self) -> Option<T> {
+        Some(T::read_from_prefix(&self.operation).ok()?.0)
     }
 
     /// Immediate data, in native order.

@@ -26,6 +26,7 @@ use crate::{
     },
     storage::filled, //
 };
+use core::ops::Range;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -83,10 +84,8 @@ impl SendWqes {
     #[inline]
     pub(crate) fn buffers(&self, sequence: u32) -> &[Buffer] {
         let len = self.head(sequence).map_or(0, |head| head.buffers);
-        let start = self.index(sequence).wrapping_mul(self.max_sge);
-        self.buffers
-            .get(start..start.wrapping_add(len))
-            .unwrap_or(&[])
+        let list = part(self.index(sequence), self.max_sge, len);
+        self.buffers.get(list).unwrap_or(&[])
     }
 
     /// The inline data of work request `sequence`, if it has some.
@@ -96,9 +95,8 @@ impl SendWqes {
         if let Some(word) = &head.word {
             return Some(word);
         }
-        let len = head.inline?;
-        let start = self.index(sequence).wrapping_mul(self.max_inline);
-        self.inline.get(start..start.wrapping_add(len))
+        self.inline
+            .get(part(self.index(sequence), self.max_inline, head.inline?))
     }
 
     /// Empties the slot of work request `sequence`.
@@ -173,9 +171,8 @@ impl SendWqes {
             if !carries || len > self.max_inline {
                 return None;
             }
-            let start = index.wrapping_mul(self.max_inline);
             self.inline
-                .get_mut(start..start.wrapping_add(len))?
+                .get_mut(part(index, self.max_inline, len))?
                 .copy_from_slice(data.get(..len)?);
             wqe.inline = Some(len);
             wr.length = header.dma.length;
@@ -185,8 +182,7 @@ impl SendWqes {
         if count > self.max_sge {
             return None;
         }
-        let start = index.wrapping_mul(self.max_sge);
-        let slots = self.buffers.get_mut(start..start.wrapping_add(count))?;
+        let slots = self.buffers.get_mut(part(index, self.max_sge, count))?;
         read_list(data, slots)?;
         wqe.buffers = count;
         wr.length = list_len(wr.operation, slots)?;
@@ -208,11 +204,8 @@ impl SendWqes {
         let index = self.index(sequence);
         let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
         if source.flags & flags::INLINE != 0 && carries {
-            let start = index.wrapping_mul(self.max_inline);
-            let room = self
-                .inline
-                .get_mut(start..start.wrapping_add(self.max_inline))
-                .ok_or(EINVAL)?;
+            let room = part(index, self.max_inline, self.max_inline);
+            let room = self.inline.get_mut(room).ok_or(EINVAL)?;
             let len = source.copy_inline(room)?;
             wqe.inline = Some(len);
             wr.length = u32::try_from(len).or(Err(EINVAL))?;
@@ -221,11 +214,8 @@ impl SendWqes {
             if count > self.max_sge {
                 return Err(EINVAL);
             }
-            let start = index.wrapping_mul(self.max_sge);
-            let slots = self
-                .buffers
-                .get_mut(start..start.wrapping_add(count))
-                .ok_or(EINVAL)?;
+            let list = part(index, self.max_sge, count);
+            let slots = self.buffers.get_mut(list).ok_or(EINVAL)?;
             for (slot, sge) in slots.iter_mut().zip(source.sges()) {
                 *slot = Buffer::from_kernel(&sge);
             }
@@ -247,20 +237,24 @@ impl SendWqes {
         let from_index = from.index(there);
         let wqe = from.heads.get_mut(from_index)?.take()?;
         if let Some(len) = wqe.inline {
-            let source = from_index.wrapping_mul(from.max_inline);
-            let target = index.wrapping_mul(self.max_inline);
-            self.inline
-                .get_mut(target..target.wrapping_add(len))?
-                .copy_from_slice(from.inline.get(source..source.wrapping_add(len))?);
+            let source = part(from_index, from.max_inline, len);
+            let target = self.inline.get_mut(part(index, self.max_inline, len))?;
+            target.copy_from_slice(from.inline.get(source)?);
         }
-        let source = from_index.wrapping_mul(from.max_sge);
-        let target = index.wrapping_mul(self.max_sge);
-        self.buffers
-            .get_mut(target..target.wrapping_add(wqe.buffers))?
-            .copy_from_slice(from.buffers.get(source..source.wrapping_add(wqe.buffers))?);
+        let source = part(from_index, from.max_sge, wqe.buffers);
+        let list = part(index, self.max_sge, wqe.buffers);
+        let target = self.buffers.get_mut(list)?;
+        target.copy_from_slice(from.buffers.get(source)?);
         *self.heads.get_mut(index)? = Some(wqe);
         Some(())
     }
+}
+
+/// Where the first `len` elements of slot `index` are, if each slot has room for `room` of them.
+#[inline]
+fn part(index: usize, room: usize, len: usize) -> Range<usize> {
+    let start = index.wrapping_mul(room);
+    start..start.wrapping_add(len)
 }
 
 /// The payload's length; an atomic operation's list must hold its eight byte result.
