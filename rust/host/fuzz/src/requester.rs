@@ -5,18 +5,17 @@
 //! The model knows what was posted, where on the circle of PSNs it was first seen, what of it was
 //! handed out, and which data came: so it can tell whether a completion was earned.
 
+mod input;
+mod responses;
+
 use std::collections::HashSet;
 
-use arbitrary::Arbitrary;
 use roce::{
     opcode::{
         Opcode,
         Operation, //
     },
-    packet::{
-        Flush,
-        MAX_HEADER_LEN, //
-    },
+    packet::MAX_HEADER_LEN,
     psn::Psn,
     qp::Type,
     requester::{
@@ -43,148 +42,16 @@ use roce::{
     }, //
 };
 
-use crate::any::{
-    mtu,
-    AnyPacket,
-    Fate,
-    Number,
-    Service, //
-};
+use self::input::Event;
+use crate::any::Fate;
+
+pub use self::input::Input;
 
 /// More makes a run slow, and nothing new happens.
 const MAX_EVENTS: usize = 300;
 
 /// The longest RNR timer.
 const MAX_RNR: Duration = Duration::from_us(655_360);
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-struct Config {
-    service: Service,
-    mtu: u8,
-    psn: Number,
-    timeout: u8,
-    retry_count: u8,
-    rnr_retry: u8,
-    max_rd_atomic: u8,
-    window_packets: Number,
-    window_packets_most: Number,
-    window_responses: Number,
-}
-
-impl Config {
-    fn get(self) -> RequesterConfig {
-        RequesterConfig {
-            service: self.service.get(),
-            mtu: mtu(self.mtu),
-            src_qpn: 1,
-            dest_qpn: 2,
-            pkey: 0xffff,
-            initial_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
-            timeout: ack_timeout(self.timeout),
-            retry_count: self.retry_count & 7,
-            rnr_retry: self.rnr_retry & 7,
-            max_rd_atomic: self.max_rd_atomic,
-            window_packets: self.window_packets.get(),
-            window_packets_most: self.window_packets_most.get(),
-            window_responses: self.window_responses.get(),
-        }
-    }
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-struct Wr {
-    operation: u8,
-    length: Number,
-    va: u64,
-    flags: u8,
-}
-
-impl Wr {
-    fn get(self) -> SendWr {
-        const OPERATIONS: [SendOperation; 8] = [
-            SendOperation::Send,
-            SendOperation::Write,
-            SendOperation::Read,
-            SendOperation::CompareSwap,
-            SendOperation::FetchAdd,
-            SendOperation::Local,
-            SendOperation::Flush,
-            SendOperation::AtomicWrite,
-        ];
-        SendWr {
-            operation: OPERATIONS[usize::from(self.operation) % 8],
-            length: self.length.get(),
-            remote_va: self.va,
-            rkey: 7,
-            immediate: (self.flags & 1 != 0).then_some(5),
-            invalidate_rkey: (self.flags & 2 != 0).then_some(6),
-            fence: self.flags & 4 != 0,
-            solicited: self.flags & 8 != 0,
-            signaled: self.flags & 16 != 0,
-            // Not all of them make sense.
-            flush: Flush {
-                placement: self.flags >> 5,
-                selectivity: (self.va & 3) as u8,
-            },
-            ..SendWr::default()
-        }
-    }
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Event {
-    Post(Wr),
-    /// Takes an action; and commits it at once, if that is not left for later.
-    Send(Option<Fate>),
-    /// Commits one of the last actions, again perhaps.
-    Commit {
-        back: u8,
-        fate: Fate,
-    },
-    /// Any packet.
-    Receive(AnyPacket, Option<Fate>),
-    /// What an honest peer would answer to something that was sent.
-    Answer {
-        back: u8,
-        how: Answer,
-        fate: Option<Fate>,
-    },
-    CommitPlace {
-        back: u8,
-        fate: Fate,
-    },
-    Advance(u32),
-    /// To the next deadline.
-    Timeout,
-    TimeoutNow,
-    Resume,
-    Pause,
-    Start,
-    Flush,
-    Reset,
-    Configure(Config),
-    SetTimeout(u8),
-    SetRetries(u8),
-    SetRnrRetries(u8),
-    SetReads(u8),
-    Reap,
-    TakeError,
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Answer {
-    Good,
-    Rnr(u8),
-    Gap,
-    Refused(u8),
-}
-
-#[derive(Arbitrary, Debug)]
-pub struct Input {
-    slots: u8,
-    config: Config,
-    events: Vec<Event>,
-}
 
 /// What is known of a work request.
 #[derive(Debug)]
@@ -524,132 +391,6 @@ impl Model {
             }
         }
         self.requester.commit(self.now, ticket, outcome);
-    }
-
-    fn answer(&mut self, back: u8, how: Answer, fate: Option<Fate>) {
-        let Some((position, operation, sequence)) =
-            self.sent.iter().rev().nth(back.into()).copied()
-        else {
-            return;
-        };
-        let config = *self.requester.config();
-        let psn = config.initial_psn.add(position as u32);
-        let syndrome = match how {
-            Answer::Good => 0x1f,
-            Answer::Rnr(timer) => 0x20 | timer & 0x1f,
-            Answer::Gap => 0x60,
-            Answer::Refused(code) => 0x61 + code % 4,
-        };
-        let work = &self.works[sequence as usize];
-        let mut packets = vec![(Opcode::RcAcknowledge, psn, 0)];
-        if let (Answer::Good, Some(first)) = (how, work.first) {
-            match operation {
-                Operation::ReadRequest => {
-                    let mtu = config.mtu.bytes();
-                    let number = (position - first) as u32;
-                    packets.clear();
-                    // All of this request, if it is short.
-                    for more in 0..8u32 {
-                        let at = u64::from(number + more) * u64::from(mtu);
-                        let left = u64::from(work.wr.length).saturating_sub(at);
-                        if u64::from(number + more) >= work.psns {
-                            break;
-                        }
-                        let length = left.min(mtu.into()) as u32;
-                        let last = left <= mtu.into() || (number + more) % 128 == 127;
-                        let opcode = match (more == 0, last) {
-                            (true, true) => Opcode::RcReadResponseOnly,
-                            (true, false) => Opcode::RcReadResponseFirst,
-                            (false, false) => Opcode::RcReadResponseMiddle,
-                            (false, true) => Opcode::RcReadResponseLast,
-                        };
-                        packets.push((opcode, psn.add(more), length));
-                        if last {
-                            break;
-                        }
-                    }
-                }
-                Operation::CompareSwap | Operation::FetchAdd => {
-                    packets = vec![(Opcode::RcAtomicAcknowledge, psn, 0)];
-                }
-                Operation::Flush | Operation::AtomicWrite => {
-                    packets = vec![(Opcode::RcReadResponseOnly, psn, 0)];
-                }
-                _ => {}
-            }
-        }
-        for (opcode, psn, length) in packets {
-            let mut packet = roce::packet::Packet::new(opcode, 1, psn);
-            packet.payload_len = length;
-            packet.aeth = opcode.has_aeth().then_some(roce::packet::Aeth {
-                syndrome: roce::packet::Syndrome::from_byte(syndrome),
-                msn: 0,
-            });
-            packet.atomic_ack = opcode.has_atomic_ack().then_some(9);
-            self.receive(&packet, fate);
-        }
-    }
-
-    fn receive(&mut self, packet: &roce::packet::Packet, fate: Option<Fate>) {
-        let was_over = self.flushed || self.over;
-        if packet.opcode == Opcode::RcReadResponseOnly && packet.payload_len == 0 {
-            self.answered.insert(packet.psn.get());
-        }
-        let (ticket, sequence, offset) = match self.requester.receive(self.now, packet) {
-            Received::Nothing | Received::Dropped(_) => return,
-            Received::Place {
-                ticket,
-                sequence,
-                offset,
-                length,
-            } => {
-                let work = &self.works[sequence as usize];
-                assert_eq!(work.wr.operation, SendOperation::Read);
-                assert_eq!(length, packet.payload_len);
-                assert!(u64::from(offset) + u64::from(length) <= work.wr.length.into());
-                let mtu = self.requester.config().mtu.bytes();
-                assert!(u64::from(offset / mtu) < work.handed, "not asked for");
-                (ticket, sequence, offset)
-            }
-            Received::PlaceAtomic {
-                ticket,
-                sequence,
-                value,
-            } => {
-                let work = &self.works[sequence as usize];
-                assert!(matches!(
-                    work.wr.operation,
-                    SendOperation::CompareSwap | SendOperation::FetchAdd
-                ));
-                assert_eq!(Some(value), packet.atomic_ack);
-                assert!(work.handed > 0, "not asked for");
-                (ticket, sequence, 0)
-            }
-        };
-        assert!(!was_over, "data after a flush");
-        assert!(!self.works[sequence as usize].completed);
-        self.places.push((ticket, sequence, offset));
-        self.open_place = Some(ticket);
-        if let Some(fate) = fate {
-            self.commit_place_of(ticket, sequence, offset, fate.outcome());
-        }
-    }
-
-    fn commit_place(&mut self, back: u8, fate: Fate) {
-        let back = usize::from(back % 4);
-        if let Some((ticket, sequence, offset)) = self.places.iter().rev().nth(back).copied() {
-            self.commit_place_of(ticket, sequence, offset, fate.outcome());
-        }
-    }
-
-    fn commit_place_of(&mut self, ticket: Ticket, sequence: u32, offset: u32, outcome: Outcome) {
-        let is_open = self.open_place.take_if(|open| *open == ticket).is_some();
-        if is_open && outcome == Outcome::Done {
-            if let Some(work) = self.works.get_mut(sequence as usize) {
-                work.placed.insert(offset);
-            }
-        }
-        self.requester.commit_place(self.now, ticket, outcome);
     }
 
     fn take_error(&mut self) {

@@ -5,9 +5,10 @@
 //! The model knows which PSN is next and what was executed: every access to memory must be the next
 //! one's, and every answer must tell what happened.
 
+mod input;
+
 use std::collections::VecDeque;
 
-use arbitrary::Arbitrary;
 use roce::{
     opcode::{
         Opcode,
@@ -27,7 +28,6 @@ use roce::{
         Atomic,
         ReadBurst,
         Receive,
-        RemoteAccess,
         Resource,
         Responder,
         ResponderConfig,
@@ -40,88 +40,21 @@ use roce::{
     ticket::Outcome, //
 };
 
-use crate::any::{
-    mtu,
-    AnyPacket,
-    Fate,
-    Number,
-    Service, //
+use self::input::{
+    access,
+    Event, //
 };
+use crate::any::{
+    AnyPacket,
+    Fate, //
+};
+
+pub use self::input::Input;
 
 const MAX_EVENTS: usize = 300;
 
 /// Packets that the driver keeps.
 const MAX_WAITING: usize = 8;
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-struct Config {
-    service: Service,
-    mtu: u8,
-    psn: Number,
-    timer: u8,
-    access: u8,
-}
-
-impl Config {
-    fn get(self) -> ResponderConfig {
-        ResponderConfig {
-            service: self.service.get(),
-            mtu: mtu(self.mtu),
-            dest_qpn: 2,
-            pkey: 0xffff,
-            qkey: 5,
-            expected_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
-            min_rnr_timer: self.timer,
-            access: access(self.access),
-        }
-    }
-}
-
-fn access(bits: u8) -> RemoteAccess {
-    RemoteAccess {
-        write: bits & 7 != 1,
-        read: bits & 7 != 2,
-        atomic: bits & 7 != 3,
-        flush_global: bits & 7 != 4,
-        flush_persistent: bits & 7 != 5,
-    }
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Event {
-    /// A packet, and what becomes of the steps that it takes.
-    Receive(AnyPacket, [Fate; 2]),
-    /// The next request, as an honest peer would send it.
-    Next(AnyPacket, [Fate; 2]),
-    /// One of the last requests once more.
-    Again(u8, [Fate; 2]),
-    Post(Number),
-    PostMalformed,
-    Respond {
-        budget: Number,
-        fate: Option<Fate>,
-    },
-    CommitRead {
-        back: u8,
-        fate: Fate,
-    },
-    /// Memory is there now.
-    Resume([Fate; 2]),
-    TakeEvents,
-    Storage(u8),
-    SetAccess(u8),
-    SetTimer(u8),
-    Flush,
-    Reset,
-    Configure(Config),
-}
-
-#[derive(Arbitrary, Debug)]
-pub struct Input {
-    resources: u8,
-    config: Config,
-    events: Vec<Event>,
-}
 
 /// A request that was executed.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Responses: those of an honest peer and any others, and the data that they bring.
+
+use roce::{
+    opcode::{
+        Opcode,
+        Operation, //
+    },
+    packet::{
+        Aeth,
+        Packet,
+        Syndrome, //
+    },
+    requester::{
+        Received,
+        SendOperation, //
+    },
+    ticket::{
+        Outcome,
+        Ticket, //
+    }, //
+};
+
+use super::{
+    input::Answer,
+    Model, //
+};
+use crate::any::Fate;
+
+impl Model {
+    pub(super) fn answer(&mut self, back: u8, how: Answer, fate: Option<Fate>) {
+        let Some((position, operation, sequence)) =
+            self.sent.iter().rev().nth(back.into()).copied()
+        else {
+            return;
+        };
+        let config = *self.requester.config();
+        let psn = config.initial_psn.add(position as u32);
+        let syndrome = match how {
+            Answer::Good => 0x1f,
+            Answer::Rnr(timer) => 0x20 | timer & 0x1f,
+            Answer::Gap => 0x60,
+            Answer::Refused(code) => 0x61 + code % 4,
+        };
+        let work = &self.works[sequence as usize];
+        let mut packets = vec![(Opcode::RcAcknowledge, psn, 0)];
+        if let (Answer::Good, Some(first)) = (how, work.first) {
+            match operation {
+                Operation::ReadRequest => {
+                    let mtu = config.mtu.bytes();
+                    let number = (position - first) as u32;
+                    packets.clear();
+                    // All of this request, if it is short.
+                    for more in 0..8u32 {
+                        let at = u64::from(number + more) * u64::from(mtu);
+                        let left = u64::from(work.wr.length).saturating_sub(at);
+                        if u64::from(number + more) >= work.psns {
+                            break;
+                        }
+                        let length = left.min(mtu.into()) as u32;
+                        let last = left <= mtu.into() || (number + more) % 128 == 127;
+                        let opcode = match (more == 0, last) {
+                            (true, true) => Opcode::RcReadResponseOnly,
+                            (true, false) => Opcode::RcReadResponseFirst,
+                            (false, false) => Opcode::RcReadResponseMiddle,
+                            (false, true) => Opcode::RcReadResponseLast,
+                        };
+                        packets.push((opcode, psn.add(more), length));
+                        if last {
+                            break;
+                        }
+                    }
+                }
+                Operation::CompareSwap | Operation::FetchAdd => {
+                    packets = vec![(Opcode::RcAtomicAcknowledge, psn, 0)];
+                }
+                Operation::Flush | Operation::AtomicWrite => {
+                    packets = vec![(Opcode::RcReadResponseOnly, psn, 0)];
+                }
+                _ => {}
+            }
+        }
+        for (opcode, psn, length) in packets {
+            let mut packet = Packet::new(opcode, 1, psn);
+            packet.payload_len = length;
+            packet.aeth = opcode.has_aeth().then_some(Aeth {
+                syndrome: Syndrome::from_byte(syndrome),
+                msn: 0,
+            });
+            packet.atomic_ack = opcode.has_atomic_ack().then_some(9);
+            self.receive(&packet, fate);
+        }
+    }
+
+    pub(super) fn receive(&mut self, packet: &Packet, fate: Option<Fate>) {
+        let was_over = self.flushed || self.over;
+        if packet.opcode == Opcode::RcReadResponseOnly && packet.payload_len == 0 {
+            self.answered.insert(packet.psn.get());
+        }
+        let (ticket, sequence, offset) = match self.requester.receive(self.now, packet) {
+            Received::Nothing | Received::Dropped(_) => return,
+            Received::Place {
+                ticket,
+                sequence,
+                offset,
+                length,
+            } => {
+                let work = &self.works[sequence as usize];
+                assert_eq!(work.wr.operation, SendOperation::Read);
+                assert_eq!(length, packet.payload_len);
+                assert!(u64::from(offset) + u64::from(length) <= work.wr.length.into());
+                let mtu = self.requester.config().mtu.bytes();
+                assert!(u64::from(offset / mtu) < work.handed, "not asked for");
+                (ticket, sequence, offset)
+            }
+            Received::PlaceAtomic {
+                ticket,
+                sequence,
+                value,
+            } => {
+                let work = &self.works[sequence as usize];
+                assert!(matches!(
+                    work.wr.operation,
+                    SendOperation::CompareSwap | SendOperation::FetchAdd
+                ));
+                assert_eq!(Some(value), packet.atomic_ack);
+                assert!(work.handed > 0, "not asked for");
+                (ticket, sequence, 0)
+            }
+        };
+        assert!(!was_over, "data after a flush");
+        assert!(!self.works[sequence as usize].completed);
+        self.places.push((ticket, sequence, offset));
+        self.open_place = Some(ticket);
+        if let Some(fate) = fate {
+            self.commit_place_of(ticket, sequence, offset, fate.outcome());
+        }
+    }
+
+    pub(super) fn commit_place(&mut self, back: u8, fate: Fate) {
+        let back = usize::from(back % 4);
+        if let Some((ticket, sequence, offset)) = self.places.iter().rev().nth(back).copied() {
+            self.commit_place_of(ticket, sequence, offset, fate.outcome());
+        }
+    }
+
+    fn commit_place_of(&mut self, ticket: Ticket, sequence: u32, offset: u32, outcome: Outcome) {
+        let is_open = self.open_place.take_if(|open| *open == ticket).is_some();
+        if is_open && outcome == Outcome::Done {
+            if let Some(work) = self.works.get_mut(sequence as usize) {
+                work.placed.insert(offset);
+            }
+        }
+        self.requester.commit_place(self.now, ticket, outcome);
+    }
+}
