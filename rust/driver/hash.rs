@@ -6,6 +6,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use rdma::gid::Gid;
 use sync::RcuTable;
 
 /// Entries that have the same hash and yet find room.
@@ -14,18 +15,26 @@ const PROBES: u32 = 16;
 /// What multiplies each word: odd, with bits all over (2^64 over the golden ratio).
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The keys at which what `parts` identify may be, in the order in which they are tried. Context: any.
+/// The keys at which what `words` identify may be, in the order in which they are tried. Context: any.
 #[inline]
-pub(crate) fn keys(parts: &[&[u8]]) -> impl Iterator<Item = u32> {
+pub(crate) fn keys<const N: usize>(words: [u64; N]) -> impl Iterator<Item = u32> {
     // Each packet is looked up so: nothing that needs the FPU, as CRCs do.
-    let words = parts.iter().flat_map(|part| part.chunks(size_of::<u64>()));
-    let hash = words.fold(0u64, |state, word| {
-        let mixed = (state ^ word_of(word)).wrapping_mul(FACTOR);
-        mixed ^ (mixed >> 32)
-    });
+    let mut hash = 0u64;
+    for word in words {
+        let mixed = (hash ^ word).wrapping_mul(FACTOR);
+        hash = mixed ^ (mixed >> 32);
+    }
     // CAST: The lower half.
     let first = hash as u32 & !(PROBES.wrapping_sub(1));
     (0..PROBES).map(move |probe| first | probe)
+}
+
+/// The two words of a GID.
+#[inline]
+pub(crate) fn words_of(gid: &Gid) -> [u64; 2] {
+    let bits = u128::from_ne_bytes(*gid);
+    // CAST: The lower half, and the upper one.
+    [bits as u64, (bits >> 64) as u64]
 }
 
 /// Puts `value` at the first of these keys that is free. Errors: `ENOSPC` if none is. Context: process, may sleep.
@@ -52,15 +61,4 @@ pub(crate) fn remove<T: Send + Sync + 'static>(
     for key in keys {
         table.remove_if(key, value);
     }
-}
-
-/// The number in a chunk of up to eight bytes.
-#[inline]
-fn word_of(chunk: &[u8]) -> u64 {
-    if let Ok(bytes) = chunk.try_into() {
-        return u64::from_ne_bytes(bytes);
-    }
-    chunk
-        .iter()
-        .fold(0, |word, byte| word << 8 | u64::from(*byte))
 }

@@ -75,7 +75,8 @@ pub(crate) struct Addresses {
 
 /// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
 fn keys(netns: NetId, gid: &Gid) -> impl Iterator<Item = u32> {
-    hash::keys(&[&netns.to_bytes(), gid])
+    let [low, high] = hash::words_of(gid);
+    hash::keys([netns.to_bits(), low, high])
 }
 
 impl Addresses {

@@ -104,7 +104,8 @@ impl Group {
 
     /// Where a device's group may be in the table of all groups.
     fn keys(device: u64, address: &Gid) -> impl Iterator<Item = u32> {
-        hash::keys(&[&device.to_ne_bytes(), address])
+        let [low, high] = hash::words_of(address);
+        hash::keys([device, low, high])
     }
 
     /// Whether this is the group of that device with that address. Context: any.

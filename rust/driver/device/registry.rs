@@ -370,7 +370,7 @@ pub(crate) fn device_of(netns: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>>
 
 /// Where the device on the netdev at `site` may be.
 fn site_keys(site: &Site) -> impl Iterator<Item = u32> {
-    hash::keys(&[&site.net_id.to_bytes(), &site.ifindex.to_ne_bytes()])
+    hash::keys([site.net_id.to_bits(), u64::from(site.ifindex)])
 }
 
 /// The device that a packet came by which the namespace `netns` got from netdev number `ifindex`: the one on

@@ -48,7 +48,7 @@ pub(crate) fn find(number: u32) -> Option<Arc<Qp>> {
 
 /// Where the general services QP of `device` may be.
 fn services_keys(device: &Device) -> impl Iterator<Item = u32> {
-    hash::keys(&[&core::ptr::from_ref(device).addr().to_ne_bytes()])
+    hash::keys([core::ptr::from_ref(device).addr() as u64])
 }
 
 /// The general services QP of `device`. Context: any.

@@ -204,10 +204,10 @@ impl NetId {
         Self(net.addr())
     }
 
-    /// Returns its bytes, for hashes.
+    /// Returns it as a number, for hashes.
     #[inline]
-    pub fn to_bytes(self) -> [u8; size_of::<usize>()] {
-        self.0.to_ne_bytes()
+    pub fn to_bits(self) -> u64 {
+        self.0 as u64
     }
 }
 
