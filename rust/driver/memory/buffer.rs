@@ -77,6 +77,7 @@ impl Buffer {
 }
 
 /// Bytes of all of `buffers`; what cannot be counted is more than any message has.
+#[inline(never)]
 pub(crate) fn total_len(buffers: &[Buffer]) -> u32 {
     let sum = buffers
         .iter()

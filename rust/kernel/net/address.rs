@@ -28,7 +28,7 @@ impl Address {
     }
 
     /// Returns the RoCEv2 GID that stands for the address.
-    #[inline]
+    #[inline(never)]
     pub fn to_gid(self) -> [u8; 16] {
         match self {
             Self::V4([a, b, c, d]) => [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],

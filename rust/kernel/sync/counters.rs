@@ -38,7 +38,7 @@ impl<const N: usize> ShardedCounters<N> {
     }
 
     /// Adds `n` to counter `index`; there is nothing to add to beyond `N`. Any context.
-    #[inline]
+    #[inline(never)]
     pub fn add(&self, index: usize, n: u64) {
         // The task may move to another CPU after this: the addition is atomic, so only speed is lost.
         let shard = usize::try_from(CpuId::current().as_u32()).ok();
@@ -51,6 +51,7 @@ impl<const N: usize> ShardedCounters<N> {
     }
 
     /// Returns the value of counter `index`, 0 beyond `N`. Any context.
+    #[inline(never)]
     pub fn sum(&self, index: usize) -> u64 {
         self.shards
             .iter()

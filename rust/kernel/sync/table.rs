@@ -196,6 +196,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Takes away what is at `key` and returns it; leaves a reservation alone. Any context.
+    #[inline(never)]
     pub fn remove(&self, key: u32) -> Option<Arc<T>> {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and its lock held.
@@ -211,6 +212,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Takes away what is at `key` if it is `value`, and returns whether it was. Any context.
+    #[inline(never)]
     pub fn remove_if(&self, key: u32, value: &Arc<T>) -> bool {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and its lock held.
@@ -242,6 +244,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key.
+    #[inline(never)]
     fn find(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
         let find = if inclusive {
             kernel::bindings::xa_find

@@ -466,6 +466,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Gives up what is under way.
+    #[inline(never)]
     fn abandon(&mut self) {
         self.pending = None;
         self.place = None;

@@ -129,7 +129,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// The transport timer runs as long as an answer is waited for.
-    #[inline]
+    #[inline(never)]
     pub(super) fn restart_timer(&mut self, now: Instant) {
         self.probe_end = None;
         match self.config.timeout {
