@@ -2,10 +2,11 @@
 
 //! How a device ends: it is retired, unregistered, stopped, forgotten and drained.
 //!
-//! - *Retired*: the QPs of processes fail. Those of kernel clients go on.
+//! - *Retired*: the QPs of processes fail. Those of kernel clients go on: each client ends its own. (ib_srp crashes if
+//!   its QPs fail just before it is told of the removal: it then looks for the commands of a SCSI host that is gone.)
 //! - *Unregistered*: `ib_core` has its clients leave, and destroys all objects, those of processes too. Packets flow
 //!   meanwhile: a client disconnects, and many wait until the CM says that the peer knows.
-//! - *Stopped*: the device lets go of the network. That comes first, and all QPs fail, where the netdev goes.
+//! - *Stopped*: the device lets go of the network. If the netdev goes, that comes first.
 //! - *Forgotten*: as the last part of unregistering, it is taken off the list of devices.
 //! - *Drained*: work waits until packets in flight, and what the tables give back, refer to nothing of it any more.
 
@@ -28,17 +29,18 @@ use rdma::device::{
 };
 use sync::WorkQueue;
 
-/// An administrator has `device` unregistered: the QPs of processes fail, as nothing else tells a process that polls its
-/// CQs. Context: process, RTNL may be held.
+/// `device` will be unregistered: the QPs of processes fail, as nothing else tells a process that polls its CQs.
+/// Context: process, RTNL may be held.
 pub(crate) fn retire(device: &Device) {
     table::fail_users(device);
 }
 
-/// Lets go of the network for `device`, and has its QPs fail; done once, whoever calls.
-/// Context: process, RTNL may be held.
+/// Retires `device`, and lets go of the network for it and its QPs: the namespace may end now, while a QP stays for as
+/// long as a verbs call of its process takes. Done once, whoever calls. Context: process, RTNL may be held.
 pub(crate) fn stop(device: &Arc<Device>) {
     if let Some(site) = device.detach() {
-        table::fail_all(device);
+        retire(device);
+        table::lose_paths(device);
         device.registry().vacate(device, site);
     }
 }

@@ -102,13 +102,6 @@ pub(crate) fn fail_users(device: &Device) {
     });
 }
 
-/// Moves every QP of `device` to the error state, and has it let go of the network: the namespace may end now, while a
-/// QP stays for as long as a verbs call of its process takes. Context: process, RTNL may be held.
-pub(crate) fn fail_all(device: &Device) {
-    for_each_of(device, |qp| qp.fail());
-    lose_paths(device);
-}
-
 fn for_each_of(device: &Device, f: impl Fn(&Arc<Qp>)) {
     if let Ok(table) = QPS.whole() {
         table.for_each(|_, qp| {
