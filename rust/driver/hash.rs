@@ -4,7 +4,13 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 use rdma::gid::Gid;
 use sync::RcuTable;
@@ -13,16 +19,26 @@ use sync::RcuTable;
 const PROBES: u32 = 16;
 
 /// What multiplies each word: odd, with bits all over (2^64 over the golden ratio).
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a process must not guess: it could choose addresses that take the places of somebody else's.
+static SECRET: Atomic<u64> = Atomic::new(0);
+
+/// Chooses the secret. Context: any, before anything is hashed.
+pub(crate) fn begin() {
+    let [high, low] = [sync::random_u32(), sync::random_u32()].map(u64::from);
+    SECRET.store(high << 32 | low, Relaxed);
+}
 
 /// The keys at which what `words` identify may be, in the order in which they are tried. Context: any.
 #[inline]
 pub(crate) fn keys<const N: usize>(words: [u64; N]) -> impl Iterator<Item = u32> {
     // Each packet is looked up so: nothing that needs the FPU, as CRCs do.
-    let mut hash = 0u64;
+    let mut hash = SECRET.load(Relaxed);
     for word in words {
-        let mixed = (hash ^ word).wrapping_mul(FACTOR);
-        hash = mixed ^ (mixed >> 32);
+        let product = u128::from(hash ^ word).wrapping_mul(FACTOR);
+        // CAST: The lower half, and the upper one: each of its bits depends on all of the word's.
+        hash = product as u64 ^ (product >> 64) as u64;
     }
     // CAST: The lower half.
     let first = hash as u32 & !(PROBES.wrapping_sub(1));

@@ -62,6 +62,7 @@ struct Tables {
 
 impl Tables {
     fn open(queue: &Arc<WorkQueue>) -> Result<Self> {
+        hash::begin();
         qp::table::begin_anywhere();
         Ok(Self {
             _qps: qp::table::QPS.open(queue)?,
