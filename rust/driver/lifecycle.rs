@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a device ends: it is retired, unregistered, stopped, forgotten and drained.
+//! How a device ends: it is retired, unregistered, and as the last part of that stopped and forgotten; then drained.
 //!
 //! - *Retired*: the QPs of processes fail. Those of kernel clients go on: each client ends its own. (ib_srp crashes if
 //!   its QPs fail just before it is told of the removal: it then looks for the commands of a SCSI host that is gone.)
 //! - *Unregistered*: `ib_core` has its clients leave, and destroys all objects, those of processes too. Packets flow
 //!   meanwhile: a client disconnects, and many wait until the CM says that the peer knows.
 //! - *Stopped*: the device lets go of the network. If the netdev goes, that comes first.
-//! - *Forgotten*: as the last part of unregistering, it is taken off the list of devices.
+//! - *Forgotten*: it is taken off the list of devices.
 //! - *Drained*: work waits until packets in flight, and what the tables give back, refer to nothing of it any more.
 
 use crate::{
@@ -29,9 +29,11 @@ use rdma::device::{
 };
 use sync::WorkQueue;
 
-/// `device` will be unregistered: the QPs of processes fail, as nothing else tells a process that polls its CQs.
+/// `device` will be unregistered: the QPs of processes fail, as nothing else tells a process that polls its CQs. So does
+/// one that a process moves out of RESET from now on, and no advice about memory holds the device up.
 /// Context: process, RTNL may be held.
 pub(crate) fn retire(device: &Device) {
+    device.retire();
     table::fail_users(device);
 }
 
@@ -61,6 +63,7 @@ pub(crate) fn unregister_all(registry: &Registry) {
                 retire(&device);
                 handle.unregister();
             }
+            // It was stopped before its work took the handle, or has none yet.
             None => {
                 stop(&device);
                 registry.forget(&device);

@@ -52,6 +52,7 @@ use net::{
 use rdma::device::Handle;
 use sync::{
     new_spin_lock_irq,
+    smp_mb,
     SpinLockIrq,
     WorkQueue, //
 };
@@ -108,7 +109,9 @@ pub(crate) struct Device {
     number: u64,
     guid: [u8; 8],
     counters: Counters,
-    /// Set once, when the netdev goes or the device is unregistered.
+    /// Set once, when it becomes known that the device will be unregistered.
+    retired: Atomic<bool>,
+    /// Set once, when the device lets go of the network.
     dead: Atomic<bool>,
     /// Packets of all QPs that wait for pages, and the bytes of memory that they use.
     waiting_packets: Atomic<u32>,
@@ -177,6 +180,7 @@ impl Device {
                 number,
                 guid: netdev.guid(),
                 counters,
+                retired: Atomic::new(false),
                 dead: Atomic::new(false),
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),
@@ -270,7 +274,20 @@ impl Device {
         self.waiting_memory.fetch_sub(memory, Relaxed);
     }
 
-    /// Whether the device is going away. Context: any.
+    /// Notes that the device will be unregistered. Whoever moves a QP afterwards sees that, or the QP's new state is seen
+    /// after this. Context: any.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Relaxed);
+        smp_mb();
+    }
+
+    /// Whether the device will be unregistered. Pairs with [`Device::retire`], for what was written before. Context: any.
+    pub(crate) fn is_retired(&self) -> bool {
+        smp_mb();
+        self.retired.load(Relaxed)
+    }
+
+    /// Whether the device has let go of the network. Context: any.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Acquire)
     }

@@ -118,7 +118,7 @@ impl Advise for Pd {
         }
         if flush {
             let go_on = || {
-                if self.device().is_dead() {
+                if self.device().is_retired() {
                     return Err(ENODEV);
                 }
                 // Others wait until the pages are there: a system call that begins anew each time, with a timer that
@@ -159,7 +159,7 @@ impl WorkItem<PREFETCH> for Pd {
     fn run(pd: Arc<Pd>) {
         let wanted = core::mem::take(&mut *pd.pending.lock());
         let go_on = || {
-            if pd.device().is_dead() {
+            if pd.device().is_retired() {
                 return Err(ENODEV);
             }
             Ok(())

@@ -196,6 +196,10 @@ impl Modify for Qp {
                 if to == State::Rts || to == State::Sqd {
                     self.run_send();
                 }
+                // A device that is retired has had its QPs fail: this one may have come after that.
+                if self.verbs.is_user && self.device().is_retired() {
+                    self.fail();
+                }
             }
         }
         Ok(())
