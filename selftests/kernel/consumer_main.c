@@ -14,6 +14,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
@@ -33,6 +34,9 @@ MODULE_PARM_DESC(device, "name of the device");
 
 static u8 gid_index;
 module_param(gid_index, byte, 0644);
+/* How long it keeps a device that is removed, in ms. */
+static unsigned int linger;
+module_param(linger, uint, 0644);
 MODULE_PARM_DESC(gid_index, "index of the GID that is used");
 
 static const struct rows *const all_rows[] = {
@@ -304,6 +308,7 @@ static int consumer_add(struct ib_device *added)
 
 static void consumer_remove(struct ib_device *removed, void *data)
 {
+	msleep(linger);
 	mutex_lock(&lock);
 	if (device == removed) {
 		is_traffic_gone = traffic;

@@ -83,6 +83,19 @@ netdev_again()
 		ip address add fd09::1/64 dev "$netdev" nodad && ip link set "$netdev" up && device_again
 }
 
+# A client that takes its time has the device stay, retired: no QP of a process is of use any more.
+retired()
+{
+	local linger=/sys/module/consumer/parameters/linger
+	echo $((4000 * slowness)) >"$linger"
+	"$here/late" "$device" "rdma link del $device" || fail "the QP is of use"
+	! rdma link add "${device}b" type "$link_type" netdev "$netdev" 2>/dev/null || fail "a second device"
+	dmesg | tail -n 5 | grep -q "no device on $netdev: its device is still being deleted" || fail "no reason: $(dmesg | tail -n 5)"
+	await $((600 * slowness)) device_gone || fail "the device is still there"
+	echo 0 >"$linger"
+	device_again
+}
+
 removed_by_link()
 {
 	removed rdma link del "$device"
@@ -127,6 +140,7 @@ if ! consumer_load; then
 fi
 # Rows of the script itself, in this order: what each does, and its name.
 others=(
+	'retired|rdma link del, while a client takes its time'
 	'removed_by_link|rdma link del, with objects and traffic'
 	'removed_by_netdev|the netdev goes, with objects and traffic'
 	'unloaded_under_traffic|rmmod with objects and traffic'
