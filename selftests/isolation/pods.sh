@@ -13,7 +13,7 @@ cm_port=7174
 perftest_port=18515
 n=$((200 / slowness))
 # Of a program, in seconds. Much of this works over no other driver: then most programs wait for ever.
-patience=120
+patience=60
 [ "${FERROCE_DRIVER:-ferroce}" = ferroce ] || patience=12
 
 # shellcheck disable=SC2154 # of namespaces.sh
@@ -144,7 +144,7 @@ verbs()
 	local server client
 	server=$(gid_index_wait "$(device_of "$server_at")" "$(address_of "$server_at")") || fail "$server"
 	client=$(gid_index_wait "$(device_of "$client_at")" "$(address_of "$client_at")") || fail "$client"
-	pair "$patience" "$perftest_port" \
+	pair $((2 * patience)) "$perftest_port" \
 		"$@" -d "$(device_of "$server_at")" -x "$server" -p "$perftest_port" -F -m 1024 -- \
 		"$@" -d "$(device_of "$client_at")" -x "$client" -p "$perftest_port" -F -m 1024 \
 		"$(address_of "$server_at")"

@@ -103,9 +103,17 @@ traffic_start()
 	return 1
 }
 
+# ready FILE...: who writes to it says so.
+ready()
+{
+	local file
+	for file in "$@"; do
+		grep -q '^ready' "$ktap_dir/$file" || return 1
+	done
+}
+
 hold_start()
 {
-	local tries
 	# What the last one said goes now, not when the background job comes to run.
 	truncate -s 0 "$ktap_dir/holder" "$ktap_dir/stayer"
 	"$hold" "$dev1" >"$ktap_dir/holder" 2>&1 &
@@ -113,11 +121,8 @@ hold_start()
 	"$hold" -i "$dev1" >"$ktap_dir/stayer" 2>&1 &
 	stayer=$!
 	users=("$holder" "$stayer")
-	for tries in $(seq $((100 * slowness))); do
-		grep -q '^ready' "$ktap_dir/holder" && grep -q '^ready' "$ktap_dir/stayer" && return 0
-		sleep 0.1
-	done
-	echo "nothing is held after $tries tries"
+	await $((100 * slowness)) ready holder stayer && return 0
+	echo "nothing is held"
 	cat "$ktap_dir/holder" "$ktap_dir/stayer"
 	return 1
 }
@@ -125,17 +130,13 @@ hold_start()
 # A process inside of a verb that does not come to an end.
 stuck_start()
 {
-	local tries
 	# What the last one said goes now, not when the background job comes to run.
 	: >"$ktap_dir/stuck"
 	"$hold" -s "$dev1" >"$ktap_dir/stuck" 2>&1 &
 	stuck=$!
 	users=("$stuck")
-	for tries in $(seq $((100 * slowness))); do
-		grep -q '^ready' "$ktap_dir/stuck" && return 0
-		sleep 0.1
-	done
-	echo "nobody is stuck after $tries tries"
+	await $((100 * slowness)) ready stuck && return 0
+	echo "nobody is stuck"
 	cat "$ktap_dir/stuck"
 	return 1
 }
@@ -143,16 +144,12 @@ stuck_start()
 # A connection of the CM, from whose passive side the device is taken.
 connection_start()
 {
-	local tries
 	: >"$ktap_dir/connection"
 	"$here/connection" n1 "$address1" n2 >"$ktap_dir/connection" 2>&1 &
 	peer=$!
 	users=("$peer")
-	for tries in $(seq $((100 * slowness))); do
-		grep -q '^ready' "$ktap_dir/connection" && return 0
-		sleep 0.1
-	done
-	echo "not connected after $tries tries"
+	await $((100 * slowness)) ready connection && return 0
+	echo "not connected"
 	cat "$ktap_dir/connection"
 	return 1
 }
