@@ -2,8 +2,7 @@
 
 //! How a device ends: it is retired, unregistered, and as the last part of that stopped and forgotten; then drained.
 //!
-//! - *Retired*: the QPs of processes fail. Those of kernel clients go on: each client ends its own. (ib_srp crashes if
-//!   its QPs fail just before it is told of the removal: it then looks for the commands of a SCSI host that is gone.)
+//! - *Retired*: the QPs of processes fail. Those of kernel clients go on: each client ends its own.
 //! - *Unregistered*: `ib_core` has its clients leave, and destroys all objects, those of processes too. Packets flow
 //!   meanwhile: a client disconnects, and many wait until the CM says that the peer knows.
 //! - *Stopped*: the device lets go of the network. If the netdev goes, that comes first.

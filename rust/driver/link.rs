@@ -80,12 +80,16 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     let failed = |error| Refusal::new(error, "the device could not be made");
     let registry = registry::get().map_err(failed)?;
     let device = registry.attach(netdev).map_err(|error| {
-        let reason = if error == EEXIST && registry.device_on(netdev).is_some_and(|old| old.is_retired()) {
-            "its device is still being deleted: a client, or a process in a verbs call, has not let go of it"
-        } else if error == EEXIST {
-            "it has a device already"
-        } else {
+        let is_retired = || {
+            let old = registry.device_on(netdev);
+            old.is_some_and(|old| old.is_retired())
+        };
+        let reason = if error != EEXIST {
             why_not_attached(error)
+        } else if is_retired() {
+            "its device is still being deleted: a client or a process holds it"
+        } else {
+            "it has a device already"
         };
         Refusal::new(error, reason)
     })?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device says that it can do (`ib_device_attr`), and the limits among that which are enforced.
+//! The attributes of a device (`ib_device_attr`), and the limits among them that are enforced.
 //!
 //! They are the same for all devices. The numbers of objects are not enforced: they are what their keys allow, and memory
 //! ends before; the module's part of it is charged to the cgroup of the process.

@@ -99,7 +99,7 @@ impl Loopback {
         let Some(own) = self.own(&bh) else {
             return;
         };
-        // What the packets of other queues are answered with waits its turn here.
+        // Answers to the packets of other queues wait here until their turn comes.
         let serves_own = {
             let mut own = own.lock();
             let was_left = core::mem::take(&mut own.is_left);

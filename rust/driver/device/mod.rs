@@ -204,7 +204,7 @@ impl Device {
         &self.registry
     }
 
-    /// By which others know it.
+    /// The number by which others know the device. Context: any.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -274,14 +274,14 @@ impl Device {
         self.waiting_memory.fetch_sub(memory, Relaxed);
     }
 
-    /// Notes that the device will be unregistered. Whoever moves a QP afterwards sees that, or the QP's new state is seen
-    /// after this. Context: any.
+    /// Notes that the device will be unregistered. Of a thread that calls this and then reads the state of a QP, and one
+    /// that changes that state and then calls [`Device::is_retired`], at least one sees what the other wrote. Context: any.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
         smp_mb();
     }
 
-    /// Whether the device will be unregistered. Pairs with [`Device::retire`], for what was written before. Context: any.
+    /// Whether the device will be unregistered. The barrier pairs with that of [`Device::retire`]. Context: any.
     pub(crate) fn is_retired(&self) -> bool {
         smp_mb();
         self.retired.load(Relaxed)

@@ -39,14 +39,14 @@ impl WorkItem<SETTLE_GROUPS> for Device {
 }
 
 impl Device {
-    /// Does `function` to what the device has of its namespace, if it is in one and not going away. Context: any.
+    /// Does `function` to what the device has of its namespace, if it is in one and not stopped. Context: any.
     fn with_place<T>(&self, function: impl FnOnce(&Place) -> T) -> Option<T> {
         let attachment = self.attachment.lock();
         let place = attachment.as_ref()?.place.as_ref()?;
         Some(function(place))
     }
 
-    /// Where its netdev is; [`None`] between two namespaces, and once the device is going away. Context: any.
+    /// Where its netdev is; [`None`] between two namespaces, and once the device is stopped. Context: any.
     pub(crate) fn site(&self) -> Option<Site> {
         self.with_place(|place| place.site)
     }
@@ -77,7 +77,7 @@ impl Device {
             .is_some_and(|attachment| attachment.netdev.is_same(netdev))
     }
 
-    /// The sender for packets from the address `gid` in the namespace `netns`. [`None`] once the device is going away, and
+    /// The sender for packets from the address `gid` in the namespace `netns`. [`None`] once the device is stopped, and
     /// in another namespace than the device's own if it has no such address there. Context: any.
     pub(crate) fn sender_in(&self, netns: NetId, gid: &Gid) -> Option<net::Sender> {
         let own = |place: &Place| (place.site.net_id == netns).then(|| place.sender.clone());
@@ -119,7 +119,7 @@ impl Device {
         Some(place.site)
     }
 
-    /// Its netdev has come to the namespace that `sender` sends from. Errors: `ENODEV` if the device is going away.
+    /// Its netdev has come to the namespace that `sender` sends from. Errors: `ENODEV` if the device is stopped.
     /// Context: process, RTNL may be held.
     pub(crate) fn arrive(self: &Arc<Self>, netdev: &net::NetDevice, sender: net::Sender) -> Result {
         let place = Place::new(netdev, sender);
