@@ -4,6 +4,8 @@
  *
  * rds ADDRESS		answers: each message comes back as it is; or RDMA is done as it asks for, and then it comes back
  * rds ADDRESS PEER	asks, and prints KTAP
+ * rds ADDRESS PEER SECONDS
+ *			asks for messages for so long; exits with 0 if all came back
  */
 
 #include <arpa/inet.h>
@@ -201,14 +203,19 @@ static void answer(const char *address)
 	}
 }
 
-/* Several under way at once: all come back, in order and as they were. */
-static bool run_messages(int fd, struct sockaddr_in *peer)
+/* Several under way at once, a fixed number of them or for so many seconds: all come back, in order and as they were. */
+static bool run_messages(int fd, struct sockaddr_in *peer, time_t seconds)
 {
 	static const size_t lengths[] = { sizeof(struct header), 100, 4095, 4096, 4097, 16000, 65535, LONGEST };
 	uint32_t sent = 0, returned = 0;
+	time_t end = time(NULL) + seconds;
 
-	while (returned < ROUNDS * AT_ONCE) {
-		for (; sent < ROUNDS * AT_ONCE && sent < returned + AT_ONCE; sent++) {
+	for (;;) {
+		bool is_over = seconds ? time(NULL) >= end : sent == ROUNDS * AT_ONCE;
+
+		if (is_over && returned == sent)
+			return true;
+		for (; !is_over && sent < returned + AT_ONCE; sent++) {
 			struct header header = { .number = sent };
 			size_t length = lengths[sent % (sizeof(lengths) / sizeof(*lengths))];
 
@@ -229,7 +236,6 @@ static bool run_messages(int fd, struct sockaddr_in *peer)
 			return false;
 		returned++;
 	}
-	return true;
 }
 
 static bool run_rdma(int fd, struct sockaddr_in *peer, uint32_t kind)
@@ -277,12 +283,14 @@ int main(int argc, char **argv)
 
 	if (argc == 2)
 		answer(argv[1]);
-	if (argc != 3 || inet_pton(AF_INET, argv[2], &peer.sin_addr) != 1)
-		errx(2, "rds ADDRESS [PEER]");
+	if (argc < 3 || argc > 4 || inet_pton(AF_INET, argv[2], &peer.sin_addr) != 1)
+		errx(2, "rds ADDRESS [PEER [SECONDS]]");
+	fd = make_socket(argv[1], 0, &own);
+	if (argc == 4)
+		return run_messages(fd, &peer, atoi(argv[3])) ? 0 : 1;
 	ksft_print_header();
 	ksft_set_plan(3);
-	fd = make_socket(argv[1], 0, &own);
-	ksft_test_result(run_messages(fd, &peer), "messages of 24 to 65536 bytes, both ways\n");
+	ksft_test_result(run_messages(fd, &peer, 0), "messages of 24 to 65536 bytes, both ways\n");
 	ksft_test_result(run_rdma(fd, &peer, RDMA_WRITE), "the peer's RDMA WRITE\n");
 	ksft_test_result(run_rdma(fd, &peer, RDMA_READ), "the peer's RDMA READ\n");
 	ksft_finished();

@@ -16,6 +16,7 @@ connected()
 	case $consumer in
 	nvmeof) set -- ",reconnect_delay=1,ctrl_loss_tmo=${1:-600}" ;;
 	nfs) set -- "4.2${1:+,soft,timeo=30,retrans=2}" ;;
+	rds) set -- "$(host_address)" ;;
 	*) set -- ;;
 	esac
 	case $consumer in

@@ -17,6 +17,25 @@ unserve()
 	kill "$(cat /run/rds.pid)"
 }
 
+# attach PEER OWN: for traffic.
+attach()
+{
+	modprobe -a rds rds_rdma && echo "$2 $1" >/run/rds.addresses
+}
+
+detach()
+{
+	rm /run/rds.addresses
+}
+
+# traffic SECONDS: verified.
+traffic()
+{
+	local addresses
+	read -ra addresses </run/rds.addresses
+	"$lib/../rds" "${addresses[@]}" "$1"
+}
+
 # exchange FROM TO ARG...
 exchange()
 {
