@@ -78,13 +78,10 @@ pub(super) trait Side: Sized + Unpin {
     /// Tells the protocol to try the access again that waited for pages.
     fn resume(&mut self);
 
-    /// Has `event` happen.
-    fn happen(&mut self, _qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
-        event(self);
+    /// Fetches what was posted, if this side sends that. Returns whether there may be more.
+    fn fetch(&mut self, _qp: &Qp) -> bool {
+        false
     }
-
-    /// Fetches what was posted, if this side sends that.
-    fn fetch(&mut self, _qp: &Qp) {}
 
     /// Whether a softirq leaves building to a thread, because there is so much.
     fn is_long(&self) -> bool;
@@ -202,8 +199,7 @@ fn take_round<S: Side>(
         side.settle(qp, round, false);
         return;
     }
-    side.engine().again = false;
-    side.fetch(qp);
+    side.engine().again = side.fetch(qp);
     if has_bh_off
         && !is_owner
         && side.engine().paced_since.is_none()
@@ -237,7 +233,7 @@ impl Qp {
         let mut event = Some(event);
         self.drive_by::<S>(&mut |side, round| {
             if let Some(event) = event.take() {
-                side.happen(self, |side| event(side, round));
+                event(side, round);
             }
         });
     }

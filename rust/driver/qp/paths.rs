@@ -250,9 +250,12 @@ impl Qp {
         self.verbs.events.raise(Event::PathMigrated);
     }
 
-    /// The requester has used up the retries of the primary path. `send` is this QP's own send side, which
+    /// Migrates if the requester has used up the retries of the primary path. `send` is this QP's own send side, which
     /// the caller has locked. Context: process or softirq.
-    pub(super) fn migrate_requester(&self, send: &mut SendSide) {
+    pub(super) fn follow_migration(&self, send: &mut SendSide) {
+        if !send.requester.take_migration() {
+            return;
+        }
         // Nothing is left to do where a packet of the peer has made it migrate in between.
         if let Some(switched) = self.with_paths(Paths::exhausted) {
             send.requester.path_changed(switched.timeout());
