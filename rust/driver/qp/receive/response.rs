@@ -17,7 +17,6 @@ use crate::{
         Fault, //
     },
     packet::datagram::{
-        self,
         Batch,
         BuildError, //
     }, //
@@ -55,13 +54,8 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
-                    if let Ok(skb) =
-                        datagram::build(path, &packet, batch, qp.device().pages(), |_| {
-                            Ok::<(), Fault>(())
-                        })
-                    {
-                        batch.push(skb, path);
-                    }
+                    let no_payload = |_: &mut [u8]| Ok::<(), Fault>(());
+                    let _ = batch.build(path, &packet, qp.device().pages(), no_payload);
                 }
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
@@ -121,8 +115,8 @@ impl ReceiveSide {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(&tx_path.path, &packet, batch, qp.device().pages(), fill) {
-                Ok(skb) => batch.push(skb, &tx_path.path),
+            match batch.build(&tx_path.path, &packet, qp.device().pages(), fill) {
+                Ok(()) => {}
                 Err(BuildError::NoMemory) => {
                     qp.device().count_drop(Counter::SendDropped, qp.number);
                 }

@@ -29,7 +29,6 @@ use crate::{
     packet::{
         ah::Ah,
         datagram::{
-            self,
             Batch,
             BuildError, //
         },
@@ -160,7 +159,7 @@ impl SendSide {
         let buffers = self.wqes.buffers(burst.sequence);
         place.rewind();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
-        let built = batch.len();
+        let before = batch.len();
         if burst.is_repeated() {
             batch.scatter();
             trace::retransmit(qp.number, burst.packets);
@@ -172,16 +171,17 @@ impl SendSide {
                 break;
             };
             packet.migrated = *migrated;
-            let skb = datagram::build(path, packet, batch, qp.device().pages(), |out| {
-                fill(inline, &mut cursor, *offset, out)
+            let built = batch.build(path, packet, qp.device().pages(), |out| match inline {
+                Some(data) => copy_inline(data, *offset, out),
+                None => cursor.read(u64::from(*offset), out),
             });
-            match skb {
-                Ok(skb) => batch.push(skb, path),
+            match built {
+                Ok(()) => {}
                 Err(BuildError::NoMemory) => {
                     qp.device().count_drop(Counter::SendDropped, qp.number);
                 }
                 Err(BuildError::Payload(fault)) => {
-                    batch.truncate(built);
+                    batch.truncate(before);
                     return Err(fault);
                 }
             }
@@ -222,7 +222,10 @@ impl SendSide {
         };
         let mut place = Place::default();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
-        let built = frames.push(qp.device(), len, |out| fill(inline, &mut cursor, 0, out));
+        let built = frames.push(qp.device(), len, |out| match inline {
+            Some(data) => copy_inline(data, 0, out),
+            None => cursor.read(0, out),
+        });
         match built {
             Ok(()) => Outcome::Done,
             Err(FrameError::Lost) => {
@@ -256,16 +259,9 @@ fn datagram_tx_path(
     })
 }
 
-/// Fills `out` with what is to be sent from `offset` bytes into a request's memory on.
-fn fill(
-    inline: Option<&[u8]>,
-    cursor: &mut Cursor<'_>,
-    offset: u32,
-    out: &mut [u8],
-) -> Result<(), Fault> {
-    let Some(data) = inline else {
-        return cursor.read(u64::from(offset), out);
-    };
+/// Fills `out` with inline data, from `offset` bytes into it on.
+#[inline(never)]
+fn copy_inline(data: &[u8], offset: u32, out: &mut [u8]) -> Result<(), Fault> {
     let rest = data.get(offset as usize..).unwrap_or_default();
     let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
     out.copy_from_slice(part);
