@@ -19,15 +19,20 @@ use super::{
     Qp, //
 };
 use crate::{
+    device::network::QUEUE_LIMIT,
     packet::{
         arrival::Run,
-        datagram::Batch, //
+        datagram::Batch,
+        path::Path, //
     },
     queue::cq::Cq, //
 };
 use kernel::sync::Arc;
 use net::RxSkb;
-use rdma::qp::Event;
+use rdma::qp::{
+    Event,
+    Type, //
+};
 use roce::{
     packet::Packet,
     responder::Arrival,
@@ -159,9 +164,22 @@ impl Engine {
         }
     }
 
-    /// Whether to wait for the machine's queues, if they `are_full`. Then the QP goes on when they may have drained.
+    /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be dropped
+    /// there. Then the QP goes on when they may have drained.
     #[inline]
-    pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, are_full: bool) -> bool {
+    pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
+        let device = qp.device();
+        let are_full = match path {
+            // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
+            _ if matches!(qp.ty, Type::Uc | Type::Ud)
+                && device.registry().steered.is_congested() =>
+            {
+                true
+            }
+            Some(path) if path.is_loopback() => device.loopback().is_congested(),
+            Some(path) => path.queued_bytes() > QUEUE_LIMIT,
+            None => qp.ty == Type::RawPacket && device.is_congested(),
+        };
         if !are_full {
             self.paced_since = None;
             return false;

@@ -94,13 +94,6 @@ impl Paths {
         self.migrations
     }
 
-    /// Whether so much waits in this machine's queues that more would only be dropped there; [`None`] without
-    /// a path.
-    pub(super) fn is_congested(&self, device: &Device) -> Option<bool> {
-        let primary = self.primary.as_ref();
-        primary.map(|path| path.is_congested(device))
-    }
-
     /// The way of packets to the peer, over the route that is valid now.
     pub(super) fn tx_path(&mut self, qp: &Qp) -> Option<TxPath> {
         let mut path = self.primary.clone()?;

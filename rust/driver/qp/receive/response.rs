@@ -44,8 +44,7 @@ impl ReceiveSide {
             return;
         };
         let path = &tx_path.path;
-        let are_full = path.is_congested(qp.device());
-        if self.engine.waits_for_queues(qp, are_full) {
+        if self.engine.waits_for_queues(qp, Some(path)) {
             return;
         }
         while batch.room() >= Batch::BURST {
