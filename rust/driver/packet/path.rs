@@ -153,7 +153,7 @@ impl Path {
     /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: process or
     /// softirq.
     pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
-        self.route.join(first, next)
+        first.append(next, &self.route)
     }
 
     /// Sends `skb`. Context: process or softirq, no lock held.
