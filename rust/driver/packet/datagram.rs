@@ -34,26 +34,9 @@ use roce::{
 
 /// Bytes of the ICRC behind the payload.
 const ICRC_LEN: usize = 4;
-/// Bytes of the BTH, the part of the headers that the masked ICRC prefix covers.
-const BTH_LEN: usize = 12;
 /// Bytes of the longest pad.
 const MAX_PAD: usize = 3;
 const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
-/// Bytes of a UDP header.
-const UDP_LEN: usize = 8;
-
-/// The kernel's architecture-optimised CRC32.
-///
-/// Context: process or softirq; not hard interrupt (it uses the FPU).
-pub(crate) struct KernelCrc;
-
-impl icrc::Crc32 for KernelCrc {
-    #[inline]
-    fn update(&self, crc: u32, data: &[u8]) -> u32 {
-        net::crc32_le(crc, data)
-    }
-}
-
 /// Why a datagram could not be built.
 pub(crate) enum BuildError<F> {
     /// No memory for the packet. For a reliable QP this is a loss like any other.
@@ -135,16 +118,6 @@ fn masked_crc<const N: usize>(bytes: &mut [u8], mask: impl FnOnce(&mut [u8; N]))
     let state = net::crc32_le(icrc::SEED, bytes);
     *bytes.first_chunk_mut()? = plain;
     Some(state)
-}
-
-/// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not use (IPv4 options).
-pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
-    let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
-    if let Ok(ip) = <&[u8; 20]>::try_from(ip) {
-        return Some(icrc::header_crc_v4(&KernelCrc, ip, udp, bth));
-    }
-    let ip = <&[u8; 40]>::try_from(ip).ok()?;
-    Some(icrc::header_crc_v6(&KernelCrc, ip, udp, bth))
 }
 
 /// Sends a datagram, or several that leave together. Returns how many were dropped.
