@@ -146,30 +146,6 @@ impl Paths {
         }
     }
 
-    /// Decides about a packet from `source` to `destination`, in the namespace `netns`, with this MigReq bit.
-    fn receive(
-        &mut self,
-        netns: NetId,
-        source: &Address,
-        destination: &Address,
-        migrated: bool,
-    ) -> (Verdict, Option<Migrated>) {
-        let is_of = |path: Option<&Arc<Path>>| {
-            path.is_some_and(|path| path.is_reverse(netns, source, destination))
-        };
-        let way = Way {
-            primary: is_of(self.primary.as_ref()),
-            alternate: is_of(self.alternate.as_ref().map(|alternate| &alternate.path)),
-            former: is_of(self.former.as_ref()),
-        };
-        let verdict = self.migration.receive(way, migrated);
-        let switched = match verdict {
-            Verdict::Migrate => self.switch(),
-            _ => None,
-        };
-        (verdict, switched)
-    }
-
     /// The alternate path is the primary one from now on.
     fn switch(&mut self) -> Option<Migrated> {
         let Alternate { path, timeout } = self.alternate.take()?;
@@ -222,13 +198,27 @@ impl Qp {
         destination: &Address,
         migrated: bool,
     ) -> bool {
-        let (verdict, switched) =
-            self.with_paths(|paths| paths.receive(netns, source, destination, migrated));
-        if let Some(switched) = switched {
-            self.migrated(&switched);
-        }
+        let (verdict, switched) = self.with_paths(|paths| {
+            let is_of = |path: Option<&Arc<Path>>| {
+                path.is_some_and(|path| path.is_reverse(netns, source, destination))
+            };
+            let way = Way {
+                primary: is_of(paths.primary.as_ref()),
+                alternate: is_of(paths.alternate.as_ref().map(|alternate| &alternate.path)),
+                former: is_of(paths.former.as_ref()),
+            };
+            let verdict = paths.migration.receive(way, migrated);
+            let migrates = verdict == Verdict::Migrate;
+            (verdict, migrates.then(|| paths.switch()).flatten())
+        });
         match verdict {
-            Verdict::Accept | Verdict::Migrate => true,
+            Verdict::Accept => true,
+            Verdict::Migrate => {
+                if let Some(switched) = switched {
+                    self.migrated(&switched);
+                }
+                true
+            }
             Verdict::Drop => false,
             Verdict::Refuse => {
                 self.verbs.events.raise(Event::PathMigrationError);
