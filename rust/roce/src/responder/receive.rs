@@ -43,36 +43,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return Step::Dropped(reason);
         }
         match self.config.service {
-            Type::Rc => self.receive_reliable(packet),
-            Type::Uc => self.receive_unreliable(packet),
-            Type::Ud | Type::Gsi => self.receive_datagram(packet),
-            Type::RawPacket => Step::Dropped(DropReason::Opcode),
+            Type::Rc => {}
+            Type::Uc => return self.receive_unreliable(packet),
+            Type::Ud | Type::Gsi => return self.receive_datagram(packet),
+            Type::RawPacket => return Step::Dropped(DropReason::Opcode),
         }
-    }
 
-    /// Why a packet is no request for this QP, whatever came before it.
-    #[inline]
-    pub(super) fn objection(&self, packet: &Packet) -> Option<DropReason> {
-        if !matches!(self.phase, Phase::Receiving) {
-            return Some(DropReason::State);
-        }
-        let is_ours = matches!(
-            (self.config.service, packet.opcode.transport()),
-            (Type::Rc, Transport::Rc)
-                | (Type::Uc, Transport::Uc)
-                | (Type::Ud | Type::Gsi, Transport::Ud)
-        );
-        if !is_ours || !packet.opcode.is_request() {
-            return Some(DropReason::Opcode);
-        }
-        if !pkey::matches(self.config.pkey, packet.pkey) {
-            return Some(DropReason::Pkey);
-        }
-        None
-    }
-
-    /// RC: requests are executed strictly in the order of their PSNs.
-    fn receive_reliable(&mut self, packet: &Packet) -> Step {
+        // RC: requests are executed strictly in the order of their PSNs.
         let ahead = packet.psn.diff(self.expected);
         if ahead < 0 {
             return self.duplicate(packet);
@@ -97,6 +74,27 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return Step::Done;
         }
         self.execute(packet)
+    }
+
+    /// Why a packet is no request for this QP, whatever came before it.
+    #[inline]
+    pub(super) fn objection(&self, packet: &Packet) -> Option<DropReason> {
+        if !matches!(self.phase, Phase::Receiving) {
+            return Some(DropReason::State);
+        }
+        let is_ours = matches!(
+            (self.config.service, packet.opcode.transport()),
+            (Type::Rc, Transport::Rc)
+                | (Type::Uc, Transport::Uc)
+                | (Type::Ud | Type::Gsi, Transport::Ud)
+        );
+        if !is_ours || !packet.opcode.is_request() {
+            return Some(DropReason::Opcode);
+        }
+        if !pkey::matches(self.config.pkey, packet.pkey) {
+            return Some(DropReason::Pkey);
+        }
+        None
     }
 
     /// Whether a request of RC or UC is valid, before any key is looked at (IBTA 9.7.4.1.2 to
