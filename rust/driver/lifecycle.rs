@@ -103,8 +103,11 @@ impl rdma::device::Device for Device {
         attributes::of(self.guid())
     }
 
+    /// Lets go of the network. There is no QP that would have to, too, as in [`stop`].
     fn gone(self: &Arc<Self>) {
-        stop(self);
+        if let Some(site) = self.detach() {
+            self.registry().vacate(self, site);
+        }
         // In this order: whoever does not find the device on the list must find the work, which waits
         // for the end of the unregistering that we are in. So the module cannot go before.
         self.unregister_later();

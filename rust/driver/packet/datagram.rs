@@ -34,49 +34,15 @@ use roce::{
 
 /// Bytes of the ICRC behind the payload.
 const ICRC_LEN: usize = 4;
-/// Bytes of the BTH, the part of the headers that the masked ICRC prefix covers.
-const BTH_LEN: usize = 12;
 /// Bytes of the longest pad.
 const MAX_PAD: usize = 3;
 const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
-/// Bytes of a UDP header.
-const UDP_LEN: usize = 8;
-
-/// The kernel's architecture-optimised CRC32.
-///
-/// Context: process or softirq; not hard interrupt (it uses the FPU).
-pub(crate) struct KernelCrc;
-
-impl icrc::Crc32 for KernelCrc {
-    #[inline]
-    fn update(&self, crc: u32, data: &[u8]) -> u32 {
-        net::crc32_le(crc, data)
-    }
-}
-
 /// Why a datagram could not be built.
 pub(crate) enum BuildError<F> {
     /// No memory for the packet. For a reliable QP this is a loss like any other.
     NoMemory,
     /// The payload's source refused.
     Payload(F),
-}
-
-/// Builds the datagram of `packet` towards `path`, to be the next of `batch`. `fill` writes exactly the payload, into
-/// memory from `pages` if there is much: the packet never refers to the memory that the payload comes from, which the
-/// consumer gets back before the packet is gone. The ICRC of what goes to a QP of the same device is 0.
-///
-/// Context: bottom halves off.
-pub(crate) fn build<F>(
-    path: &Path,
-    packet: &Packet,
-    batch: &mut Batch,
-    pages: &PagePools,
-    fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
-) -> Result<TxSkb, BuildError<F>> {
-    let skb = build_untraced(path, packet, batch, pages, fill)?;
-    trace::packet_out(|| traced(packet));
-    Ok(skb)
 }
 
 /// The fields of the events of `packet`. Context: any.
@@ -92,52 +58,12 @@ pub(crate) fn traced(packet: &Packet) -> trace::Packet {
     }
 }
 
-#[inline(always)]
-fn build_untraced<F>(
-    path: &Path,
-    packet: &Packet,
-    batch: &mut Batch,
-    pages: &PagePools,
-    fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
-) -> Result<TxSkb, BuildError<F>> {
-    let len = packet.datagram_len();
-    // The payload gets memory of its own: together with headers and all it would need two pages.
-    if len > MAX_LIGHT && path.takes_pages() {
-        if let Some(mut fragment) = pages.fragment(packet.payload_len as usize) {
-            fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
-            let skb = build_around(path, packet, batch, pages, fragment);
-            return skb.ok_or(BuildError::NoMemory);
-        }
-    }
-    let mut skb = TxSkb::alloc(pages, len).ok_or(BuildError::NoMemory)?;
-    path.address(&mut skb, batch.next_id());
-    let body = skb.body_mut();
-
-    let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
-    let (_, rest) = body
-        .split_at_mut_checked(header_len)
-        .ok_or(BuildError::NoMemory)?;
-    let (payload, tail) = rest
-        .split_at_mut_checked(packet.payload_len as usize)
-        .ok_or(BuildError::NoMemory)?;
-    fill(payload).map_err(BuildError::Payload)?;
-    tail.fill(0);
-    if path.is_loopback() {
-        return Ok(skb);
-    }
-
-    let state = linear_crc(&mut skb, ICRC_LEN).ok_or(BuildError::NoMemory)?;
-    if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
-        *trailer = icrc::finish(state);
-    }
-    Ok(skb)
-}
-
-/// Builds the datagram of `packet` towards `path` around its payload. [`None`] if there is no memory.
+/// Builds the datagram of `packet` towards `path`, with the identification `id`, around its payload. [`None`] if there is
+/// no memory.
 fn build_around(
     path: &Path,
     packet: &Packet,
-    batch: &mut Batch,
+    id: u16,
     pages: &PagePools,
     payload: Fragment<'_>,
 ) -> Option<TxSkb> {
@@ -145,7 +71,7 @@ fn build_around(
     let tail_len = pad.wrapping_add(ICRC_LEN as u8);
     let header_len = packet.header_len();
     let mut skb = TxSkb::with_page(pages, header_len, payload.bytes().len(), tail_len)?;
-    path.address(&mut skb, batch.next_id());
+    path.address(&mut skb, id);
     packet.emit(skb.body_mut())?;
     if path.is_loopback() {
         return skb.finish(payload, [0; MAX_TAIL]).then_some(skb);
@@ -192,16 +118,6 @@ fn masked_crc<const N: usize>(bytes: &mut [u8], mask: impl FnOnce(&mut [u8; N]))
     let state = net::crc32_le(icrc::SEED, bytes);
     *bytes.first_chunk_mut()? = plain;
     Some(state)
-}
-
-/// The ICRC's state behind the pseudo-header and the BTH; [`None`] for headers that RoCE does not use (IPv4 options).
-pub(crate) fn prefix(headers: &[u8], bth: &[u8; BTH_LEN]) -> Option<u32> {
-    let (ip, udp) = headers.split_last_chunk::<UDP_LEN>()?;
-    if let Ok(ip) = <&[u8; 20]>::try_from(ip) {
-        return Some(icrc::header_crc_v4(&KernelCrc, ip, udp, bth));
-    }
-    let ip = <&[u8; 40]>::try_from(ip).ok()?;
-    Some(icrc::header_crc_v6(&KernelCrc, ip, udp, bth))
 }
 
 /// Sends a datagram, or several that leave together. Returns how many were dropped.
@@ -251,8 +167,57 @@ impl Batch {
         })
     }
 
-    /// Adds a datagram; one that finds no room is dropped, as the network may drop any.
-    pub(crate) fn push(&mut self, skb: TxSkb, path: &Arc<Path>) {
+    /// Builds the datagram of `packet` towards `path` and adds it; if there is no room it is dropped, as the network may
+    /// drop any. `fill` writes exactly the payload, into memory from `pages` if there is much: the packet never refers to
+    /// the memory that the payload comes from, which the consumer gets back before the packet is gone. The ICRC of what
+    /// goes to a QP of the same device is 0.
+    ///
+    /// Context: bottom halves off.
+    pub(crate) fn build<F>(
+        &mut self,
+        path: &Arc<Path>,
+        packet: &Packet,
+        pages: &PagePools,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
+    ) -> Result<(), BuildError<F>> {
+        let len = packet.datagram_len();
+        let (id, payload_len) = (self.next_id(), packet.payload_len as usize);
+        // The payload gets memory of its own: together with headers and all it would need two pages.
+        let fragment = if len > MAX_LIGHT && path.takes_pages() {
+            pages.fragment(payload_len)
+        } else {
+            None
+        };
+        let skb = if let Some(mut fragment) = fragment {
+            fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
+            build_around(path, packet, id, pages, fragment).ok_or(BuildError::NoMemory)?
+        } else {
+            let mut skb = TxSkb::alloc(pages, len).ok_or(BuildError::NoMemory)?;
+            path.address(&mut skb, id);
+            let body = skb.body_mut();
+            let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
+            let rest = body.get_mut(header_len..).unwrap_or_default();
+            let (payload, tail) = rest
+                .split_at_mut_checked(payload_len)
+                .ok_or(BuildError::NoMemory)?;
+            fill(payload).map_err(BuildError::Payload)?;
+            tail.fill(0);
+            if !path.is_loopback() {
+                let state = linear_crc(&mut skb, ICRC_LEN).ok_or(BuildError::NoMemory)?;
+                if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
+                    *trailer = icrc::finish(state);
+                }
+            }
+            skb
+        };
+        trace::packet_out(|| traced(packet));
+        self.push(skb, path);
+        Ok(())
+    }
+
+    /// Adds a datagram. Apart from [`Self::build`], which is compiled in for each payload: there the kernel's vectors
+    /// would not be, and would panic.
+    fn push(&mut self, skb: TxSkb, path: &Arc<Path>) {
         let is_last = |last: &Arc<Path>| Arc::ptr_eq(last, path);
         if !self.paths.last().is_some_and(is_last)
             && self.paths.push_within_capacity(path.clone()).is_err()

@@ -4,7 +4,6 @@
 
 use crate::device::{
     multicast,
-    network::QUEUE_LIMIT,
     registry::ROCE_PORT,
     Device, //
 };
@@ -133,15 +132,10 @@ impl Path {
             && multicast::find(device.number(), &destination.to_gid()).is_some()
     }
 
-    /// Whether so much waits in this machine's queues, or in those of `device`, that more would only be dropped there.
-    /// Context: process or softirq.
+    /// How many bytes of memory the namespace's packets take that are in this machine's queues. Context: any.
     #[inline]
-    pub(crate) fn is_congested(&self, device: &Device) -> bool {
-        if self.is_loopback {
-            device.loopback().is_congested()
-        } else {
-            self.route.queued_bytes() > QUEUE_LIMIT
-        }
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.route.queued_bytes()
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.
@@ -159,7 +153,7 @@ impl Path {
     /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: process or
     /// softirq.
     pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
-        self.route.join(first, next)
+        first.append(next, &self.route)
     }
 
     /// Sends `skb`. Context: process or softirq, no lock held.

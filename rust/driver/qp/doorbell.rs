@@ -51,25 +51,6 @@ impl Doorbells {
         }
     }
 
-    /// A doorbell has come. Returns whether its request may be held.
-    fn ring(&mut self, qp: &Qp) -> bool {
-        if self.burst == 0 || self.burst >= self.threshold {
-            let polled = qp.polled();
-            if self.polled != polled {
-                self.polled = polled;
-                self.end_burst();
-            }
-        }
-        self.burst = self.burst.saturating_add(1);
-        self.burst > self.threshold
-    }
-
-    /// Whether what is held is to leave now: there are `held` requests.
-    fn releases(&mut self, held: u32) -> bool {
-        self.has_filled |= held >= BATCH;
-        held >= BATCH || self.burst == self.before
-    }
-
     /// The program has taken a completion. To hold requests was worth it if a batch was full, and will be if the next
     /// burst is as long as this one and the one before. (Of short ones nothing would be held.)
     fn end_burst(&mut self) {
@@ -109,8 +90,16 @@ impl Qp {
         if self.ty != Type::Rc || self.state() != State::Rts {
             return false;
         }
-        let mut doorbells = self.send.doorbells.lock();
-        if !doorbells.ring(self) {
+        let doorbells = &mut *self.send.doorbells.lock();
+        if doorbells.burst == 0 || doorbells.burst >= doorbells.threshold {
+            let polled = self.polled();
+            if doorbells.polled != polled {
+                doorbells.polled = polled;
+                doorbells.end_burst();
+            }
+        }
+        doorbells.burst = doorbells.burst.saturating_add(1);
+        if doorbells.burst <= doorbells.threshold {
             return false;
         }
         let held = self
@@ -118,7 +107,8 @@ impl Qp {
             .held
             .fetch_add(1, Ordering::AcqRel)
             .wrapping_add(1);
-        if doorbells.releases(held) {
+        doorbells.has_filled |= held >= BATCH;
+        if held >= BATCH || doorbells.burst == doorbells.before {
             return false;
         }
         if held == 1 {

@@ -19,15 +19,20 @@ use super::{
     Qp, //
 };
 use crate::{
+    device::network::QUEUE_LIMIT,
     packet::{
         arrival::Run,
-        datagram::Batch, //
+        datagram::Batch,
+        path::Path, //
     },
     queue::cq::Cq, //
 };
 use kernel::sync::Arc;
 use net::RxSkb;
-use rdma::qp::Event;
+use rdma::qp::{
+    Event,
+    Type, //
+};
 use roce::{
     packet::Packet,
     responder::Arrival,
@@ -78,13 +83,10 @@ pub(super) trait Side: Sized + Unpin {
     /// Tells the protocol to try the access again that waited for pages.
     fn resume(&mut self);
 
-    /// Has `event` happen.
-    fn happen(&mut self, _qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
-        event(self);
+    /// Fetches what was posted, if this side sends that. Returns whether there may be more.
+    fn fetch(&mut self, _qp: &Qp) -> bool {
+        false
     }
-
-    /// Fetches what was posted, if this side sends that.
-    fn fetch(&mut self, _qp: &Qp) {}
 
     /// Whether a softirq leaves building to a thread, because there is so much.
     fn is_long(&self) -> bool;
@@ -162,9 +164,22 @@ impl Engine {
         }
     }
 
-    /// Whether to wait for the machine's queues, if they `are_full`. Then the QP goes on when they may have drained.
+    /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be dropped
+    /// there. Then the QP goes on when they may have drained.
     #[inline]
-    pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, are_full: bool) -> bool {
+    pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
+        let device = qp.device();
+        let are_full = match path {
+            // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
+            _ if matches!(qp.ty, Type::Uc | Type::Ud)
+                && device.registry().steered.is_congested() =>
+            {
+                true
+            }
+            Some(path) if path.is_loopback() => device.loopback().is_congested(),
+            Some(path) => path.queued_bytes() > QUEUE_LIMIT,
+            None => qp.ty == Type::RawPacket && device.is_congested(),
+        };
         if !are_full {
             self.paced_since = None;
             return false;
@@ -202,8 +217,7 @@ fn take_round<S: Side>(
         side.settle(qp, round, false);
         return;
     }
-    side.engine().again = false;
-    side.fetch(qp);
+    side.engine().again = side.fetch(qp);
     if has_bh_off
         && !is_owner
         && side.engine().paced_since.is_none()
@@ -237,7 +251,7 @@ impl Qp {
         let mut event = Some(event);
         self.drive_by::<S>(&mut |side, round| {
             if let Some(event) = event.take() {
-                side.happen(self, |side| event(side, round));
+                event(side, round);
             }
         });
     }

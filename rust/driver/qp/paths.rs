@@ -94,13 +94,6 @@ impl Paths {
         self.migrations
     }
 
-    /// Whether so much waits in this machine's queues that more would only be dropped there; [`None`] without
-    /// a path.
-    pub(super) fn is_congested(&self, device: &Device) -> Option<bool> {
-        let primary = self.primary.as_ref();
-        primary.map(|path| path.is_congested(device))
-    }
-
     /// The way of packets to the peer, over the route that is valid now.
     pub(super) fn tx_path(&mut self, qp: &Qp) -> Option<TxPath> {
         let mut path = self.primary.clone()?;
@@ -151,30 +144,6 @@ impl Paths {
         } else {
             None
         }
-    }
-
-    /// Decides about a packet from `source` to `destination`, in the namespace `netns`, with this MigReq bit.
-    fn receive(
-        &mut self,
-        netns: NetId,
-        source: &Address,
-        destination: &Address,
-        migrated: bool,
-    ) -> (Verdict, Option<Migrated>) {
-        let is_of = |path: Option<&Arc<Path>>| {
-            path.is_some_and(|path| path.is_reverse(netns, source, destination))
-        };
-        let way = Way {
-            primary: is_of(self.primary.as_ref()),
-            alternate: is_of(self.alternate.as_ref().map(|alternate| &alternate.path)),
-            former: is_of(self.former.as_ref()),
-        };
-        let verdict = self.migration.receive(way, migrated);
-        let switched = match verdict {
-            Verdict::Migrate => self.switch(),
-            _ => None,
-        };
-        (verdict, switched)
     }
 
     /// The alternate path is the primary one from now on.
@@ -229,13 +198,27 @@ impl Qp {
         destination: &Address,
         migrated: bool,
     ) -> bool {
-        let (verdict, switched) =
-            self.with_paths(|paths| paths.receive(netns, source, destination, migrated));
-        if let Some(switched) = switched {
-            self.migrated(&switched);
-        }
+        let (verdict, switched) = self.with_paths(|paths| {
+            let is_of = |path: Option<&Arc<Path>>| {
+                path.is_some_and(|path| path.is_reverse(netns, source, destination))
+            };
+            let way = Way {
+                primary: is_of(paths.primary.as_ref()),
+                alternate: is_of(paths.alternate.as_ref().map(|alternate| &alternate.path)),
+                former: is_of(paths.former.as_ref()),
+            };
+            let verdict = paths.migration.receive(way, migrated);
+            let migrates = verdict == Verdict::Migrate;
+            (verdict, migrates.then(|| paths.switch()).flatten())
+        });
         match verdict {
-            Verdict::Accept | Verdict::Migrate => true,
+            Verdict::Accept => true,
+            Verdict::Migrate => {
+                if let Some(switched) = switched {
+                    self.migrated(&switched);
+                }
+                true
+            }
             Verdict::Drop => false,
             Verdict::Refuse => {
                 self.verbs.events.raise(Event::PathMigrationError);
@@ -250,9 +233,12 @@ impl Qp {
         self.verbs.events.raise(Event::PathMigrated);
     }
 
-    /// The requester has used up the retries of the primary path. `send` is this QP's own send side, which
+    /// Migrates if the requester has used up the retries of the primary path. `send` is this QP's own send side, which
     /// the caller has locked. Context: process or softirq.
-    pub(super) fn migrate_requester(&self, send: &mut SendSide) {
+    pub(super) fn follow_migration(&self, send: &mut SendSide) {
+        if !send.requester.take_migration() {
+            return;
+        }
         // Nothing is left to do where a packet of the peer has made it migrate in between.
         if let Some(switched) = self.with_paths(Paths::exhausted) {
             send.requester.path_changed(switched.timeout());

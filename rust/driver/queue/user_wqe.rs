@@ -214,8 +214,10 @@ impl RecvHeader {
 }
 
 impl Sge {
-    /// Reads the SGE at the start of `bytes`; [`None`] if there is none.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        Self::read_from_prefix(bytes).ok()
+    /// Takes an SGE off the front of `bytes`; [`None`] if there is none.
+    pub(crate) fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let (sge, rest) = Self::read_from_prefix(bytes).ok()?;
+        *bytes = rest;
+        Some(sge)
     }
 }

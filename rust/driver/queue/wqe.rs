@@ -140,7 +140,7 @@ impl SendWqes {
         &mut self,
         sequence: u32,
         header: &SendHeader,
-        data: &[u8],
+        mut data: &[u8],
         wqe: &mut SendWqe,
         wr: &mut SendWr,
     ) -> Option<()> {
@@ -183,7 +183,9 @@ impl SendWqes {
             return None;
         }
         let slots = self.buffers.get_mut(part(index, self.max_sge, count))?;
-        read_list(data, slots)?;
+        for slot in slots.iter_mut() {
+            *slot = Buffer::Keyed(Sge::take(&mut data)?);
+        }
         wqe.buffers = count;
         wr.length = list_len(wr.operation, slots)?;
         Some(())
@@ -266,17 +268,6 @@ fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
     }
 }
 
-/// Reads as many SGE from `data` as `out` has room for.
-fn read_list(data: &[u8], out: &mut [Buffer]) -> Option<()> {
-    let mut rest = data;
-    for slot in out {
-        let (sge, tail) = Sge::parse(rest)?;
-        *slot = Buffer::Keyed(sge);
-        rest = tail;
-    }
-    Some(())
-}
-
 /// The private copy of one receive work request.
 pub(crate) struct RecvWqe {
     /// The consumer's cookie.
@@ -318,13 +309,15 @@ impl RecvWqe {
     /// [`None`] if the WQE makes no sense. `wr_id` is set in any case.
     #[inline]
     fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
-        let (header, data) = RecvHeader::parse(bytes)?;
+        let (header, mut data) = RecvHeader::parse(bytes)?;
         self.wr_id = header.wr_id;
         self.count = 0;
         self.capacity = 0;
         let count = header.dma.num_sge as usize;
         let slots = self.buffers.get_mut(..count)?;
-        read_list(data, slots)?;
+        for slot in slots.iter_mut() {
+            *slot = Buffer::Keyed(Sge::take(&mut data)?);
+        }
         self.capacity = total_len(slots);
         self.count = count;
         Some(())

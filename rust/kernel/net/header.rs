@@ -107,36 +107,6 @@ impl Template {
     pub(crate) const fn is_v4(&self) -> bool {
         matches!(self, Self::V4(_))
     }
-
-    /// Writes the headers of a datagram of `len` bytes, at most [`MAX_DATAGRAM`]. IPv6 has no identification.
-    ///
-    /// # Safety
-    ///
-    /// `place` is valid for writes of [`Self::len`] bytes.
-    #[inline]
-    pub(crate) unsafe fn write(&self, place: *mut u8, id: u16, len: usize) {
-        // CAST: `MAX_DATAGRAM` and the longest headers are 16 bits.
-        let udp_len = (len as u16).wrapping_add(UDP_LEN as u16);
-        // SAFETY: The caller promises room for all; the offsets are within the headers of the family.
-        unsafe {
-            let put = |at: usize, value: u16| {
-                place.add(at).cast::<[u8; 2]>().write(value.to_be_bytes());
-            };
-            match self {
-                Self::V4(bytes) => {
-                    place.cast::<[u8; IPV4_LEN + UDP_LEN]>().write(*bytes);
-                    put(2, udp_len.wrapping_add(IPV4_LEN as u16));
-                    put(4, id);
-                    put(IPV4_LEN + 4, udp_len);
-                }
-                Self::V6(bytes) => {
-                    place.cast::<[u8; IPV6_LEN + UDP_LEN]>().write(*bytes);
-                    put(4, udp_len);
-                    put(IPV6_LEN + 4, udp_len);
-                }
-            }
-        }
-    }
 }
 
 /// Returns whether `other` is the beginning of a datagram that is the `distance`-th behind one with the headers

@@ -162,17 +162,6 @@ impl Path {
         skb.address(&self.template, id);
     }
 
-    /// Puts a datagram behind another one, so that both leave in one super-packet, if that can be; if not, gives
-    /// it back. Both were addressed for this path. Process or softirq context.
-    ///
-    /// The IPv4 identifications must count up.
-    pub fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
-        if first.datagrams() == 1 && !self.takes_bursts(first.len()) {
-            return Err(next);
-        }
-        first.append(next)
-    }
-
     /// Returns whether packets with a part in pages are any use: where a network device does not take them, the stack
     /// copies all of it. Process or softirq context.
     #[inline]
@@ -183,7 +172,7 @@ impl Path {
 
     /// Returns whether super-packets of datagrams of `len` bytes are any use: where they do not leave as they are, the
     /// stack would copy them to cut them up, and it would drop those that are too long for the path.
-    fn takes_bursts(&self, len: usize) -> bool {
+    pub(crate) fn takes_bursts(&self, len: usize) -> bool {
         let len = u32::try_from(len.saturating_add(self.overhead())).unwrap_or(u32::MAX);
         // SAFETY: By the type invariant.
         let leaves_whole = unsafe { bindings::dst_takes_udp_fraglists(self.dst.as_ptr()) };

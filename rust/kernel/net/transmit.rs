@@ -9,6 +9,7 @@ use crate::{
         self,
         Template,
         IPV4_LEN,
+        IPV6_LEN,
         UDP_LEN, //
     },
     page_pool::{
@@ -16,6 +17,7 @@ use crate::{
         PagePools,
         ALIGN, //
     },
+    path::Path,
     skb::{
         self,
         set_next, //
@@ -333,18 +335,37 @@ impl TxSkb {
         if self.control().headers_len != 0 {
             return;
         }
-        let len = template.len();
+        let headers_len = template.len();
         let skb = self.0.as_ptr();
+        // CAST: `MAX_DATAGRAM` and the longest headers are 16 bits.
+        let udp_len = (self.len() as u16).wrapping_add(UDP_LEN as u16);
         // SAFETY: By the type invariant there is `HEADROOM` in front of the data, which is enough for both
-        // headers; what `push` returns is valid for writes of as much as was pushed.
+        // headers; what `push` returns is valid for writes of as much as was pushed. The offsets are within the
+        // headers of the family.
         unsafe {
-            let start = skb::push(skb, len);
-            skb::set_headers(skb, len.wrapping_sub(UDP_LEN));
-            template.write(start, id, self.len());
+            let start = skb::push(skb, headers_len);
+            skb::set_headers(skb, headers_len.wrapping_sub(UDP_LEN));
+            let put = |at: usize, value: u16| {
+                start.add(at).cast::<[u8; 2]>().write(value.to_be_bytes());
+            };
+            match template {
+                Template::V4(bytes) => {
+                    start.cast::<[u8; IPV4_LEN + UDP_LEN]>().write(*bytes);
+                    put(2, udp_len.wrapping_add(IPV4_LEN as u16));
+                    put(4, id);
+                    put(IPV4_LEN + 4, udp_len);
+                }
+                // It has no identification.
+                Template::V6(bytes) => {
+                    start.cast::<[u8; IPV6_LEN + UDP_LEN]>().write(*bytes);
+                    put(4, udp_len);
+                    put(IPV6_LEN + 4, udp_len);
+                }
+            }
         }
         // INVARIANT: That is what was just done.
         // CAST: 28 or 48.
-        self.control_mut().headers_len = len as u8;
+        self.control_mut().headers_len = headers_len as u8;
     }
 
     /// Returns the headers of IP and UDP, none if it was not addressed.
@@ -380,14 +401,17 @@ impl TxSkb {
     }
 
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
-    /// it back.
+    /// it back. Both were addressed for `path`. Process or softirq context.
     ///
-    /// Both must be addressed, from one address and port to another; all datagrams must be as long as the first, but the
+    /// All datagrams must be as long as the first, but the
     /// last, which may be shorter, as whoever copies a super-packet to cut it up does so by the first one's length;
     /// the identifications of IPv4 must count up, as they will if the super-packet is cut up on its way. Who cuts it up
     /// copies it: no datagram behind the first needs room for headers of others.
-    pub(crate) fn append(&mut self, other: Self) -> Result<(), Self> {
+    pub fn append(&mut self, other: Self, path: &Path) -> Result<(), Self> {
         let count = self.datagrams();
+        if count == 1 && !path.takes_bursts(self.len()) {
+            return Err(other);
+        }
         let (control, added) = (self.control(), other.control());
         let total = control.total.wrapping_add(added.len);
         if control.headers_len == 0

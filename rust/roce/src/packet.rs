@@ -270,7 +270,22 @@ impl Packet {
             return Err(ParseError::Version);
         }
         let opcode = Opcode::try_from(header.opcode)?;
-        let payload_len = payload_len(opcode, header.flags, datagram_len)?;
+        let padded = datagram_len
+            .checked_sub(opcode.header_len())
+            .and_then(|len| len.checked_sub(icrc::LEN))
+            .ok_or(ParseError::TooShort)?;
+        let padded = u32::try_from(padded).map_err(|_| ParseError::TooLong)?;
+        if padded > MAX_PAYLOAD_LEN {
+            return Err(ParseError::TooLong);
+        }
+        let pad = u32::from((header.flags & bth::PAD_MASK) >> bth::PAD_SHIFT);
+        if padded & 3 != 0 {
+            return Err(ParseError::Pad);
+        }
+        let payload_len = padded.checked_sub(pad).ok_or(ParseError::Pad)?;
+        if !payload_fits(opcode, payload_len) {
+            return Err(ParseError::PayloadLength);
+        }
 
         let mut packet = Self::new(opcode, header.dest_qpn.get(), Psn::new(header.psn.get()));
         packet.solicited = header.flags & bth::SOLICITED != 0;
@@ -494,27 +509,4 @@ fn payload_fits(opcode: Opcode, len: u32) -> bool {
         Operation::AtomicWrite => len == ATOMIC_WRITE_LEN,
         _ => len == 0 || opcode.has_payload(),
     }
-}
-
-/// Length of the payload in bytes, in a datagram with this opcode, these flags and this length.
-#[inline]
-fn payload_len(opcode: Opcode, flags: u8, datagram_len: usize) -> Result<u32, ParseError> {
-    let padded = datagram_len
-        .checked_sub(opcode.header_len())
-        .and_then(|len| len.checked_sub(icrc::LEN))
-        .ok_or(ParseError::TooShort)?;
-    let padded = u32::try_from(padded).map_err(|_| ParseError::TooLong)?;
-    if padded > MAX_PAYLOAD_LEN {
-        return Err(ParseError::TooLong);
-    }
-
-    let pad = u32::from((flags & bth::PAD_MASK) >> bth::PAD_SHIFT);
-    if padded & 3 != 0 {
-        return Err(ParseError::Pad);
-    }
-    let len = padded.checked_sub(pad).ok_or(ParseError::Pad)?;
-    if !payload_fits(opcode, len) {
-        return Err(ParseError::PayloadLength);
-    }
-    Ok(len)
 }

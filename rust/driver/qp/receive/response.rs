@@ -17,7 +17,6 @@ use crate::{
         Fault, //
     },
     packet::datagram::{
-        self,
         Batch,
         BuildError, //
     }, //
@@ -45,8 +44,7 @@ impl ReceiveSide {
             return;
         };
         let path = &tx_path.path;
-        let are_full = path.is_congested(qp.device());
-        if self.engine.waits_for_queues(qp, are_full) {
+        if self.engine.waits_for_queues(qp, Some(path)) {
             return;
         }
         while batch.room() >= Batch::BURST {
@@ -55,13 +53,8 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
-                    if let Ok(skb) =
-                        datagram::build(path, &packet, batch, qp.device().pages(), |_| {
-                            Ok::<(), Fault>(())
-                        })
-                    {
-                        batch.push(skb, path);
-                    }
+                    let no_payload = |_: &mut [u8]| Ok::<(), Fault>(());
+                    let _ = batch.build(path, &packet, qp.device().pages(), no_payload);
                 }
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
@@ -121,8 +114,8 @@ impl ReceiveSide {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match datagram::build(&tx_path.path, &packet, batch, qp.device().pages(), fill) {
-                Ok(skb) => batch.push(skb, &tx_path.path),
+            match batch.build(&tx_path.path, &packet, qp.device().pages(), fill) {
+                Ok(()) => {}
                 Err(BuildError::NoMemory) => {
                     qp.device().count_drop(Counter::SendDropped, qp.number);
                 }

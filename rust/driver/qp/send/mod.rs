@@ -284,23 +284,8 @@ impl Side for SendSide {
         self.requester.resume();
     }
 
-    /// Tells the requester before what it has to know, and does afterwards what follows from the event.
-    fn happen(&mut self, qp: &Arc<Qp>, event: impl FnOnce(&mut Self)) {
-        self.requester
-            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
-        event(self);
-        self.placing = None;
-        if self.requester.take_migration() {
-            qp.migrate_requester(self);
-        }
-    }
-
-    fn fetch(&mut self, qp: &Qp) {
-        if qp.takes_sends() {
-            qp.release_held();
-            let has_more = self.fetch_posted(qp);
-            self.engine.again |= has_more;
-        }
+    fn fetch(&mut self, qp: &Qp) -> bool {
+        self.fetch_posted(qp)
     }
 
     fn is_long(&self) -> bool {
@@ -319,6 +304,7 @@ impl Side for SendSide {
     /// Completes what has ended, and arms the timer. What is flushed is not completed before the packets on their way
     /// have left: they have its memory.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
+        self.placing = None;
         round.failed = self.requester.take_error().is_some();
         if round.failed {
             // It leaves SQD for good, and has not drained.
@@ -354,7 +340,10 @@ impl Qp {
                 send.armed = None;
             }
             if send.requester.poll_timeout().is_some_and(|due| due <= now) {
+                send.requester
+                    .set_alternate(self.is_armed.load(Ordering::Relaxed));
                 send.requester.on_timeout(now);
+                self.follow_migration(send);
                 send.is_late = true;
             }
         });

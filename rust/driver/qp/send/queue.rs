@@ -155,8 +155,13 @@ impl SendSide {
         }
     }
 
-    /// Fetches what was posted since the last time, or as much of it as a round may. Returns whether there may be more.
+    /// Fetches what was posted since the last time, or as much of it as a round may, if the QP's state allows it. Returns
+    /// whether there may be more.
     pub(super) fn fetch_posted(&mut self, qp: &Qp) -> bool {
+        if !qp.takes_sends() {
+            return false;
+        }
+        qp.release_held();
         let mut posted = None;
         let mut fresh = match &self.source {
             // The producer index is read once a round: there is an end to it.

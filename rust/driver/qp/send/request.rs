@@ -29,7 +29,6 @@ use crate::{
     packet::{
         ah::Ah,
         datagram::{
-            self,
             Batch,
             BuildError, //
         },
@@ -45,7 +44,6 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::qp::Type;
 use roce::{
     requester::{
         Burst,
@@ -59,33 +57,23 @@ use roce::{
 const ACTIONS_PER_BATCH: u32 = 128;
 
 impl SendSide {
-    /// Whether the route that is in use, if any, leads to queues that are full.
-    fn is_congested(&self, qp: &Qp) -> bool {
-        // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
-        if matches!(qp.ty, Type::Uc | Type::Ud) && qp.device().registry().steered.is_congested() {
-            return true;
-        }
-        match &self.datagram_path {
-            Some((_, path)) => path.is_congested(qp.device()),
-            None => {
-                let is_congested = qp.paths.lock().is_congested(qp.device());
-                is_congested
-                    .unwrap_or_else(|| qp.ty == Type::RawPacket && qp.device().is_congested())
-            }
-        }
-    }
-
     /// Carries out what the requester asks for, until the batch is full.
     pub(super) fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
         if self.requester.is_empty() {
             return;
         }
-        let are_full = self.is_congested(qp);
-        if self.engine.waits_for_queues(qp, are_full) {
+        // Of a connected QP, the same for all that leaves together.
+        let connected = match &self.datagram_path {
+            Some(_) => None,
+            None => qp.tx_path(),
+        };
+        let path = match &self.datagram_path {
+            Some((_, path)) => Some(path),
+            None => connected.as_ref().map(|connected| &connected.path),
+        };
+        if self.engine.waits_for_queues(qp, path) {
             return;
         }
-        // Of a connected QP, the same for all that leaves together.
-        let mut tx_path = None;
         let mut place = Place::default();
         for _ in 0..ACTIONS_PER_BATCH {
             let room = batch.room();
@@ -98,7 +86,7 @@ impl SendSide {
             let (ticket, outcome) = match action {
                 SendAction::Transmit(burst) => {
                     let outcome = self
-                        .transmit(qp, &burst, &mut tx_path, &mut place, batch)
+                        .transmit(qp, &burst, connected.as_ref(), &mut place, batch)
                         .unwrap_or_else(|fault| self.engine.paging.outcome(qp, Err(fault)));
                     (burst.ticket, outcome)
                 }
@@ -127,7 +115,7 @@ impl SendSide {
         &mut self,
         qp: &Qp,
         burst: &Burst,
-        connected: &mut Option<TxPath>,
+        connected: Option<&TxPath>,
         place: &mut Place,
         batch: &mut Batch,
     ) -> Result<Outcome, Fault> {
@@ -143,12 +131,7 @@ impl SendSide {
                 datagram = datagram_tx_path(&mut self.datagram_path, qp, ah);
                 datagram.as_ref()
             }
-            None => {
-                if connected.is_none() {
-                    *connected = qp.tx_path();
-                }
-                connected.as_ref()
-            }
+            None => connected,
         };
         let Some(TxPath { path, migrated }) = tx_path else {
             // No route is a loss in the network, as far as the protocol is concerned.
@@ -160,7 +143,7 @@ impl SendSide {
         let buffers = self.wqes.buffers(burst.sequence);
         place.rewind();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, place);
-        let built = batch.len();
+        let before = batch.len();
         if burst.is_repeated() {
             batch.scatter();
             trace::retransmit(qp.number, burst.packets);
@@ -172,16 +155,17 @@ impl SendSide {
                 break;
             };
             packet.migrated = *migrated;
-            let skb = datagram::build(path, packet, batch, qp.device().pages(), |out| {
-                fill(inline, &mut cursor, *offset, out)
+            let built = batch.build(path, packet, qp.device().pages(), |out| match inline {
+                Some(data) => copy_inline(data, *offset, out),
+                None => cursor.read(u64::from(*offset), out),
             });
-            match skb {
-                Ok(skb) => batch.push(skb, path),
+            match built {
+                Ok(()) => {}
                 Err(BuildError::NoMemory) => {
                     qp.device().count_drop(Counter::SendDropped, qp.number);
                 }
                 Err(BuildError::Payload(fault)) => {
-                    batch.truncate(built);
+                    batch.truncate(before);
                     return Err(fault);
                 }
             }
@@ -222,7 +206,10 @@ impl SendSide {
         };
         let mut place = Place::default();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
-        let built = frames.push(qp.device(), len, |out| fill(inline, &mut cursor, 0, out));
+        let built = frames.push(qp.device(), len, |out| match inline {
+            Some(data) => copy_inline(data, 0, out),
+            None => cursor.read(0, out),
+        });
         match built {
             Ok(()) => Outcome::Done,
             Err(FrameError::Lost) => {
@@ -256,16 +243,9 @@ fn datagram_tx_path(
     })
 }
 
-/// Fills `out` with what is to be sent from `offset` bytes into a request's memory on.
-fn fill(
-    inline: Option<&[u8]>,
-    cursor: &mut Cursor<'_>,
-    offset: u32,
-    out: &mut [u8],
-) -> Result<(), Fault> {
-    let Some(data) = inline else {
-        return cursor.read(u64::from(offset), out);
-    };
+/// Fills `out` with inline data, from `offset` bytes into it on.
+#[inline(never)]
+fn copy_inline(data: &[u8], offset: u32, out: &mut [u8]) -> Result<(), Fault> {
     let rest = data.get(offset as usize..).unwrap_or_default();
     let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
     out.copy_from_slice(part);

@@ -18,6 +18,7 @@ use crate::{
         }, //
     }, //
 };
+use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -40,7 +41,11 @@ impl SendSide {
         packet: &Packet,
         skb: &RxSkb,
     ) -> Result<(), WaitsForPages> {
-        let (ticket, placed) = match self.requester.receive(now, packet) {
+        self.requester
+            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
+        let received = self.requester.receive(now, packet);
+        qp.follow_migration(self);
+        let (ticket, placed) = match received {
             Received::Nothing => return Ok(()),
             Received::Dropped(reason) => {
                 qp.count_drop(reason);

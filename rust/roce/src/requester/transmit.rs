@@ -95,15 +95,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let done = u32::try_from(self.sent.wrapping_sub(extent.first)).ok()?;
         let left = extent.psns.wrapping_sub(done);
         match extent.operation {
-            SendOperation::Local => {
-                let ticket = self.expect(sequence, &extent, 0, true);
-                Some(SendAction::Local { ticket, sequence })
-            }
+            SendOperation::Local => Some(self.hand_out(sequence, &extent, 0, 0, 0)),
             SendOperation::Read => {
                 let psns = left.min(part_left(done));
                 let room =
                     self.has_read_room() && self.has_room(psns) && self.has_response_room(psns);
-                room.then(|| self.transmit(sequence, &extent, psns, 1, 0))
+                room.then(|| self.hand_out(sequence, &extent, psns, 1, 0))
             }
             SendOperation::CompareSwap
             | SendOperation::FetchAdd
@@ -114,7 +111,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     SendOperation::AtomicWrite => ATOMIC_WRITE_LEN,
                     _ => 0,
                 };
-                room.then(|| self.transmit(sequence, &extent, 1, 1, length))
+                room.then(|| self.hand_out(sequence, &extent, 1, 1, length))
             }
             SendOperation::Send | SendOperation::Write => {
                 let window = self.window();
@@ -135,7 +132,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     .length
                     .saturating_sub(offset)
                     .min(packets.wrapping_shl(shift));
-                Some(self.transmit(sequence, &extent, packets, packets, length))
+                Some(self.hand_out(sequence, &extent, packets, packets, length))
             }
         }
     }
@@ -308,24 +305,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         u64::from(self.window.packets()).saturating_sub(outstanding)
     }
 
-    /// Hands out an action on the next `psns` positions of a work request.
-    fn expect(&mut self, sequence: u32, extent: &Extent, psns: u32, asks: bool) -> Ticket {
-        let ticket = self.tickets.issue();
-        self.pending = Some(Pending {
-            ticket,
-            sequence,
-            operation: extent.operation,
-            first: self.sent,
-            end: self.sent.wrapping_add(u64::from(psns)),
-            wr_end: extent.end(),
-            asks,
-            overtaken: false,
-        });
-        ticket
-    }
-
-    /// Hands out packets, for the next `psns` positions of a work request.
-    fn transmit(
+    /// Hands out an action on the next `psns` positions of a work request: packets, but of a local one none.
+    fn hand_out(
         &mut self,
         sequence: u32,
         extent: &Extent,
@@ -338,8 +319,22 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let is_message = is_message(extent.operation);
         let asks =
             !is_message || done.wrapping_add(psns) < extent.psns || !self.follows(sequence, psns);
+        let ticket = self.tickets.issue();
+        self.pending = Some(Pending {
+            ticket,
+            sequence,
+            operation: extent.operation,
+            first,
+            end: first.wrapping_add(u64::from(psns)),
+            wr_end: extent.end(),
+            asks,
+            overtaken: false,
+        });
+        if matches!(extent.operation, SendOperation::Local) {
+            return SendAction::Local { ticket, sequence };
+        }
         SendAction::Transmit(Burst {
-            ticket: self.expect(sequence, extent, psns, asks),
+            ticket,
             sequence,
             offset: done.wrapping_shl(self.config.mtu.shift()),
             length,
@@ -396,47 +391,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
             return;
         };
-        let status = match outcome {
-            Outcome::Done => {
-                match pending.operation {
-                    SendOperation::Local => self.executed(pending.sequence),
-                    _ => self.transmitted(now, &pending),
-                }
-                return;
-            }
-            Outcome::Again => {
-                self.parked = true;
-                self.parked_at = pending.sequence;
-                self.ask_soon(now);
-                return;
-            }
-            Outcome::Protection => Status::LocalProtection,
-            Outcome::Operational => Status::LocalQpOperation,
-            Outcome::Length => Status::LocalLength,
-            Outcome::MemoryWindowBind => Status::MemoryWindowBind,
-        };
-        self.ask_soon(now);
-        // If it is complete by now, its data are not needed any more.
-        let age = pending.sequence.wrapping_sub(self.oldest);
-        if age < self.head.wrapping_sub(self.oldest) {
-            self.refuse(pending.sequence, status);
+        if !matches!(outcome, Outcome::Done) {
+            return self.not_done(now, &pending, outcome);
         }
-    }
-
-    /// A local operation is done.
-    fn executed(&mut self, sequence: u32) {
-        if let Some(slot) = self.slot_mut(sequence) {
-            slot.executed = true;
-        }
-        if self.cursor == sequence {
-            self.cursor = sequence.wrapping_add(1);
-        }
-        self.settle();
-    }
-
-    /// Packets are on their way.
-    fn transmitted(&mut self, now: Instant, pending: &Pending) {
         let operation = pending.operation;
+        if matches!(operation, SendOperation::Local) {
+            return self.executed(pending.sequence);
+        }
+
+        // Packets are on their way.
         let packets = match operation {
             SendOperation::Read => 1,
             _ => pending.end.wrapping_sub(pending.first),
@@ -486,6 +449,39 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.una = self.sent;
             self.settle();
         }
+    }
+
+    /// The driver cannot carry out an action, or not now.
+    fn not_done(&mut self, now: Instant, pending: &Pending, outcome: Outcome) {
+        self.ask_soon(now);
+        let status = match outcome {
+            Outcome::Done => return,
+            Outcome::Again => {
+                self.parked = true;
+                self.parked_at = pending.sequence;
+                return;
+            }
+            Outcome::Protection => Status::LocalProtection,
+            Outcome::Operational => Status::LocalQpOperation,
+            Outcome::Length => Status::LocalLength,
+            Outcome::MemoryWindowBind => Status::MemoryWindowBind,
+        };
+        // If it is complete by now, its data are not needed any more.
+        let age = pending.sequence.wrapping_sub(self.oldest);
+        if age < self.head.wrapping_sub(self.oldest) {
+            self.refuse(pending.sequence, status);
+        }
+    }
+
+    /// A local operation is done.
+    fn executed(&mut self, sequence: u32) {
+        if let Some(slot) = self.slot_mut(sequence) {
+            slot.executed = true;
+        }
+        if self.cursor == sequence {
+            self.cursor = sequence.wrapping_add(1);
+        }
+        self.settle();
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     packet::{
         NakCode,
         Packet,
+        Reth,
         Syndrome, //
     },
     qp::Type,
@@ -52,8 +53,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         match (pending.stage, outcome) {
             // They have an answer of their own; without it, nothing has happened.
             (Stage::Take, _) | (_, Outcome::Again) => self.park(packet),
-            (Stage::Access, Outcome::Done) => self.invalidate(packet),
-            (Stage::Invalidate, Outcome::Done) => self.finish(packet),
+            (stage, Outcome::Done) => self.finish(packet, stage),
             (Stage::Access, Outcome::Protection) => self.access_failed(packet, true),
             (Stage::Access, _) => self.access_failed(packet, false),
             (Stage::Invalidate, _) => {
@@ -70,7 +70,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         match receive {
             Receive::Taken { capacity } => {
                 self.receive = Some(capacity);
-                self.access(packet)
+                self.execute(packet)
             }
             Receive::Malformed => {
                 self.receive = Some(0);
@@ -100,11 +100,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return Step::Dropped(DropReason::State);
         }
         match atomic {
-            Atomic::Done { original } => {
-                self.remember(packet, Kind::Atomic { original }, 1, 0);
-                self.accepted(1);
-                Step::Done
-            }
+            Atomic::Done { original } => self.remember(packet, Kind::Atomic { original }, 1),
             Atomic::Protection => self.access_failed(packet, true),
             Atomic::Operational => self.access_failed(packet, false),
             Atomic::Again => self.park(packet),
@@ -119,24 +115,16 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Executes the packet that is expected next: first of all, finds a receive for it.
-    #[inline]
     pub(super) fn execute(&mut self, packet: &Packet) -> Step {
-        let wants_receive = match packet.opcode.operation() {
-            Operation::Send => true,
-            _ => packet.opcode.has_immediate(),
-        };
+        let length = packet.payload_len;
+        let operation = packet.opcode.operation();
+        let wants_receive = matches!(operation, Operation::Send) || packet.opcode.has_immediate();
         // There is one already in the middle of a SEND, and after `Again`.
         if wants_receive && self.receive.is_none() {
             let ticket = self.expect(Stage::Take);
             return Step::TakeReceive { ticket };
         }
-        self.access(packet)
-    }
-
-    /// Hands out the access to memory.
-    fn access(&mut self, packet: &Packet) -> Step {
-        let length = packet.payload_len;
-        match packet.opcode.operation() {
+        match operation {
             Operation::Send => {
                 let offset = self.send_offset();
                 let capacity = self.receive.unwrap_or(0);
@@ -146,7 +134,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 // In front of an empty datagram there still is a GRH.
                 let is_datagram = matches!(self.config.service, Type::Ud | Type::Gsi);
                 if length == 0 && !is_datagram {
-                    return self.invalidate(packet);
+                    return self.finish(packet, Stage::Access);
                 }
                 let ticket = self.expect(Stage::Access);
                 Step::PlaceReceive {
@@ -158,7 +146,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             Operation::Write => {
                 // No key is looked at for no bytes (IBTA 9.7.4.1.5, C9-88).
                 if length == 0 {
-                    return self.finish(packet);
+                    return self.finish(packet, Stage::Access);
                 }
                 let (va, rkey, check_length) = match (self.message, packet.reth) {
                     (Message::Write { va, rkey, .. }, _) => (va, rkey, length),
@@ -175,6 +163,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     check_length,
                 }
             }
+            _ => self.access(packet),
+        }
+    }
+
+    /// Hands out the access to memory of what has an answer of its own.
+    fn access(&mut self, packet: &Packet) -> Step {
+        match packet.opcode.operation() {
             Operation::ReadRequest => match packet.reth {
                 Some(reth) if reth.length > 0 => Step::CheckRead {
                     ticket: self.expect(Stage::Access),
@@ -182,7 +177,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     va: reth.va,
                     length: reth.length,
                 },
-                _ => self.finish(packet),
+                _ => self.finish(packet, Stage::Access),
             },
             Operation::CompareSwap | Operation::FetchAdd => match packet.atomic {
                 Some(atomic) => Step::Atomic {
@@ -223,59 +218,27 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// Hands out the invalidation, if there is one.
-    fn invalidate(&mut self, packet: &Packet) -> Step {
-        match packet.invalidate_rkey {
-            Some(rkey) => Step::Invalidate {
-                ticket: self.expect(Stage::Invalidate),
-                rkey,
-            },
-            None => self.finish(packet),
+    /// A stage is done. Hands out the invalidation, if there is one to come; otherwise the packet has been executed.
+    fn finish(&mut self, packet: &Packet, done: Stage) -> Step {
+        if let (Stage::Access, Some(rkey)) = (done, packet.invalidate_rkey) {
+            let ticket = self.expect(Stage::Invalidate);
+            return Step::Invalidate { ticket, rkey };
         }
-    }
-
-    /// The packet has been executed.
-    fn finish(&mut self, packet: &Packet) -> Step {
         let length = packet.payload_len;
         let ends = packet.opcode.ends_message();
-        match packet.opcode.operation() {
-            Operation::ReadRequest => {
-                if let Some(reth) = packet.reth {
-                    let psns = self.psns_of(reth.length);
-                    let kind = Kind::Read {
-                        va: reth.va,
-                        rkey: reth.rkey,
-                        length: reth.length,
-                    };
-                    self.remember(packet, kind, psns, reth.length);
-                    self.accepted(psns);
-                }
-                return Step::Done;
+        let (message, total, completes) = match (packet.opcode.operation(), packet.reth) {
+            (Operation::ReadRequest, Some(Reth { va, rkey, length })) => {
+                let kind = Kind::Read { va, rkey, length };
+                return self.remember(packet, kind, self.psns_of(length));
             }
-            Operation::Flush => {
-                self.remember(packet, Kind::Flush, 1, 0);
-                self.accepted(1);
-                return Step::Done;
-            }
-            Operation::AtomicWrite => {
-                self.remember(packet, Kind::AtomicWrite, 1, 0);
-                self.accepted(1);
-                return Step::Done;
-            }
-            Operation::Send => {
+            (Operation::Flush, _) => return self.remember(packet, Kind::Flush, 1),
+            (Operation::AtomicWrite, _) => return self.remember(packet, Kind::AtomicWrite, 1),
+            (Operation::Send, _) => {
                 let done = self.send_offset().saturating_add(length);
-                self.message = if ends {
-                    Message::None
-                } else {
-                    Message::Send { done }
-                };
-                self.acknowledged(packet);
-                if ends {
-                    return self.complete(packet, Status::Success, done);
-                }
+                (Message::Send { done }, done, ends)
             }
-            _ => {
-                let (va, rkey, left, total) = match (self.message, packet.reth) {
+            (_, reth) => {
+                let (va, rkey, left, total) = match (self.message, reth) {
                     (
                         Message::Write {
                             va,
@@ -288,88 +251,79 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     (_, Some(reth)) => (reth.va, reth.rkey, reth.length, reth.length),
                     _ => (0, 0, 0, 0),
                 };
-                self.message = if ends {
-                    Message::None
-                } else {
-                    Message::Write {
-                        va: va.wrapping_add(u64::from(length)),
-                        rkey,
-                        left: left.saturating_sub(length),
-                        length: total,
-                    }
+                let message = Message::Write {
+                    va: va.wrapping_add(u64::from(length)),
+                    rkey,
+                    left: left.saturating_sub(length),
+                    length: total,
                 };
-                self.acknowledged(packet);
-                if packet.opcode.has_immediate() {
-                    return self.complete(packet, Status::Success, total);
-                }
+                (message, total, packet.opcode.has_immediate())
             }
-        }
-        Step::Done
-    }
-
-    /// Goes on to the next SEND or WRITE packet.
-    #[inline]
-    fn acknowledged(&mut self, packet: &Packet) {
+        };
+        self.message = if ends { Message::None } else { message };
         self.established = true;
-        if packet.opcode.ends_message() {
+        self.expected = packet.psn.next();
+        if ends {
             self.msn = self.msn.wrapping_add(1) & MSN_MASK;
         }
-        if !matches!(self.config.service, Type::Rc) {
-            self.expected = packet.psn.next();
-            return;
+        if matches!(self.config.service, Type::Rc) {
+            // A NAK that has not left yet is settled; it also was an acknowledgement.
+            let settled = self.negative.take().is_some();
+            self.acknowledge |= packet.ack_request || settled;
+            self.executed = Some((packet.psn, self.msn));
+            self.ack_pending = true;
+            self.gap_answered = false;
+            self.waits_no_more();
         }
-        // A NAK that has not left yet is settled; it also was an acknowledgement.
-        let settled = self.negative.take().is_some();
-        self.acknowledge |= packet.ack_request || settled;
-        self.executed = Some((packet.psn, self.msn));
-        self.ack_pending = true;
-        self.expected = self.expected.next();
-        self.gap_answered = false;
-        self.waits_no_more();
+        if completes {
+            self.complete(packet, Status::Success, total)
+        } else {
+            Step::Done
+        }
     }
 
-    /// Goes on behind a READ or ATOMIC. Its response is the acknowledgement.
-    #[inline]
-    fn accepted(&mut self, psns: u32) {
-        if self.negative.take().is_some() {
-            self.acknowledge = self.executed.is_some();
-        }
-        self.msn = self.msn.wrapping_add(1) & MSN_MASK;
-        self.expected = self.expected.add(psns);
-        self.gap_answered = false;
-        self.waits_no_more();
-    }
-
-    /// Remembers a READ or ATOMIC in the place of the oldest one, and lets it be answered.
-    fn remember(&mut self, packet: &Packet, kind: Kind, psns: u32, end_offset: u32) {
+    /// Remembers a READ or ATOMIC in the place of the oldest one, lets it be answered, and goes on behind it. Its response
+    /// is the acknowledgement.
+    fn remember(&mut self, packet: &Packet, kind: Kind, psns: u32) -> Step {
+        let end_offset = match kind {
+            Kind::Read { length, .. } => length,
+            _ => 0,
+        };
         // Within the valid region of PSNs there is no second one.
         let msn = self.msn.wrapping_add(1) & MSN_MASK;
         let index = self.ring;
-        let Some(resource) = self.resources.get_mut(index) else {
-            return;
-        };
-        if resource.run.is_none() {
-            self.runs = self.runs.saturating_add(1);
+        if let Some(resource) = self.resources.get_mut(index) {
+            if resource.run.is_none() {
+                self.runs = self.runs.saturating_add(1);
+            }
+            *resource = Resource {
+                kind,
+                first: packet.psn,
+                psns,
+                msn,
+                run: Some(Run {
+                    begin: 0,
+                    next: 0,
+                    end: psns,
+                    end_offset,
+                    again: false,
+                }),
+                answered: false,
+            };
+            if self.read.is_some_and(|(_, reading, _)| reading == index) {
+                self.read = None;
+            }
+            let next = index.wrapping_add(1);
+            self.ring = if next < self.resources.len() { next } else { 0 };
         }
-        *resource = Resource {
-            kind,
-            first: packet.psn,
-            psns,
-            msn,
-            run: Some(Run {
-                begin: 0,
-                next: 0,
-                end: psns,
-                end_offset,
-                again: false,
-            }),
-            answered: false,
-        };
-        if self.read.is_some_and(|(_, reading, _)| reading == index) {
-            self.read = None;
+        if self.negative.take().is_some() {
+            self.acknowledge = self.executed.is_some();
         }
-        let next = index.wrapping_add(1);
-        self.ring = if next < self.resources.len() { next } else { 0 };
+        self.msn = msn;
+        self.expected = self.expected.add(psns);
+        self.gap_answered = false;
+        self.waits_no_more();
+        Step::Done
     }
 
     /// Where the payload of the next SEND packet goes.

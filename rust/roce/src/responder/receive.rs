@@ -43,11 +43,37 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return Step::Dropped(reason);
         }
         match self.config.service {
-            Type::Rc => self.receive_reliable(packet),
-            Type::Uc => self.receive_unreliable(packet),
-            Type::Ud | Type::Gsi => self.receive_datagram(packet),
-            Type::RawPacket => Step::Dropped(DropReason::Opcode),
+            Type::Rc => {}
+            Type::Uc => return self.receive_unreliable(packet),
+            Type::Ud | Type::Gsi => return self.receive_datagram(packet),
+            Type::RawPacket => return Step::Dropped(DropReason::Opcode),
         }
+
+        // RC: requests are executed strictly in the order of their PSNs.
+        let ahead = packet.psn.diff(self.expected);
+        if ahead < 0 {
+            return self.duplicate(packet);
+        }
+        if ahead > 0 {
+            self.counters.out_of_sequence = self.counters.out_of_sequence.wrapping_add(1);
+            // Once per gap (IBTA 9.7.5.2.8, C9-113). An RNR NAK has announced what is behind it,
+            // too.
+            if !self.gap_answered {
+                self.gap_answered = true;
+                self.negative = Some(Negative {
+                    psn: self.expected,
+                    syndrome: Syndrome::Nak(NakCode::SequenceError),
+                });
+            }
+            return Step::Dropped(DropReason::SequenceGap);
+        }
+
+        self.established = true;
+        if !self.is_valid(packet) {
+            self.refuse(NakCode::InvalidRequest);
+            return Step::Done;
+        }
+        self.execute(packet)
     }
 
     /// Why a packet is no request for this QP, whatever came before it.
@@ -71,40 +97,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         None
     }
 
-    /// RC: requests are executed strictly in the order of their PSNs.
-    fn receive_reliable(&mut self, packet: &Packet) -> Step {
-        let ahead = packet.psn.diff(self.expected);
-        if ahead < 0 {
-            return self.duplicate(packet);
-        }
-        if ahead > 0 {
-            self.counters.out_of_sequence = self.counters.out_of_sequence.wrapping_add(1);
-            // Once per gap (IBTA 9.7.5.2.8, C9-113). An RNR NAK has announced what is behind it,
-            // too.
-            if !self.gap_answered {
-                self.gap_answered = true;
-                self.negative = Some(Negative {
-                    psn: self.expected,
-                    syndrome: Syndrome::Nak(NakCode::SequenceError),
-                });
-            }
-            return Step::Dropped(DropReason::SequenceGap);
-        }
-
-        self.established = true;
-        match self.check(packet) {
-            Ok(()) => self.execute(packet),
-            Err(()) => {
-                self.refuse(NakCode::InvalidRequest);
-                Step::Done
-            }
-        }
-    }
-
     /// Whether a request of RC or UC is valid, before any key is looked at (IBTA 9.7.4.1.2 to
     /// 9.7.4.1.6, 9.8.2.2.2 to 9.8.2.2.5). That the QP does not allow for the operation is an
     /// invalid request, too.
-    pub(super) fn check(&self, packet: &Packet) -> Result<(), ()> {
+    pub(super) fn is_valid(&self, packet: &Packet) -> bool {
         let opcode = packet.opcode;
         let len = packet.payload_len;
         let mtu = self.config.mtu.bytes();
@@ -126,7 +122,20 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         };
         let valid = match operation {
             Operation::Send => true,
-            Operation::Write => self.config.access.write && self.check_write(packet),
+            Operation::Write => {
+                let left = match (self.message, packet.reth) {
+                    (Message::Write { left, .. }, _) => left,
+                    (_, Some(reth)) => reth.length,
+                    _ => return false,
+                };
+                // It is as long as it says it is (IBTA 9.7.4.1.6).
+                let fits = if opcode.ends_message() {
+                    len == left
+                } else {
+                    len < left && left <= MAX_MESSAGE_LEN
+                };
+                self.config.access.write && fits
+            }
             Operation::ReadRequest => {
                 let fits = packet
                     .reth
@@ -155,26 +164,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             _ => false,
         };
-        if in_order && fits && valid {
-            Ok(())
-        } else {
-            Err(())
-        }
-    }
-
-    /// Whether a WRITE is as long as it says it is (IBTA 9.7.4.1.6).
-    fn check_write(&self, packet: &Packet) -> bool {
-        let len = packet.payload_len;
-        let left = match (self.message, packet.reth) {
-            (Message::Write { left, .. }, _) => left,
-            (_, Some(reth)) => reth.length,
-            _ => return false,
-        };
-        if packet.opcode.ends_message() {
-            len == left
-        } else {
-            len < left && left <= MAX_MESSAGE_LEN
-        }
+        in_order && fits && valid
     }
 
     /// Whether one more READ or ATOMIC can be remembered: more than the QP allows for are an

@@ -74,20 +74,24 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         if self.parked || self.read.is_some() {
             return None;
         }
-        let Some((index, resource)) = self.oldest_run() else {
+        let oldest = self.oldest_run();
+        if oldest.is_none() {
             if let Some(negative) = self.negative.take() {
                 self.acknowledge = false;
                 self.count(negative.syndrome);
-                return Some(self.answer(negative.psn, negative.syndrome, self.msn));
+                let Negative { psn, syndrome } = negative;
+                return Some(self.answer(Opcode::RcAcknowledge, psn, syndrome, self.msn, None));
             }
-            return self.acknowledgement();
-        };
-
-        // Older than that READ or ATOMIC: it must not wait for it.
-        let is_older = |(psn, _): (Psn, u32)| psn.is_before(resource.first);
-        if self.acknowledge && self.executed.is_some_and(is_older) {
-            return self.acknowledgement();
         }
+        // Everything that has been executed: what is older than that READ or ATOMIC must not wait for it.
+        let is_older =
+            |(psn, _): &(Psn, u32)| oldest.is_none_or(|(_, read)| psn.is_before(read.first));
+        if let Some((psn, msn)) = self.executed.filter(|_| self.acknowledge).filter(is_older) {
+            self.acknowledge = false;
+            self.ack_pending = false;
+            return Some(self.answer(Opcode::RcAcknowledge, psn, ACK, msn, None));
+        }
+        let (index, resource) = oldest?;
         match resource.kind {
             Kind::Read { va, rkey, .. } => {
                 let run = resource.run?;
@@ -116,33 +120,15 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Kind::Atomic { original } => {
                 self.finish_run(index);
-                let mut packet = Packet::new(
-                    Opcode::RcAtomicAcknowledge,
-                    self.config.dest_qpn,
-                    resource.first,
-                );
-                packet.pkey = self.config.pkey;
-                packet.aeth = Some(Aeth {
-                    syndrome: ACK,
-                    msn: resource.msn,
-                });
-                packet.atomic_ack = Some(original);
-                Some(Response::Packet(packet))
+                let Resource { first, msn, .. } = resource;
+                let opcode = Opcode::RcAtomicAcknowledge;
+                Some(self.answer(opcode, first, ACK, msn, Some(original)))
             }
             // A READ response without data (IBTA 1.7, annex A19).
             Kind::Flush | Kind::AtomicWrite => {
                 self.finish_run(index);
-                let mut packet = Packet::new(
-                    Opcode::RcReadResponseOnly,
-                    self.config.dest_qpn,
-                    resource.first,
-                );
-                packet.pkey = self.config.pkey;
-                packet.aeth = Some(Aeth {
-                    syndrome: ACK,
-                    msn: resource.msn,
-                });
-                Some(Response::Packet(packet))
+                let Resource { first, msn, .. } = resource;
+                Some(self.answer(Opcode::RcReadResponseOnly, first, ACK, msn, None))
             }
             Kind::Free => None,
         }
@@ -305,22 +291,19 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// The acknowledgement of everything that has been executed, if one is due.
-    #[inline]
-    fn acknowledgement(&mut self) -> Option<Response> {
-        if !core::mem::take(&mut self.acknowledge) {
-            return None;
-        }
-        self.ack_pending = false;
-        let (psn, msn) = self.executed?;
-        Some(self.answer(psn, ACK, msn))
-    }
-
-    /// An acknowledgement.
-    fn answer(&self, psn: Psn, syndrome: Syndrome, msn: u32) -> Response {
-        let mut packet = Packet::new(Opcode::RcAcknowledge, self.config.dest_qpn, psn);
+    /// An answer without payload.
+    fn answer(
+        &self,
+        opcode: Opcode,
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+        atomic_ack: Option<u64>,
+    ) -> Response {
+        let mut packet = Packet::new(opcode, self.config.dest_qpn, psn);
         packet.pkey = self.config.pkey;
         packet.aeth = Some(Aeth { syndrome, msn });
+        packet.atomic_ack = atomic_ack;
         Response::Packet(packet)
     }
 

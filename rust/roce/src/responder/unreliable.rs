@@ -26,10 +26,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         } else if packet.psn != self.expected || matches!(self.message, Message::None) {
             return self.give_up(packet, DropReason::NoMessage);
         }
-        match self.check(packet) {
-            Ok(()) => self.execute(packet),
-            Err(()) => self.give_up(packet, DropReason::Invalid),
+        if !self.is_valid(packet) {
+            return self.give_up(packet, DropReason::Invalid);
         }
+        self.execute(packet)
     }
 
     /// UD: one packet is one message.
