@@ -8,6 +8,11 @@ __rust_helper bool rust_helper_cpu_online(unsigned int cpu)
 	return cpu_online(cpu);
 }
 
+__rust_helper bool rust_helper_cpu_possible(unsigned int cpu)
+{
+	return cpu_possible(cpu);
+}
+
 __rust_helper unsigned int rust_helper_next_housekeeping_cpu(unsigned int cpu)
 {
 	return cpumask_next_and_wrap(cpu, cpu_online_mask, housekeeping_cpumask(HK_TYPE_DOMAIN));

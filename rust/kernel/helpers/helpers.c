@@ -19,6 +19,7 @@
 #include "netlink.c"
 #include "netns.c"
 #include "page_pool.c"
+#include "percpu.c"
 #include "rcu.c"
 #include "signal.c"
 #include "skb.c"
