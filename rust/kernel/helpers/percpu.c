@@ -4,7 +4,8 @@
 
 __rust_helper void __percpu *rust_helper_alloc_percpu(size_t size, size_t align)
 {
-	return __alloc_percpu(size, align);
+	/* Who is refused says so; the allocator would add a backtrace. */
+	return __alloc_percpu_gfp(size, align, GFP_KERNEL | __GFP_NOWARN);
 }
 
 __rust_helper void rust_helper_this_cpu_add_u64(u64 __percpu *value, u64 n)
