@@ -210,13 +210,19 @@ static int every_operation(struct test *test, const struct row *row)
 
 #define LIST 8
 
+/* iSER has its pieces in packed structures. */
+struct odd_piece {
+	u8 odd;
+	struct ib_sge sge;
+} __packed;
+
 /* Eight SENDs and eight receives, each posted as one list; of the SENDs only the last one is signaled. */
 static int lists(struct test *test, const struct row *row)
 {
 	const struct link_shape shape = { .queue = row->second };
 	struct link *link = link_make(test, &shape);
 	struct request *sends[LIST], *receives[LIST];
-	struct ib_sge pieces[LIST], receive_pieces[LIST];
+	struct odd_piece pieces[LIST], receive_pieces[LIST];
 	struct ib_recv_wr receive[LIST] = {};
 	struct ib_send_wr send[LIST];
 	int i;
@@ -226,13 +232,13 @@ static int lists(struct test *test, const struct row *row)
 	for (i = 0; i < LIST; i++) {
 		sends[i] = request_new(link);
 		receives[i] = request_new(link);
-		pieces[i] = piece_of(&link->a, i * 1000, 1000 + i);
-		receive_pieces[i] = piece_of(&link->b, i * 2000, 2000);
-		send_of(&send[i], sends[i], IB_WR_SEND, &pieces[i], 1);
+		pieces[i].sge = piece_of(&link->a, i * 1000, 1000 + i);
+		receive_pieces[i].sge = piece_of(&link->b, i * 2000, 2000);
+		send_of(&send[i], sends[i], IB_WR_SEND, &pieces[i].sge, 1);
 		if (i < LIST - 1)
 			send[i].send_flags = 0;
 		receive[i].wr_cqe = &receives[i]->cqe;
-		receive[i].sg_list = &receive_pieces[i];
+		receive[i].sg_list = &receive_pieces[i].sge;
 		receive[i].num_sge = 1;
 		if (i) {
 			send[i - 1].next = &send[i];

@@ -69,20 +69,30 @@ impl Sge {
 }
 
 /// The pieces of a request's buffer.
+///
+/// # Invariants
+///
+/// `next` is valid for reads of `left` elements for `'a`, if `left` is positive. It need not be aligned: iSER has its
+/// lists in packed structures.
 #[derive(Clone)]
-pub struct Sges<'a>(core::slice::Iter<'a, bindings::ib_sge>);
+pub struct Sges<'a> {
+    next: *const bindings::ib_sge,
+    left: usize,
+    _list: PhantomData<&'a bindings::ib_sge>,
+}
 
-impl<'a> Sges<'a> {
+impl Sges<'_> {
     /// # Safety
     ///
     /// `list` must be valid for reads of `count` elements for `'a`, if `count` is positive.
     unsafe fn new(list: *const bindings::ib_sge, count: c_int) -> Self {
         let count = usize::try_from(count).unwrap_or(0);
-        if list.is_null() || count == 0 {
-            return Self([].iter());
+        // INVARIANT: By the promise of the caller.
+        Self {
+            next: list,
+            left: if list.is_null() { 0 } else { count },
+            _list: PhantomData,
         }
-        // SAFETY: By the promise of the caller.
-        Self(unsafe { core::slice::from_raw_parts(list, count) }.iter())
     }
 }
 
@@ -91,7 +101,12 @@ impl Iterator for Sges<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Sge> {
-        self.0.next().map(|sge| Sge {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: By the type invariant there was an element more than are left now.
+        let sge = unsafe { self.next.read_unaligned() };
+        // INVARIANT: The elements that are left are behind it.
+        self.next = self.next.wrapping_add(1);
+        Some(Sge {
             addr: sge.addr,
             length: sge.length,
             lkey: sge.lkey,
@@ -99,7 +114,7 @@ impl Iterator for Sges<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
+        (self.left, Some(self.left))
     }
 }
 
