@@ -186,6 +186,7 @@ pub(crate) fn check<'a>(
             &copy
         }
     };
+    // There always are headers of IPv4 or IPv6, and UDP.
     let (ip, udp) = skb.headers().split_last_chunk()?;
     let state = if let Ok(ip) = ip.try_into() {
         icrc::header_crc_v4(&KernelCrc, ip, udp, bth)

@@ -37,6 +37,7 @@ const ICRC_LEN: usize = 4;
 /// Bytes of the longest pad.
 const MAX_PAD: usize = 3;
 const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
+
 /// Why a datagram could not be built.
 pub(crate) enum BuildError<F> {
     /// No memory for the packet. For a reliable QP this is a loss like any other.

@@ -11,6 +11,9 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
+// A value is read in one piece.
+const _: () = assert!(usize::BITS == 64);
+
 /// `N` counters, each the sum of one value per CPU.
 ///
 /// A sum taken while others add misses some of what they add, but never goes back.
@@ -24,7 +27,7 @@ pub struct ShardedCounters<const N: usize> {
 
 // SAFETY: The memory belongs to no task or CPU in particular.
 unsafe impl<const N: usize> Send for ShardedCounters<N> {}
-// SAFETY: Each CPU adds to its own values, with one instruction or interrupts off; reading is one load.
+// SAFETY: Each CPU adds to its own values, by `this_cpu_add()`, which nothing on that CPU interrupts; reading is one load.
 unsafe impl<const N: usize> Sync for ShardedCounters<N> {}
 
 impl<const N: usize> ShardedCounters<N> {
@@ -43,7 +46,7 @@ impl<const N: usize> ShardedCounters<N> {
     pub fn add(&self, index: usize, n: u64) {
         if index < N {
             // SAFETY: There is such a value, by the type invariant.
-            unsafe { bindings::this_cpu_add_u64(self.values.as_ptr().add(index), n) };
+            unsafe { bindings::this_cpu_add_u64(self.values.as_ptr().wrapping_add(index), n) };
         }
     }
 
@@ -59,7 +62,7 @@ impl<const N: usize> ShardedCounters<N> {
             .fold(0, |sum: u64, cpu| {
                 // SAFETY: There is such a value, by the type invariant, of each CPU that is possible.
                 sum.wrapping_add(unsafe {
-                    bindings::per_cpu_u64(self.values.as_ptr().add(index), cpu)
+                    bindings::per_cpu_u64(self.values.as_ptr().wrapping_add(index), cpu)
                 })
             })
     }

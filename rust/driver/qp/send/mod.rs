@@ -277,7 +277,11 @@ impl Side for SendSide {
         skb: &RxSkb,
         round: &mut Round,
     ) -> Result<(), WaitsForPages> {
-        self.place(qp, round.now(), packet, skb)
+        self.requester
+            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
+        let placed = self.place(qp, round.now(), packet, skb);
+        qp.follow_migration(self);
+        placed
     }
 
     fn resume(&mut self) {

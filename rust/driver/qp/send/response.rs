@@ -18,7 +18,6 @@ use crate::{
         }, //
     }, //
 };
-use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -41,11 +40,7 @@ impl SendSide {
         packet: &Packet,
         skb: &RxSkb,
     ) -> Result<(), WaitsForPages> {
-        self.requester
-            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
-        let received = self.requester.receive(now, packet);
-        qp.follow_migration(self);
-        let (ticket, placed) = match received {
+        let (ticket, placed) = match self.requester.receive(now, packet) {
             Received::Nothing => return Ok(()),
             Received::Dropped(reason) => {
                 qp.count_drop(reason);

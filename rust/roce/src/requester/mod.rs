@@ -16,7 +16,8 @@
 //! - arms a timer for [`Requester::poll_timeout`], and calls [`Requester::on_timeout`] when it
 //!   fires;
 //! - where the QP may have an alternate path, tells so with [`Requester::set_alternate`] before
-//!   these two, and asks [`Requester::take_migration`] after them;
+//!   [`Requester::receive`] and [`Requester::on_timeout`], and asks [`Requester::take_migration`] after
+//!   [`Requester::on_timeout`], and after [`Requester::receive`] with the [`Requester::commit_place`] of its data;
 //! - after any of these takes completions from [`Requester::poll_completion`] until there are no
 //!   more, and asks [`Requester::take_error`] whether the QP is in error now.
 

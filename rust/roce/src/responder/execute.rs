@@ -231,6 +231,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 let kind = Kind::Read { va, rkey, length };
                 return self.remember(packet, kind, self.psns_of(length));
             }
+            // It was checked: there is a RETH.
+            (Operation::ReadRequest, None) => return Step::Done,
             (Operation::Flush, _) => return self.remember(packet, Kind::Flush, 1),
             (Operation::AtomicWrite, _) => return self.remember(packet, Kind::AtomicWrite, 1),
             (Operation::Send, _) => {
