@@ -12,7 +12,7 @@ set -u
 . "$(dirname "$0")/../lib/consumers.sh"
 
 consumer=nfs
-# Between two emulated machines a file takes some 80 ms.
+# Between two emulated machines a file takes some 80 ms if the host is busy, and a test has 900 s.
 files=5000
 [ "${FERROCE_NET:-}" != wire ] || files=1000
 

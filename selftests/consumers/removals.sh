@@ -7,9 +7,9 @@
 # Needs: --suite consumers
 #
 # Storage between two machines, when a device, the module or the netdev goes in the middle of I/O. The consumers hear of
-# it, and the command that removes it returns soon. I/O over NFS and RDS waits, and goes on when the device is back; that of the
-# others ends. 9P has no rows: its client leaks requests when its connection goes, on rdma_rxe as well, and keeps the
-# device until it is unmounted.
+# it, and the command that removes it returns soon. I/O over NFS and RDS waits, and goes on when the device is
+# back; that of the others ends. 9P has no rows: its client leaks requests when its connection goes, on rdma_rxe as
+# well, and keeps the device until it is unmounted.
 # shellcheck disable=SC2154 # io_status is of io.sh
 set -u
 . "$(dirname "$0")/../lib/io.sh"
@@ -57,37 +57,40 @@ bring_back()
 		sleep 0.1; done; exit 1" || fail "no address"
 }
 
+# connected_again device|module|netdev on_host|on_target: after a detach.
+connected_again()
+{
+	at_target unserve
+	bring_back "$@" && connected
+}
+
 # removed device|module|netdev on_host|on_target
 removed()
 {
 	local is_quick=1
 	[ "$consumer, $1, $2" != 'srp, netdev, on_host' ] || skip "ib_srp crashes, on rdma_rxe as well: srp_remove_work()"
 	io_begin 20
+	removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
 	case $consumer-$2 in
 	nfs-* | rds-*)
-		removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
 		bring_back "$@" || return 1
 		io_end 120
 		[ "$io_status" -eq 0 ] || fail "the I/O ended with status $io_status"
 		;;
 	srp-* | *-on_host)
-		removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
 		# ib_srp crashes if it is detached before it has given up on the I/O: srp_remove_work() looks for the
 		# commands of a SCSI host that is removed.
 		io_end 120
 		at_host detach
+		connected_again "$@" || return 1
 		;;
 	*)
-		removal_is_quick "$consumer, $1, $2" remove "$@" || is_quick=0
 		# The host tries again and again.
 		at_host detach
 		io_end 120
+		connected_again "$@" || return 1
 		;;
 	esac
-	if [ "$consumer" != nfs ] && [ "$consumer" != rds ]; then
-		at_target unserve
-		bring_back "$@" && connected || return 1
-	fi
 	[ "$is_quick" -eq 1 ] || fail "the removal takes too long, or fails"
 }
 

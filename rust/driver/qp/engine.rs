@@ -169,17 +169,15 @@ impl Engine {
     #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();
-        let are_full = match path {
-            // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
-            _ if matches!(qp.ty, Type::Uc | Type::Ud)
-                && device.registry().steered.is_congested() =>
-            {
-                true
-            }
-            Some(path) if path.is_loopback() => device.loopback().is_congested(),
-            Some(path) => path.queued_bytes() > QUEUE_LIMIT,
-            None => qp.ty == Type::RawPacket && device.is_congested(),
-        };
+        // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
+        let has_no_window = matches!(qp.ty, Type::Uc | Type::Ud);
+        let is_steered_full = has_no_window && device.registry().steered.is_congested();
+        let are_full = is_steered_full
+            || match path {
+                Some(path) if path.is_loopback() => device.loopback().is_congested(),
+                Some(path) => path.queued_bytes() > QUEUE_LIMIT,
+                None => qp.ty == Type::RawPacket && device.is_congested(),
+            };
         if !are_full {
             self.paced_since = None;
             return false;

@@ -4,7 +4,7 @@
 
 __rust_helper void __percpu *rust_helper_alloc_percpu(size_t size, size_t align)
 {
-	/* Who is refused says so; the allocator would add a backtrace. */
+	/* The caller reports the failure. The allocator would add a backtrace. */
 	return __alloc_percpu_gfp(size, align, GFP_KERNEL | __GFP_NOWARN);
 }
 

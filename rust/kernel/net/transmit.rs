@@ -403,10 +403,9 @@ impl TxSkb {
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
     /// it back. Both were addressed for `path`. Process or softirq context.
     ///
-    /// All datagrams must be as long as the first, but the last, which may be shorter, as whoever copies a super-packet
-    /// to cut it up does so by the first one's length; the identifications of IPv4 must count up, as they will if the
-    /// super-packet is cut up on its way. Who cuts it up copies it: no datagram behind the first needs room for headers
-    /// of others.
+    /// All datagrams must be as long as the first; only the last may be shorter. A host that segments the super-packet
+    /// copies it and goes by the first one's length. So no datagram behind the first needs room for headers of others.
+    /// The identifications of IPv4 must count up, as they do after such a segmentation.
     pub fn append(&mut self, other: Self, path: &Path) -> Result<(), Self> {
         let count = self.datagrams();
         if count == 1 && !path.takes_bursts(self.len()) {

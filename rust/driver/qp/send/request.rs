@@ -63,14 +63,12 @@ impl SendSide {
             return;
         }
         // Of a connected QP, the same for all that leaves together.
-        let connected = match &self.datagram_path {
+        let datagram_path = self.datagram_path.as_ref().map(|(_, path)| path);
+        let connected = match datagram_path {
             Some(_) => None,
             None => qp.tx_path(),
         };
-        let path = match &self.datagram_path {
-            Some((_, path)) => Some(path),
-            None => connected.as_ref().map(|connected| &connected.path),
-        };
+        let path = datagram_path.or(connected.as_ref().map(|tx_path| &tx_path.path));
         if self.engine.waits_for_queues(qp, path) {
             return;
         }
@@ -244,7 +242,6 @@ fn datagram_tx_path(
 }
 
 /// Fills `out` with inline data, from `offset` bytes into it on.
-#[inline(never)]
 fn copy_inline(data: &[u8], offset: u32, out: &mut [u8]) -> Result<(), Fault> {
     let rest = data.get(offset as usize..).unwrap_or_default();
     let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
