@@ -5,7 +5,7 @@
 //! - *Retired*: the QPs of processes fail. Those of kernel clients go on: each client ends its own.
 //! - *Unregistered*: `ib_core` has its clients leave, and destroys all objects, those of processes too. Packets flow
 //!   meanwhile: a client disconnects, and many wait until the CM says that the peer knows.
-//! - *Stopped*: the device lets go of the network. If the netdev goes, that comes first.
+//! - *Stopped*: the device lets go of the network. If the netdev goes, that does not wait for clients for long.
 //! - *Forgotten*: it is taken off the list of devices.
 //! - *Drained*: work waits until packets in flight, and what the tables give back, refer to nothing of it any more.
 
@@ -19,14 +19,23 @@ use crate::{
     qp::table, //
 };
 use kernel::{
+    prelude::*,
     sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::WorkItem, //
 };
+use net::NetDevice;
 use rdma::device::{
     Attr,
     Handle, //
 };
 use sync::WorkQueue;
+
+/// How long clients may take to leave before the netdev is set down, which holds RTNL as long; in ms.
+const LEAVE_MS: u32 = 1000;
 
 /// `device` will be unregistered: the QPs of processes fail, as nothing else tells a process that polls its CQs. So does
 /// one that a process moves out of RESET from now on, and no advice about memory holds the device up.
@@ -34,6 +43,30 @@ use sync::WorkQueue;
 pub(crate) fn retire(device: &Device) {
     device.retire();
     table::fail_users(device);
+}
+
+/// `netdev`, that of `device`, will be set down and unregistered. Unregisters the device, and waits at most [`LEAVE_MS`] until its
+/// clients have left.
+///
+/// Once the netdev is unregistered, `ib_core` removes its GIDs. Then `ib_send_cm_dreq()` can make no AH and fails, and a
+/// client of the CM that waits for the end of its connection, as xprtrdma does, waits for ever.
+///
+/// Context: process, RTNL may be held. A client that needs it to leave does so after the wait.
+pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
+    retire(device);
+    device.unregister_later();
+    for _ in 0..LEAVE_MS {
+        if device.is_dead() {
+            return;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    if net::may_log() {
+        pr_warn!(
+            "{} goes while kernel clients use its device: they may take long to notice\n",
+            netdev.name()
+        );
+    }
 }
 
 /// Retires `device`, and lets go of the network for it and its QPs: the namespace may end now, while a QP stays for as

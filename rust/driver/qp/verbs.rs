@@ -232,6 +232,11 @@ impl QueuePair for Qp {
             let _ = wrs.next();
             return Err(EINVAL);
         }
+        // Refused at once, or the CM would repeat a message for more than a minute, while its clients keep the device.
+        if self.is_general_services() && self.device().is_dead() {
+            let _ = wrs.next();
+            return Err(EIO);
+        }
         let result = match &mut *self.send.posted.lock() {
             Some(posted) => wrs.by_ref().try_for_each(|wr| posted.push(&wr)),
             None => return Err(EINVAL),

@@ -69,6 +69,11 @@ __rust_helper bool rust_helper_netdev_is_registered(const struct net_device *dev
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
 }
 
+__rust_helper bool rust_helper_netdev_is_dismantled(const struct net_device *dev)
+{
+	return dev->dismantle;
+}
+
 __rust_helper struct net *rust_helper_dev_net(const struct net_device *dev)
 {
 	return dev_net(dev);

@@ -158,6 +158,12 @@ impl NetDevice {
         unsafe { bindings::netdev_is_registered(self.as_ptr()) }
     }
 
+    /// Returns whether it is being unregistered, or soon will be: nothing stops that any more. Process, under RTNL.
+    pub fn is_dismantled(&self) -> bool {
+        // SAFETY: By the type invariant. RTNL guards the field.
+        unsafe { bindings::netdev_is_dismantled(self.as_ptr()) }
+    }
+
     /// Returns whether it is registered and in `net`, neither on its way out nor on its way to another
     /// namespace: after this, both are told of by [`NetdevEvent::Unregister`](crate::NetdevEvent::Unregister).
     /// Process, not under RTNL.

@@ -28,6 +28,8 @@ pub enum NetdevEvent {
     Unregister,
     /// It was set up.
     Up,
+    /// It will be set down: packets still leave. If [`NetDevice::is_dismantled`], it goes for good.
+    GoingDown,
     /// It was set down.
     Down,
     /// Something of its state changed, the carrier for one.
@@ -42,6 +44,7 @@ impl NetdevEvent {
             bindings::netdev_cmd_NETDEV_REGISTER => Self::Register,
             bindings::netdev_cmd_NETDEV_UNREGISTER => Self::Unregister,
             bindings::netdev_cmd_NETDEV_UP => Self::Up,
+            bindings::netdev_cmd_NETDEV_GOING_DOWN => Self::GoingDown,
             bindings::netdev_cmd_NETDEV_DOWN => Self::Down,
             bindings::netdev_cmd_NETDEV_CHANGE => Self::Change,
             _ => return None,
