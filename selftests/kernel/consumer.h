@@ -229,10 +229,18 @@ void pattern_fill(void *memory, size_t length, u32 seed);
 bool pattern_is(const void *memory, size_t length, u32 seed);
 bool untouched(const void *memory, size_t length);
 
+/* consumer_connection.c: a connection of rdma_cm. */
+struct connection;
+/* If it is silent, the passive end does not answer when the connection ends. */
+struct connection *connection_start(struct test *test, bool is_silent);
+/* Returns whether the CM has said, soon enough, that the connection has ended. */
+bool connection_end(struct connection *connection);
+
 /* consumer_traffic.c: messages without end. */
 struct traffic;
-struct traffic *traffic_start(struct ib_device *device, u8 gid_index);
-void traffic_end(struct traffic *traffic);
+struct traffic *traffic_start(struct ib_device *device, u8 gid_index, bool is_peer_silent);
+/* Returns whether all has ended as it should. */
+bool traffic_end(struct traffic *traffic);
 unsigned long traffic_messages(const struct traffic *traffic);
 /* What was wrong, if anything was. */
 const char *traffic_failure(const struct traffic *traffic);

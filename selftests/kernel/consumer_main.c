@@ -6,7 +6,7 @@
  *   chosen   to be written: the numbers of the rows that are wanted, from 1 on, with spaces between; at first all
  *   results  runs the chosen rows as it is read, and has a line of KTAP for each
  *   traffic  "start" starts traffic, "stop" ends it; read, it says what has become of it: "messages N", then "failed"
- *            and why, "gone" if the device was removed under it, or "none"
+ *            and why, "gone" if the device was removed under it, "gone, and its connection was not told", or "none"
  *
  * A row leaves nothing behind, whether it passes or not. When the device is removed, the row that runs comes to its
  * end first; the traffic is ended.
@@ -34,10 +34,15 @@ MODULE_PARM_DESC(device, "name of the device");
 
 static u8 gid_index;
 module_param(gid_index, byte, 0644);
-/* How long it keeps a device that is removed, in ms. */
+MODULE_PARM_DESC(gid_index, "index of the GID that is used");
+
 static unsigned int linger;
 module_param(linger, uint, 0644);
-MODULE_PARM_DESC(gid_index, "index of the GID that is used");
+MODULE_PARM_DESC(linger, "how long it keeps a device that is removed, in ms");
+
+static bool is_peer_silent;
+module_param(is_peer_silent, bool, 0644);
+MODULE_PARM_DESC(is_peer_silent, "the peer of the traffic's connection does not answer when that ends");
 
 static const struct rows *const all_rows[] = {
 	&verbs_rows, &relay_rows, &queue_rows, &datagram_rows, &memory_rows, &drain_rows, &rw_rows, &end_rows,
@@ -47,7 +52,7 @@ static const struct rows *const all_rows[] = {
 static DEFINE_MUTEX(lock);
 static struct ib_device *device;
 static struct traffic *traffic;
-static bool is_traffic_gone;
+static bool is_traffic_gone, is_traffic_told;
 static DECLARE_BITMAP(chosen, ROWS_MAX);
 static struct dentry *directory;
 
@@ -231,7 +236,7 @@ static const struct file_operations chosen_operations = {
 static void traffic_stop(void)
 {
 	if (traffic)
-		traffic_end(traffic);
+		is_traffic_told = traffic_end(traffic);
 	traffic = NULL;
 }
 
@@ -245,8 +250,10 @@ static int traffic_show(struct seq_file *file, void *data)
 		failure = traffic_failure(traffic);
 		if (failure)
 			seq_printf(file, "failed: %s", failure);
+	} else if (!is_traffic_gone) {
+		seq_puts(file, "none\n");
 	} else {
-		seq_puts(file, is_traffic_gone ? "gone\n" : "none\n");
+		seq_puts(file, is_traffic_told ? "gone\n" : "gone, and its connection was not told\n");
 	}
 	mutex_unlock(&lock);
 	return 0;
@@ -276,7 +283,7 @@ static ssize_t traffic_write(struct file *file, const char __user *buffer, size_
 		error = -EBUSY;
 	} else {
 		is_traffic_gone = false;
-		traffic = traffic_start(device, gid_index);
+		traffic = traffic_start(device, gid_index, is_peer_silent);
 		if (!traffic)
 			error = -EIO;
 	}

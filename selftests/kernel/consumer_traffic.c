@@ -16,6 +16,7 @@ struct traffic {
 	/* One moves messages; the others have requests that wait. */
 	struct link *busy, *waiting, *datagrams;
 	struct ib_ah *ah;
+	struct connection *connection;
 	struct task_struct *thread;
 	unsigned long messages;
 	bool has_failed;
@@ -75,7 +76,7 @@ static int wait_for_ever(struct link *link)
 	return 0;
 }
 
-static int traffic_make(struct traffic *traffic)
+static int traffic_make(struct traffic *traffic, bool is_peer_silent)
 {
 	static const struct link_shape busy = { .queue = QUEUE_WORKQUEUE, .rights = ALL_RIGHTS };
 	static const struct link_shape waiting = {
@@ -95,19 +96,22 @@ static int traffic_make(struct traffic *traffic)
 	try(side_address(test, &attr, NULL));
 	traffic->ah = rdma_create_ah(traffic->datagrams->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
 	must(test, !IS_ERR(traffic->ah), "rdma_create_ah: %pe", traffic->ah);
+	traffic->connection = connection_start(test, is_peer_silent);
+	if (!traffic->connection)
+		return -1;
 	traffic->thread = kthread_run(run, traffic, "consumer");
 	must(test, !IS_ERR(traffic->thread), "no thread");
 	return 0;
 }
 
-struct traffic *traffic_start(struct ib_device *device, u8 gid_index)
+struct traffic *traffic_start(struct ib_device *device, u8 gid_index, bool is_peer_silent)
 {
 	struct traffic *traffic = kzalloc(sizeof(*traffic), GFP_KERNEL);
 
 	if (!traffic)
 		return NULL;
 	test_init(&traffic->test, device, gid_index);
-	if (traffic_make(traffic)) {
+	if (traffic_make(traffic, is_peer_silent)) {
 		pr_err("consumer: %s", traffic->test.text);
 		traffic_end(traffic);
 		return NULL;
@@ -115,18 +119,23 @@ struct traffic *traffic_start(struct ib_device *device, u8 gid_index)
 	return traffic;
 }
 
-void traffic_end(struct traffic *traffic)
+bool traffic_end(struct traffic *traffic)
 {
+	bool is_right = true;
+
 	if (traffic->busy) {
 		WRITE_ONCE(traffic->busy->is_ending, true);
 		wake_up_all(&traffic->busy->wait);
 	}
 	if (!IS_ERR_OR_NULL(traffic->thread))
 		kthread_stop(traffic->thread);
+	if (traffic->connection)
+		is_right = connection_end(traffic->connection);
 	if (!IS_ERR_OR_NULL(traffic->ah))
 		rdma_destroy_ah(traffic->ah, RDMA_DESTROY_AH_SLEEPABLE);
 	test_free(&traffic->test);
 	kfree(traffic);
+	return is_right;
 }
 
 unsigned long traffic_messages(const struct traffic *traffic)

@@ -68,7 +68,7 @@ removed()
 	await $((600 * slowness)) device_gone || fail "the device is still there"
 	note "gone after $((SECONDS - began)) s"
 	objects_gone 10 || fail "the device is gone"
-	[ "$(cat "$files/traffic")" = gone ] || { cat "$files/traffic"; fail "the module still has its traffic"; }
+	[ "$(cat "$files/traffic")" = gone ] || { cat "$files/traffic"; fail "how the traffic has ended"; }
 	! echo start >"$files/traffic" 2>/dev/null || fail "traffic without a device"
 }
 
@@ -105,14 +105,29 @@ removed_by_link()
 	echo stop >"$files/traffic"
 }
 
-removed_by_netdev()
+netdev_removed()
 {
 	mtu=$(cat "/sys/class/net/$netdev/mtu")
 	removed ip link del "$netdev"
+}
+
+removed_by_netdev()
+{
+	netdev_removed
 	netdev_again || fail "no device again"
 	echo start >"$files/traffic" || fail "no traffic on the new device"
 	traffic_runs
 	echo stop >"$files/traffic"
+}
+
+# The CM gives up as soon as it cannot send any more, and not after all of its retries.
+removed_by_netdev_in_silence()
+{
+	local silent=/sys/module/consumer/parameters/is_peer_silent
+	echo 1 >"$silent"
+	netdev_removed
+	echo 0 >"$silent"
+	netdev_again
 }
 
 unloaded_under_traffic()
@@ -143,6 +158,7 @@ others=(
 	'retired|rdma link del, while a client takes its time'
 	'removed_by_link|rdma link del, with objects and traffic'
 	'removed_by_netdev|the netdev goes, with objects and traffic'
+	'removed_by_netdev_in_silence|the netdev goes, and the peer of a connection does not answer'
 	'unloaded_under_traffic|rmmod with objects and traffic'
 	'nothing_left|nothing is left'
 )
