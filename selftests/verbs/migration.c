@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Automatic path migration between two devices with two addresses each: the states and what may be asked of
- * them, migration by request of either end and because the path is dead, and what becomes of the data.
+ * them, migration by request of either end and because the path is dead or has a gap, and what becomes of the data.
  *
- * migration [-r] [-c COMMAND] [-m COMMAND] DEVICE DEVICE INDEX INDEX
+ * migration [-r] [-c COMMAND] [-o COMMAND] [-m COMMAND] DEVICE DEVICE INDEX INDEX
  *	INDEX	of the GID of the second address of each device
- *	-c	cuts the path between the first addresses; -m mends it
+ *	-c	cuts the path between the first addresses; -o only from the first device to the second; -m mends it
  *	-r	only shows that the kernel refuses alternate paths
  */
 
 #include <poll.h>
 
 #include "test.h"
+#include "wire.h"
 
 #define LENGTH 5000
+#define MTU 1024
 #define SLOTS 32
 #define SIZE (SLOTS * LENGTH)
 #define DEPTH 64
@@ -40,9 +42,13 @@ struct end {
 };
 
 static struct end ends[2];
-static const char *cut_command, *mend_command;
+static const char *cut_command, *cut_one_way_command, *mend_command;
 /* Half a second until a path is given up. */
 static const struct patience brief = { .timeout = 14, .retries = 3, .rnr_retries = 7 };
+/* Waits for ever, and the first gap uses up the last retry. */
+static const struct patience once = { .timeout = 0, .retries = 0, .rnr_retries = 7 };
+/* Of the alternate paths. */
+static uint8_t alt_timeout = ALT_TIMEOUT;
 
 static void make(enum ibv_qp_type type)
 {
@@ -281,7 +287,7 @@ static struct ibv_qp_attr alternate(int i, int address)
 	return (struct ibv_qp_attr){
 		.alt_ah_attr = way(&ends[i].addresses[address], &ends[!i].addresses[address]),
 		.alt_port_num = PORT,
-		.alt_timeout = ALT_TIMEOUT,
+		.alt_timeout = alt_timeout,
 		.path_mig_state = IBV_MIG_REARM,
 	};
 }
@@ -320,7 +326,7 @@ static bool migrated(int address)
 		struct ibv_qp_attr attr = query(i);
 
 		ok &= in_state(i, IBV_MIG_MIGRATED) && leads(i, &attr.ah_attr, address);
-		if (attr.timeout != ALT_TIMEOUT || attr.alt_port_num || attr.alt_timeout ||
+		if (attr.timeout != alt_timeout || attr.alt_port_num || attr.alt_timeout ||
 		    attr.alt_ah_attr.is_global) {
 			ksft_print_msg("%s: timeout %u, alternate port %u, timeout %u\n",
 				       ends[i].device.name, attr.timeout, attr.alt_port_num,
@@ -564,6 +570,43 @@ static bool run_dead_path(int address)
 	return ok;
 }
 
+/*
+ * The test sends a READ response over the first path, whose predecessor is missing. Requests over that path are lost,
+ * and no timer runs: so nothing else comes unless the READ is asked for again over the other path at once.
+ */
+static bool run_gap(void)
+{
+	struct wire_packet request, response = {
+		.opcode = RC_READ_RESPONSE_MIDDLE,
+		.payload = MTU,
+	};
+	struct wire wire;
+	bool ok;
+
+	alt_timeout = once.timeout;
+	start_with(IBV_QPT_RC, once);
+	ok = arm(SECOND);
+	/* So is the payload of that response. What is placed before its turn is not asked for again. */
+	memset(ends[1].source.memory + MTU, 0, MTU);
+	shell(cut_one_way_command);
+	wire_open(&wire, "n2", netdev_of(2), &ends[1].addresses[FIRST].gid, &ends[0].addresses[FIRST].gid);
+	post(0, IBV_WR_RDMA_READ, 0);
+	if (!wire_receive(&wire, ends[1].qp->qp_num, &request, WAIT_MS) || request.opcode != RC_READ_REQUEST) {
+		ksft_print_msg("no READ request over the first path\n");
+		ok = false;
+	}
+	response.qpn = ends[0].qp->qp_num;
+	response.psn = request.psn + 1;
+	if (ok)
+		wire_send(&wire, &response, 1);
+	ok = ok && succeeds(ends[0].send_cq, "read", 0, 1) && bytes_right() && migrated(SECOND) && talk();
+	wire_close(&wire);
+	shell(mend_command);
+	finish();
+	alt_timeout = ALT_TIMEOUT;
+	return ok;
+}
+
 /* One that has an alternate path but is not armed ends as ever. */
 static bool run_dead_unarmed(void)
 {
@@ -677,6 +720,7 @@ static const struct row rows[] = {
 	{ "by request, in the midst of messages", run_midst },
 	{ "a dead path, in the midst of messages", .run_with = run_dead_path, SECOND },
 	{ "a dead path, to IPv6", .run_with = run_dead_path, SIX },
+	{ "a gap at the last retry", run_gap },
 	{ "a dead path of a queue pair that is not armed", run_dead_unarmed },
 	{ "a peer that migrates elsewhere is refused", run_disagreement },
 	{ "RESET forgets the alternate path", run_reset },
@@ -728,12 +772,13 @@ static bool take_option(int option, const char *argument)
 	switch (option) {
 	case 'r': is_refused = true; break;
 	case 'c': cut_command = argument; break;
+	case 'o': cut_one_way_command = argument; break;
 	case 'm': mend_command = argument; break;
 	}
 	return true;
 }
 
 const struct test test = {
-	.operands = "DEVICE DEVICE INDEX INDEX", .options = "rc:m:", .option = take_option, .add = add,
+	.operands = "DEVICE DEVICE INDEX INDEX", .options = "rc:o:m:", .option = take_option, .add = add,
 	.begin = begin, .end = end,
 };

@@ -13,7 +13,8 @@ second1=10.0.1.1
 second2=10.0.1.2
 
 # Shell commands for the program: the packets between the first addresses go to a station that nobody is.
-cut="ip -n n1 neigh replace $address2 lladdr 02:00:00:00:00:99 nud permanent dev netdev1 &&
+cut_one_way="ip -n n1 neigh replace $address2 lladdr 02:00:00:00:00:99 nud permanent dev netdev1"
+cut="$cut_one_way &&
 	ip -n n2 neigh replace $address1 lladdr 02:00:00:00:00:99 nud permanent dev netdev2"
 mend="ip -n n1 neigh del $address2 dev netdev1; ip -n n2 neigh del $address1 dev netdev2"
 
@@ -42,6 +43,7 @@ example()
 rows=$(rows_of "$here/migration") refused=$(rows_of "$here/migration" -r)
 ktap_start $((rows + refused + 4))
 devices_wait
+cut_one_way=${cut_one_way//netdev1/$netdev1}
 cut=${cut//netdev1/$netdev1} cut=${cut//netdev2/$netdev2}
 mend=${mend//netdev1/$netdev1} mend=${mend//netdev2/$netdev2}
 index1='' index2=''
@@ -51,7 +53,7 @@ absorb "$refused" "$here/migration" -r "$dev1" "$dev2" "$index1" "$index2"
 row "the manual's example" example
 # shellcheck disable=SC2086
 row "module that lets alternate paths through" $lift
-absorb "$rows" "$here/migration" -c "$cut" -m "$mend" "$dev1" "$dev2" "$index1" "$index2"
+absorb "$rows" "$here/migration" -c "$cut" -o "$cut_one_way" -m "$mend" "$dev1" "$dev2" "$index1" "$index2"
 row "unloading it" rmmod alternate_paths
 # Where the program ended early.
 bash -c "$mend" 2>/dev/null
