@@ -214,7 +214,7 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
         Transport::Rc => qp.ty == Type::Rc,
         Transport::Uc => qp.ty == Type::Uc,
         Transport::Ud => qp.is_datagram(),
-        Transport::Cnp => false,
+        Transport::Xrc | Transport::Cnp => false,
     };
     speaks.then_some(qp)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! BTH opcodes (IBTA 9.2.1 and table 38, annex A17.9.3 for CNP), and what each one brings.
+//! BTH opcodes (IBTA 9.2.1 and table 38, annex A14 for XRC, annex A17.9.3 for CNP), and what each one brings.
 
 /// The transport service that an opcode belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Transport {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Extended reliable connection.
+    Xrc,
     /// No transport service: the congestion notification packet.
     Cnp,
 }
@@ -58,8 +60,7 @@ pub enum Operation {
 /// Why a byte is not an [`Opcode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpcodeError {
-    /// An opcode of a transport service that RoCEv2 knows but this crate does not speak: RD and
-    /// XRC.
+    /// An opcode of a transport service that RoCEv2 knows but this crate does not speak: RD.
     Transport,
     /// A code that the specification reserves, or leaves to manufacturers.
     Reserved,
@@ -112,13 +113,14 @@ const IETH: u16 = 1 << 6;
 const FETH: u16 = 1 << 7;
 const CNP: u16 = 1 << 8;
 const PAYLOAD: u16 = 1 << 9;
+const XRCETH: u16 = 1 << 10;
 const NOTHING: u16 = 0;
 
 /// Length of the BTH in bytes.
 const BTH_LEN: usize = 12;
 
 /// Lengths in bytes of what may follow the BTH.
-const LENGTHS: [(u16, usize); 9] = [
+const LENGTHS: [(u16, usize); 10] = [
     (RETH, 16),
     (ATOMIC, 28),
     (AETH, 4),
@@ -128,6 +130,7 @@ const LENGTHS: [(u16, usize); 9] = [
     (IETH, 4),
     (FETH, 4),
     (CNP, 16),
+    (XRCETH, 4),
 ];
 
 /// The length in bytes of the BTH and of `parts` without the payload.
@@ -149,7 +152,7 @@ macro_rules! opcodes {
         $code:literal $name:ident: $transport:ident $kind:ident $operation:ident $position:ident
         [$($part:ident)|+];
     )*) => {
-        /// An opcode of RC, UC or UD, or CNP.
+        /// An opcode of RC, UC, UD or XRC, or CNP.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Opcode {
@@ -178,8 +181,8 @@ macro_rules! opcodes {
             let mut table = [Info::RESERVED; 256];
             let mut code = 0;
             while code < table.len() {
-                // RD and XRC.
-                if matches!(code, 0x40..=0x55 | 0xa0..=0xb7) {
+                // RD.
+                if matches!(code, 0x40..=0x55) {
                     table[code].opcode = Err(OpcodeError::Transport);
                 }
                 code += 1;
@@ -290,6 +293,52 @@ opcodes! {
     0x65 UdSendOnlyImm: Ud Request Send Only [DETH | IMM | PAYLOAD];
     /// Congestion notification packet. Neither request nor response.
     0x81 Cnp: Cnp Request Cnp Only [CNP | NOTHING];
+    /// XRC SEND First.
+    0xa0 XrcSendFirst: Xrc Request Send First [XRCETH | PAYLOAD];
+    /// XRC SEND Middle.
+    0xa1 XrcSendMiddle: Xrc Request Send Middle [XRCETH | PAYLOAD];
+    /// XRC SEND Last.
+    0xa2 XrcSendLast: Xrc Request Send Last [XRCETH | PAYLOAD];
+    /// XRC SEND Last with Immediate.
+    0xa3 XrcSendLastImm: Xrc Request Send Last [XRCETH | IMM | PAYLOAD];
+    /// XRC SEND Only.
+    0xa4 XrcSendOnly: Xrc Request Send Only [XRCETH | PAYLOAD];
+    /// XRC SEND Only with Immediate.
+    0xa5 XrcSendOnlyImm: Xrc Request Send Only [XRCETH | IMM | PAYLOAD];
+    /// XRC RDMA WRITE First.
+    0xa6 XrcWriteFirst: Xrc Request Write First [XRCETH | RETH | PAYLOAD];
+    /// XRC RDMA WRITE Middle.
+    0xa7 XrcWriteMiddle: Xrc Request Write Middle [XRCETH | PAYLOAD];
+    /// XRC RDMA WRITE Last.
+    0xa8 XrcWriteLast: Xrc Request Write Last [XRCETH | PAYLOAD];
+    /// XRC RDMA WRITE Last with Immediate.
+    0xa9 XrcWriteLastImm: Xrc Request Write Last [XRCETH | IMM | PAYLOAD];
+    /// XRC RDMA WRITE Only.
+    0xaa XrcWriteOnly: Xrc Request Write Only [XRCETH | RETH | PAYLOAD];
+    /// XRC RDMA WRITE Only with Immediate.
+    0xab XrcWriteOnlyImm: Xrc Request Write Only [XRCETH | RETH | IMM | PAYLOAD];
+    /// XRC RDMA READ Request.
+    0xac XrcReadRequest: Xrc Request ReadRequest Only [XRCETH | RETH];
+    /// XRC RDMA READ response First.
+    0xad XrcReadResponseFirst: Xrc Response ReadResponse First [AETH | PAYLOAD];
+    /// XRC RDMA READ response Middle.
+    0xae XrcReadResponseMiddle: Xrc Response ReadResponse Middle [PAYLOAD];
+    /// XRC RDMA READ response Last.
+    0xaf XrcReadResponseLast: Xrc Response ReadResponse Last [AETH | PAYLOAD];
+    /// XRC RDMA READ response Only.
+    0xb0 XrcReadResponseOnly: Xrc Response ReadResponse Only [AETH | PAYLOAD];
+    /// XRC Acknowledge.
+    0xb1 XrcAcknowledge: Xrc Response Acknowledge Only [AETH];
+    /// XRC ATOMIC Acknowledge.
+    0xb2 XrcAtomicAcknowledge: Xrc Response AtomicAcknowledge Only [AETH | ATOMIC_ACK];
+    /// XRC CmpSwap.
+    0xb3 XrcCompareSwap: Xrc Request CompareSwap Only [XRCETH | ATOMIC];
+    /// XRC FetchAdd.
+    0xb4 XrcFetchAdd: Xrc Request FetchAdd Only [XRCETH | ATOMIC];
+    /// XRC SEND Last with Invalidate.
+    0xb6 XrcSendLastInvalidate: Xrc Request Send Last [XRCETH | IETH | PAYLOAD];
+    /// XRC SEND Only with Invalidate.
+    0xb7 XrcSendOnlyInvalidate: Xrc Request Send Only [XRCETH | IETH | PAYLOAD];
 }
 
 impl TryFrom<u8> for Opcode {
@@ -383,6 +432,12 @@ impl Opcode {
     #[inline]
     fn has(self, part: u16) -> bool {
         self.info().parts & part != 0
+    }
+
+    /// Whether an XRC extended transport header follows.
+    #[inline]
+    pub fn has_xrceth(self) -> bool {
+        self.has(XRCETH)
     }
 
     /// Whether an RDMA extended transport header follows.

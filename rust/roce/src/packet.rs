@@ -131,7 +131,7 @@ pub enum ParseError {
     TooLong,
     /// The transport header version is not 0.
     Version,
-    /// An opcode of a transport service that is not supported: RD, XRC.
+    /// An opcode of a transport service that is not supported: RD.
     Transport,
     /// A reserved opcode, or a manufacturer's.
     Opcode,
@@ -192,6 +192,9 @@ pub struct Packet {
     pub invalidate_rkey: Option<u32>,
     /// For FLUSH.
     pub flush: Option<Flush>,
+    /// For requests of XRC: number of the XRC SRQ. In this form it fits into what the other parts
+    /// leave free.
+    pub xrc_srqn: Option<U24>,
     /// Length of the payload in bytes, without pad and ICRC; at most [`MAX_PAYLOAD_LEN`].
     pub payload_len: u32,
 }
@@ -250,6 +253,7 @@ impl Packet {
             immediate: None,
             invalidate_rkey: None,
             flush: None,
+            xrc_srqn: None,
             payload_len: 0,
         }
     }
@@ -307,6 +311,10 @@ impl Packet {
         let opcode = self.opcode;
         let rest = &mut rest;
 
+        if opcode.has_xrceth() {
+            let xrceth: wire::xrceth::XrcEth = take(rest)?;
+            self.xrc_srqn = Some(xrceth.srqn);
+        }
         if opcode.has_deth() {
             let deth: wire::deth::Deth = take(rest)?;
             self.deth = Some(Deth {
@@ -423,6 +431,9 @@ impl Packet {
     #[inline(never)] // Most packets of long messages have none.
     #[allow(clippy::mut_mut)] // As for `put`.
     fn emit_extensions(&self, out: &mut &mut [u8]) -> Option<()> {
+        if let Some(srqn) = self.xrc_srqn {
+            put(out, &wire::xrceth::XrcEth { reserved: 0, srqn })?;
+        }
         if let Some(deth) = self.deth {
             let header = wire::deth::Deth {
                 qkey: deth.qkey.into(),
@@ -496,6 +507,7 @@ impl Packet {
             && self.immediate.is_some() == opcode.has_immediate()
             && self.invalidate_rkey.is_some() == opcode.has_invalidate()
             && self.flush.is_some() == opcode.has_flush()
+            && self.xrc_srqn.is_some() == opcode.has_xrceth()
             && self.payload_len <= MAX_PAYLOAD_LEN
             && payload_fits(opcode, self.payload_len)
     }

@@ -17,6 +17,7 @@ fn table() -> String {
     let mut text = String::new();
     for opcode in Opcode::ALL {
         let parts: Vec<&str> = [
+            (opcode.has_xrceth(), "XRCETH"),
             (opcode.has_deth(), "DETH"),
             (opcode.has_flush(), "FETH"),
             (opcode.has_reth(), "RETH"),
@@ -65,7 +66,7 @@ fn every_byte_is_an_opcode_or_not() {
                 assert_eq!(opcode as u8, code);
                 assert_eq!(u8::from(opcode), code);
             }
-            Err(OpcodeError::Transport) => assert!(matches!(code >> 5, 2 | 5), "{code:#x}"),
+            Err(OpcodeError::Transport) => assert_eq!(code >> 5, 2, "{code:#x}"),
             Err(OpcodeError::Reserved) => {}
         }
     }
@@ -81,8 +82,27 @@ fn transport_is_in_the_upper_three_bits() {
             Transport::Uc => 1,
             Transport::Ud => 3,
             Transport::Cnp => 4,
+            Transport::Xrc => 5,
         };
         assert_eq!(*opcode as u8 >> 5, bits, "{opcode:?}");
+    }
+}
+
+#[test]
+fn xrc_is_rc_with_one_more_header() {
+    for opcode in Opcode::ALL {
+        if opcode.transport() != Transport::Xrc {
+            assert!(!opcode.has_xrceth());
+            continue;
+        }
+        let rc = Opcode::try_from(*opcode as u8 & 0x1f).unwrap();
+        assert_eq!(opcode.operation(), rc.operation());
+        assert_eq!(opcode.position(), rc.position());
+        assert_eq!(opcode.is_request(), rc.is_request());
+        assert_eq!(opcode.has_payload(), rc.has_payload());
+        assert_eq!(opcode.has_xrceth(), opcode.is_request());
+        let more = if opcode.has_xrceth() { 4 } else { 0 };
+        assert_eq!(opcode.header_len(), rc.header_len() + more);
     }
 }
 

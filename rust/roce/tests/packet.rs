@@ -21,6 +21,7 @@ use roce::{
         MAX_PAYLOAD_LEN, //
     },
     psn::Psn,
+    wire::U24, //
 };
 
 /// A packet with every part that its opcode has, filled from `random`.
@@ -59,6 +60,7 @@ fn packet(opcode: Opcode, random: [u64; 8], payload_len: u32) -> Packet {
         placement: h as u8 & 0xf,
         selectivity: (h >> 8) as u8 & 3,
     });
+    packet.xrc_srqn = opcode.has_xrceth().then_some(U24::new(f as u32));
     packet.payload_len = match opcode.operation() {
         Operation::AtomicWrite => 8,
         _ if opcode.has_payload() => payload_len,
@@ -160,7 +162,7 @@ proptest! {
 
     #[test]
     fn parts_that_do_not_fit_are_refused(packet in any_packet()) {
-        let mut wrong = [packet; 9];
+        let mut wrong = [packet; 10];
         fn toggle<T>(part: &mut Option<T>, value: T) {
             *part = if part.is_some() { None } else { Some(value) };
         }
@@ -178,7 +180,8 @@ proptest! {
         toggle(&mut wrong[5].immediate, 0);
         toggle(&mut wrong[6].invalidate_rkey, 0);
         toggle(&mut wrong[7].flush, Flush { placement: 0, selectivity: 0 });
-        wrong[8].payload_len = MAX_PAYLOAD_LEN + 1;
+        toggle(&mut wrong[8].xrc_srqn, U24::new(0));
+        wrong[9].payload_len = MAX_PAYLOAD_LEN + 1;
         for packet in wrong {
             prop_assert_eq!(packet.emit(&mut [0; 64]), None);
         }
@@ -256,6 +259,34 @@ fn bytes_are_where_the_specification_has_them() {
         0, 0, 0, 0, 0, 0, 0, 9,
     ];
     assert_eq!(headers(&packet), expected);
+
+    let mut packet = Packet::new(Opcode::XrcWriteOnlyImm, 1, Psn::new(2));
+    packet.xrc_srqn = Some(U24::new(0x10_2030));
+    packet.reth = Some(Reth {
+        va: 3,
+        rkey: 4,
+        length: 5,
+    });
+    packet.immediate = Some(7);
+    packet.payload_len = 5;
+    #[rustfmt::skip]
+    let expected = [
+        0xab, 0x40 | 0x30, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 2,
+        0, 0x10, 0x20, 0x30,
+        0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5,
+        0, 0, 0, 7,
+    ];
+    assert_eq!(headers(&packet), expected);
+
+    // What has nothing else behind its BTH has this.
+    let mut packet = Packet::new(Opcode::XrcSendMiddle, 1, Psn::new(2));
+    packet.xrc_srqn = Some(U24::new(0xff_fffe));
+    #[rustfmt::skip]
+    let expected = [
+        0xa1, 0x40, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 2,
+        0, 0xff, 0xff, 0xfe,
+    ];
+    assert_eq!(headers(&packet), expected);
 }
 
 #[test]
@@ -269,7 +300,9 @@ fn errors_say_what_is_wrong() {
     assert!(parse(0, 0x04, 16).is_ok());
     assert_eq!(parse(1, 0x41, 16), Err(ParseError::Version));
     assert_eq!(parse(0, 0x44, 16), Err(ParseError::Transport));
-    assert_eq!(parse(0, 0xa4, 16), Err(ParseError::Transport));
+    // XRC: its header is missing.
+    assert_eq!(parse(0, 0xa4, 16), Err(ParseError::TooShort));
+    assert_eq!(parse(0, 0xb5, 16), Err(ParseError::Opcode));
     assert_eq!(parse(0, 0x15, 16), Err(ParseError::Opcode));
     assert_eq!(parse(0, 0xff, 16), Err(ParseError::Opcode));
     assert_eq!(parse(0, 0x04, 17), Err(ParseError::Pad));
@@ -311,12 +344,14 @@ fn atomic_write_has_eight_bytes() {
 
 #[test]
 fn reserved_bits_do_not_matter() {
-    let packet = packet(Opcode::UdSendOnly, [0; 8], 0);
-    let mut bytes = headers(&packet);
-    bytes[4] |= 0x3f;
-    bytes[8] |= 0x7f;
-    bytes[16] = 0xff;
-    assert_eq!(Packet::parse(&bytes, packet.datagram_len()), Ok(packet));
+    for (opcode, reserved) in [(Opcode::UdSendOnly, 16), (Opcode::XrcSendOnly, 12)] {
+        let packet = packet(opcode, [0; 8], 0);
+        let mut bytes = headers(&packet);
+        bytes[4] |= 0x3f;
+        bytes[8] |= 0x7f;
+        bytes[reserved] = 0xff;
+        assert_eq!(Packet::parse(&bytes, packet.datagram_len()), Ok(packet));
+    }
 }
 
 #[test]
@@ -327,6 +362,6 @@ fn every_syndrome_comes_back() {
 }
 
 #[test]
-fn longest_header_is_that_of_an_atomic() {
-    assert_eq!(MAX_HEADER_LEN, 40);
+fn longest_header_is_that_of_an_atomic_of_xrc() {
+    assert_eq!(MAX_HEADER_LEN, 44);
 }

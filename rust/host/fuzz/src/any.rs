@@ -22,7 +22,8 @@ use roce::{
         Mtu,
         Type, //
     },
-    ticket::Outcome, //
+    ticket::Outcome,
+    wire::U24, //
 };
 
 /// A number that is likely to be on the edge of something.
@@ -136,6 +137,9 @@ impl AnyPacket {
             placement: self.rkey & 0xf,
             selectivity: self.rkey >> 6,
         });
+        // Mostly the same one.
+        let srqn = U24::new(u32::from(self.flags & 0xe0 == 0xe0));
+        packet.xrc_srqn = opcode.has_xrceth().then_some(srqn);
         packet.payload_len = match (opcode.operation(), self.payload) {
             (Operation::AtomicWrite, _) => 8,
             _ if !opcode.has_payload() => 0,

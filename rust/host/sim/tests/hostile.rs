@@ -52,7 +52,8 @@ use roce::{
     time::{
         Duration,
         Instant, //
-    }, //
+    },
+    wire::U24, //
 };
 use sim::rng::Rng;
 
@@ -155,6 +156,9 @@ fn packet(rng: &mut Rng, psn: Psn, mtu: Mtu, response: bool) -> Packet {
     });
     packet.immediate = opcode.has_immediate().then_some(6);
     packet.invalidate_rkey = opcode.has_invalidate().then_some(6);
+    // Mostly the same one.
+    let srqn = U24::new(u32::from(rng.below(16) == 0));
+    packet.xrc_srqn = opcode.has_xrceth().then_some(srqn);
     if opcode == Opcode::RcAtomicWrite {
         packet.payload_len = 8;
         packet.reth = packet.reth.map(|reth| Reth {

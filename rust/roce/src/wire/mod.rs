@@ -15,5 +15,6 @@ pub mod feth;
 pub mod ieth;
 pub mod imm_dt;
 pub mod reth;
+pub mod xrceth;
 
 pub use self::u24::U24;

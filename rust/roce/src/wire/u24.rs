@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! 24-bit numbers: PSN, MSN and QP numbers.
+//! 24-bit numbers: PSN, MSN, QP and SRQ numbers.
 
 use zerocopy_derive::{
     FromBytes,
