@@ -351,6 +351,12 @@ impl TryFrom<u8> for Opcode {
 }
 
 impl Opcode {
+    /// What XRC has for an opcode of RC; the opcode itself, if there is nothing.
+    #[inline]
+    pub(crate) fn for_xrc(self) -> Self {
+        Self::try_from(0xa0 | (self as u8 & 0x1f)).unwrap_or(self)
+    }
+
     /// The opcode's row of the table.
     #[inline]
     fn info(self) -> &'static Info {

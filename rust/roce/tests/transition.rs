@@ -132,10 +132,10 @@ fn numbers_are_those_of_the_verbs() {
         assert_eq!(State::try_from(number), Ok(state));
     }
     assert_eq!(State::try_from(7), Err(()));
-    for (number, ty) in [1, 2, 3, 4, 8].into_iter().zip(Type::ALL) {
+    for (number, ty) in [1, 2, 3, 4, 8, 9, 10].into_iter().zip(Type::ALL) {
         assert_eq!(Type::try_from(number), Ok(ty));
     }
-    for number in [0, 5, 6, 7, 9] {
+    for number in [0, 5, 6, 7, 11] {
         assert_eq!(Type::try_from(number), Err(()));
     }
     for (number, mtu) in (1..).zip(Mtu::ALL) {

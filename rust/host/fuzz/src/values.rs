@@ -73,7 +73,7 @@ fn transitions(input: &Input) {
     let [from, to] = input
         .states
         .map(|state| State::try_from(u32::from(state % 8)));
-    let (Ok(from), Ok(to), Ok(ty)) = (from, to, Type::try_from(u32::from(input.ty % 8))) else {
+    let (Ok(from), Ok(to), Ok(ty)) = (from, to, Type::try_from(u32::from(input.ty % 12))) else {
         return;
     };
     let table = transition(from, to, ty);

@@ -17,7 +17,7 @@ pub enum State {
     Rts = 3,
     /// The send queue is drained, or on its way there.
     Sqd = 4,
-    /// The send queue has had an error; the receive queue goes on. Not of RC.
+    /// The send queue has had an error; the receive queue goes on. Not of RC and XRC.
     Sqe = 5,
     /// All work is flushed.
     Err = 6,
@@ -61,16 +61,34 @@ pub enum Type {
     Ud = 4,
     /// Raw packets: whole frames of the link, for which no transport stands behind the QP.
     RawPacket = 8,
+    /// Extended reliable connection, the end that sends requests (annex A14).
+    XrcInitiator = 9,
+    /// Extended reliable connection, the end that executes them.
+    XrcTarget = 10,
 }
 
 impl Type {
     /// Every type, in ascending order of number.
-    pub const ALL: [Self; 5] = [Self::Gsi, Self::Rc, Self::Uc, Self::Ud, Self::RawPacket];
+    pub const ALL: [Self; 7] = [
+        Self::Gsi,
+        Self::Rc,
+        Self::Uc,
+        Self::Ud,
+        Self::RawPacket,
+        Self::XrcInitiator,
+        Self::XrcTarget,
+    ];
 
     /// Whether a QP of this type has one peer.
     #[inline]
     pub const fn is_connected(self) -> bool {
-        matches!(self, Self::Rc | Self::Uc)
+        self.is_reliable() || matches!(self, Self::Uc)
+    }
+
+    /// Whether requests are answered, and sent again if they are not.
+    #[inline]
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! These are the rules of `ib_modify_qp_is_ok()` in the Linux RDMA core, which consumers know. The
 //! specification differs in two cells, neither of which matters to a QP: it allows Reset to Err, and
-//! it does not let an RC QP leave Sqe for Rts, where none can be.
+//! it does not let an RC or XRC QP leave Sqe for Rts, where none can be.
 
 use super::{
     AttrMask,
@@ -81,12 +81,16 @@ static TABLE: &[Row] = table! {
     Reset -> Init, Ud:  [PKEY_INDEX PORT QKEY] [];
     Reset -> Init, Gsi: [PKEY_INDEX QKEY] [];
     Reset -> Init, RawPacket: [PORT] [];
+    Reset -> Init, XrcInitiator: [PKEY_INDEX PORT ACCESS_FLAGS] [];
+    Reset -> Init, XrcTarget:    [PKEY_INDEX PORT ACCESS_FLAGS] [];
 
     Init -> Init, Rc:  [] [PKEY_INDEX PORT ACCESS_FLAGS];
     Init -> Init, Uc:  [] [PKEY_INDEX PORT ACCESS_FLAGS];
     Init -> Init, Ud:  [] [PKEY_INDEX PORT QKEY];
     Init -> Init, Gsi: [] [PKEY_INDEX QKEY];
     Init -> Init, RawPacket: [] [];
+    Init -> Init, XrcInitiator: [] [PKEY_INDEX PORT ACCESS_FLAGS];
+    Init -> Init, XrcTarget:    [] [PKEY_INDEX PORT ACCESS_FLAGS];
 
     Init -> Rtr, Rc:  [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER]
                       [ALT_PATH ACCESS_FLAGS PKEY_INDEX];
@@ -94,6 +98,9 @@ static TABLE: &[Row] = table! {
     Init -> Rtr, Ud:  [] [PKEY_INDEX QKEY];
     Init -> Rtr, Gsi: [] [PKEY_INDEX QKEY];
     Init -> Rtr, RawPacket: [] [];
+    Init -> Rtr, XrcInitiator: [AV PATH_MTU DEST_QPN RQ_PSN] [ALT_PATH ACCESS_FLAGS PKEY_INDEX];
+    Init -> Rtr, XrcTarget:    [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER]
+                               [ALT_PATH ACCESS_FLAGS PKEY_INDEX];
 
     Rtr -> Rts, Rc:  [TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC]
                      [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
@@ -101,24 +108,34 @@ static TABLE: &[Row] = table! {
     Rtr -> Rts, Ud:  [SQ_PSN] [CUR_STATE QKEY];
     Rtr -> Rts, Gsi: [SQ_PSN] [CUR_STATE QKEY];
     Rtr -> Rts, RawPacket: [] [];
+    Rtr -> Rts, XrcInitiator: [TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC]
+                              [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
+    Rtr -> Rts, XrcTarget:    [TIMEOUT SQ_PSN]
+                              [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
 
     Rts -> Rts, Rc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
     Rts -> Rts, Uc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
     Rts -> Rts, Ud:  [] [CUR_STATE QKEY];
     Rts -> Rts, Gsi: [] [CUR_STATE QKEY];
     Rts -> Rts, RawPacket: [] [];
+    Rts -> Rts, XrcInitiator: [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
+    Rts -> Rts, XrcTarget:    [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
 
     Rts -> Sqd, Rc:  [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, Uc:  [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, Ud:  [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, Gsi: [] [EN_SQD_ASYNC_NOTIFY];
     Rts -> Sqd, RawPacket: [] [];
+    Rts -> Sqd, XrcInitiator: [] [EN_SQD_ASYNC_NOTIFY];
+    Rts -> Sqd, XrcTarget:    [] [EN_SQD_ASYNC_NOTIFY];
 
     Sqd -> Rts, Rc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
     Sqd -> Rts, Uc:  [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
     Sqd -> Rts, Ud:  [] [CUR_STATE QKEY];
     Sqd -> Rts, Gsi: [] [CUR_STATE QKEY];
     Sqd -> Rts, RawPacket: [] [];
+    Sqd -> Rts, XrcInitiator: [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
+    Sqd -> Rts, XrcTarget:    [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE];
 
     Sqd -> Sqd, Rc:  [] [PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC
                          ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE];
@@ -126,12 +143,18 @@ static TABLE: &[Row] = table! {
     Sqd -> Sqd, Ud:  [] [PKEY_INDEX QKEY];
     Sqd -> Sqd, Gsi: [] [PKEY_INDEX QKEY];
     Sqd -> Sqd, RawPacket: [] [];
+    Sqd -> Sqd, XrcInitiator: [] [PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC
+                                  ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE];
+    Sqd -> Sqd, XrcTarget:    [] [PORT AV TIMEOUT MAX_DEST_RD_ATOMIC
+                                  ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE];
 
     Sqe -> Rts, Rc:  [] [];
     Sqe -> Rts, Uc:  [] [CUR_STATE ACCESS_FLAGS];
     Sqe -> Rts, Ud:  [] [CUR_STATE QKEY];
     Sqe -> Rts, Gsi: [] [CUR_STATE QKEY];
     Sqe -> Rts, RawPacket: [] [];
+    Sqe -> Rts, XrcInitiator: [] [];
+    Sqe -> Rts, XrcTarget:    [] [];
 };
 
 /// The transition to Reset or Err.

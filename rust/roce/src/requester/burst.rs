@@ -15,7 +15,8 @@ use crate::{
     },
     psn::Psn,
     qp::Type,
-    ticket::Ticket, //
+    ticket::Ticket,
+    wire::U24, //
 };
 
 use super::{
@@ -84,11 +85,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         let wr = &self.slot(burst.sequence)?.wr;
         let psn = self.psn(burst.first.wrapping_add(u64::from(index)));
-        let dest_qpn = match self.config.service {
-            Type::Rc | Type::Uc => self.config.dest_qpn,
-            Type::Ud | Type::Gsi | Type::RawPacket => wr.dest_qpn,
-        };
-
         match wr.operation {
             SendOperation::Local => None,
             SendOperation::Read => {
@@ -96,7 +92,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 let part = part_left(burst.offset.wrapping_shr(shift));
                 let part_len = u64::from(part).wrapping_shl(shift);
                 let part_len = u32::try_from(part_len).unwrap_or(u32::MAX);
-                let mut packet = self.new_packet(Opcode::RcReadRequest, dest_qpn, psn);
+                let mut packet = self.new_packet(Opcode::RcReadRequest, wr, psn);
                 packet.ack_request = true;
                 packet.reth = Some(Reth {
                     va: wr.remote_va.wrapping_add(u64::from(burst.offset)),
@@ -110,7 +106,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                     SendOperation::CompareSwap => Opcode::RcCompareSwap,
                     _ => Opcode::RcFetchAdd,
                 };
-                let mut packet = self.new_packet(opcode, dest_qpn, psn);
+                let mut packet = self.new_packet(opcode, wr, psn);
                 packet.ack_request = true;
                 packet.atomic = Some(AtomicRequest {
                     va: wr.remote_va,
@@ -121,7 +117,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 Some((packet, 0, 0))
             }
             SendOperation::Flush => {
-                let mut packet = self.new_packet(Opcode::RcFlush, dest_qpn, psn);
+                let mut packet = self.new_packet(Opcode::RcFlush, wr, psn);
                 packet.ack_request = true;
                 packet.flush = Some(wr.flush);
                 packet.reth = Some(Reth {
@@ -132,7 +128,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 Some((packet, 0, 0))
             }
             SendOperation::AtomicWrite => {
-                let mut packet = self.new_packet(Opcode::RcAtomicWrite, dest_qpn, psn);
+                let mut packet = self.new_packet(Opcode::RcAtomicWrite, wr, psn);
                 packet.ack_request = true;
                 packet.payload_len = ATOMIC_WRITE_LEN;
                 packet.reth = Some(Reth {
@@ -151,12 +147,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 let ends = offset.wrapping_add(length) >= wr.length;
                 let opcode = message_opcode(self.config.service, wr, starts, ends)?;
 
-                let mut packet = self.new_packet(opcode, dest_qpn, psn);
+                let mut packet = self.new_packet(opcode, wr, psn);
                 packet.payload_len = length;
                 packet.solicited = wr.solicited
                     && ends
                     && (matches!(wr.operation, SendOperation::Send) || wr.immediate.is_some());
-                packet.ack_request = matches!(self.config.service, Type::Rc)
+                packet.ack_request = self.config.service.is_reliable()
                     && ((burst.asks && index.wrapping_add(1) == burst.packets)
                         || asks_anyway(psn)
                         || (burst.again && index == 0));
@@ -184,18 +180,33 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// A packet with what is the same in all of them.
-    fn new_packet(&self, opcode: Opcode, dest_qpn: u32, psn: Psn) -> Packet {
+    /// A packet of a work request with what is the same in all of them. `opcode` is that of RC, where
+    /// the service has what RC has.
+    fn new_packet(&self, opcode: Opcode, wr: &SendWr, psn: Psn) -> Packet {
+        let dest_qpn = if self.config.service.is_connected() {
+            self.config.dest_qpn
+        } else {
+            wr.dest_qpn
+        };
         let mut packet = Packet::new(opcode, dest_qpn, psn);
         packet.pkey = self.config.pkey;
+        if matches!(self.config.service, Type::XrcInitiator) {
+            packet.opcode = opcode.for_xrc();
+            packet.xrc_srqn = Some(U24::new(wr.xrc_srqn));
+        }
         packet
     }
 }
 
-/// The opcode of a packet of a SEND or WRITE; `None` for what the service does not have.
+/// The opcode of a packet of a SEND or WRITE, for XRC that of RC; `None` for what the service does not
+/// have.
 fn message_opcode(service: Type, wr: &SendWr, starts: bool, ends: bool) -> Option<Opcode> {
     use Opcode::*;
 
+    let service = match service {
+        Type::XrcInitiator => Type::Rc,
+        other => other,
+    };
     let is_write = matches!(wr.operation, SendOperation::Write);
     let immediate = wr.immediate.is_some();
     let invalidate = wr.invalidate_rkey.is_some() && !immediate && !is_write;
@@ -228,7 +239,8 @@ fn message_opcode(service: Type, wr: &SendWr, starts: bool, ends: bool) -> Optio
         (Type::Uc, true, true, true) => UcWriteOnly,
         (Type::Ud | Type::Gsi, false, true, true) if immediate => UdSendOnlyImm,
         (Type::Ud | Type::Gsi, false, true, true) => UdSendOnly,
-        (Type::Ud | Type::Gsi | Type::RawPacket, ..) => return None,
+        (Type::Ud | Type::Gsi, ..) => return None,
+        (Type::RawPacket | Type::XrcInitiator | Type::XrcTarget, ..) => return None,
     };
     Some(opcode)
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
 //! The send side of a queue pair: from send work requests to packets, and from the peer's
-//! responses to completions (IBTA 9.7.3, 9.7.5, 9.7.6, 9.8, 9.9.2).
+//! responses to completions (IBTA 9.7.3, 9.7.5, 9.7.6, 9.8, 9.9.2, annex A14). XRC is RC, with other
+//! opcodes and an SRQ number in each request.
 //!
 //! # Use
 //!
@@ -75,7 +76,7 @@ pub use self::{
     transmit::SendAction, //
 };
 
-/// The longest message of RC and UC in bytes (IBTA 9.7.1, C9-9).
+/// The longest message of RC, XRC and UC in bytes (IBTA 9.7.1, C9-9).
 pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
 /// PSNs that one READ request may ask for. A longer READ is several requests on the wire, its parts.
@@ -368,13 +369,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         Ok(sequence)
     }
 
-    /// To RTS: starts new work requests. Also from the paused state, and, for services other than
-    /// RC, from error (SQE to RTS): what was posted before is flushed.
+    /// To RTS: starts new work requests. Also from the paused state, and, for services that are not
+    /// reliable, from error (SQE to RTS): what was posted before is flushed.
     pub fn start(&mut self) {
         match self.phase {
             Phase::Idle | Phase::Paused | Phase::Running => self.phase = Phase::Running,
             Phase::Failed | Phase::Flushing => {
-                if matches!(self.config.service, Type::Rc) {
+                if self.config.service.is_reliable() {
                     return;
                 }
                 self.flush();
@@ -414,7 +415,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.parked
     }
 
-    /// The error that the QP must go to the error state for (SQE for services other than RC), once.
+    /// The error that the QP must go to the error state for (SQE for services that are not reliable), once.
     /// The driver then calls [`flush`](Self::flush); best before it polls completions, so that whoever
     /// sees the one in error finds the QP in its new state.
     #[inline]

@@ -82,10 +82,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return Received::Dropped(DropReason::State);
         }
         let opcode = packet.opcode;
-        if !matches!(self.config.service, Type::Rc)
-            || !matches!(opcode.transport(), Transport::Rc)
-            || !opcode.is_response()
-        {
+        let is_ours = matches!(
+            (self.config.service, opcode.transport()),
+            (Type::Rc, Transport::Rc) | (Type::XrcInitiator, Transport::Xrc)
+        );
+        if !is_ours || !opcode.is_response() {
             return Received::Dropped(DropReason::Opcode);
         }
         if !pkey::matches(self.config.pkey, packet.pkey) {

@@ -85,6 +85,8 @@ pub struct SendWr {
     pub qkey: u32,
     /// UD: the number of the destination QP.
     pub dest_qpn: u32,
+    /// XRC: the number of the peer's SRQ. The lower 24 bits count.
+    pub xrc_srqn: u32,
 }
 
 /// One element of a requester's storage.

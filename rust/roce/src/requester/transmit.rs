@@ -224,18 +224,20 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Why a work request cannot be executed at all.
     fn refusal(&self, wr: &SendWr) -> Option<Status> {
-        let is_reliable = matches!(self.config.service, Type::Rc) && self.config.max_rd_atomic > 0;
+        let has_reads = self.config.service.is_reliable() && self.config.max_rd_atomic > 0;
+        // XRC has neither FLUSH nor ATOMIC WRITE.
+        let is_rc = matches!(self.config.service, Type::Rc);
         let is_supported = match wr.operation {
             SendOperation::Local => return None,
             SendOperation::Send => true,
             SendOperation::Write => self.config.service.is_connected(),
-            SendOperation::Read
-            | SendOperation::CompareSwap
-            | SendOperation::FetchAdd
-            | SendOperation::AtomicWrite => is_reliable,
-            SendOperation::Flush => is_reliable && wr.flush.is_valid(),
+            SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => has_reads,
+            SendOperation::AtomicWrite => has_reads && is_rc,
+            SendOperation::Flush => has_reads && is_rc && wr.flush.is_valid(),
         };
         let max = match (wr.operation, self.config.service) {
+            // These have local operations only.
+            (_, Type::RawPacket | Type::XrcTarget) => return Some(Status::LocalQpOperation),
             // No payload goes by this length.
             (
                 SendOperation::CompareSwap
@@ -244,10 +246,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 | SendOperation::AtomicWrite,
                 _,
             ) => u32::MAX,
-            (_, Type::Rc | Type::Uc) => MAX_MESSAGE_LEN,
+            (_, Type::Rc | Type::Uc | Type::XrcInitiator) => MAX_MESSAGE_LEN,
             (_, Type::Ud | Type::Gsi) => self.config.mtu.bytes(),
-            // It has local operations only.
-            (_, Type::RawPacket) => return Some(Status::LocalQpOperation),
         };
         if !is_supported {
             Some(Status::LocalQpOperation)
@@ -295,7 +295,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// How many more request packets may be outstanding.
     #[inline]
     fn window(&self) -> u64 {
-        if !matches!(self.config.service, Type::Rc) {
+        if !self.config.service.is_reliable() {
             return u64::MAX;
         }
         let outstanding = self
@@ -385,7 +385,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Takes the outcome of an action.
     ///
     /// [`Outcome::Done`] for packets means that they are with the network, or lost on the way
-    /// there: for RC that is a loss like any other, for UC and UD a success. An outcome other than
+    /// there: for reliable services that is a loss like any other, for UC and UD a success. An outcome other than
     /// `Done` and `Again` fails the work request, once everything before it is complete.
     pub fn commit(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
         let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
@@ -437,7 +437,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if self.cursor == pending.sequence && self.sent >= pending.wr_end {
             self.cursor = pending.sequence.wrapping_add(1);
         }
-        if matches!(self.config.service, Type::Rc) {
+        if self.config.service.is_reliable() {
             if self.deadline.is_none() {
                 if self.probe_end.is_some() {
                     self.await_answer(now);

@@ -46,7 +46,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             Type::Rc => {}
             Type::Uc => return self.receive_unreliable(packet),
             Type::Ud | Type::Gsi => return self.receive_datagram(packet),
-            Type::RawPacket => return Step::Dropped(DropReason::Opcode),
+            Type::RawPacket | Type::XrcInitiator | Type::XrcTarget => {
+                return Step::Dropped(DropReason::Opcode)
+            }
         }
 
         // RC: requests are executed strictly in the order of their PSNs.

@@ -46,7 +46,8 @@ use roce::{
     time::{
         Duration,
         Instant, //
-    }, //
+    },
+    wire::U24, //
 };
 
 /// The MTU of the tests, in bytes.
@@ -208,6 +209,13 @@ pub fn atomic_ack(psn: Psn, value: u64) -> Packet {
     let mut packet = ack(psn);
     packet.opcode = Opcode::RcAtomicAcknowledge;
     packet.atomic_ack = Some(value);
+    packet
+}
+
+/// What XRC has for a packet of RC; a request is for the SRQ `srqn`.
+pub fn xrc(mut packet: Packet, srqn: u32) -> Packet {
+    packet.opcode = Opcode::try_from(0xa0 | packet.opcode as u8).unwrap();
+    packet.xrc_srqn = packet.opcode.has_xrceth().then_some(U24::new(srqn));
     packet
 }
 
