@@ -32,6 +32,9 @@ pub enum Outcome {
     Protection,
     /// The work request is malformed, or the device failed.
     Operational,
+    /// The peer's request is for an XRC SRQ that there is not: none with this number, or one of another
+    /// XRC domain. Only for what a responder asks for.
+    InvalidRequest,
     /// The message is not of a length that can be sent. Only for [`SendAction::Local`].
     ///
     /// [`SendAction::Local`]: crate::requester::SendAction::Local

@@ -143,6 +143,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             // Its turn has not come: it is asked for again, and fails then.
             Outcome::Protection
             | Outcome::Operational
+            | Outcome::InvalidRequest
             | Outcome::Length
             | Outcome::MemoryWindowBind
                 if distance > 0 =>
@@ -155,9 +156,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 self.restart_timer(now);
             }
             Outcome::Protection => self.fail(Status::LocalProtection),
-            Outcome::Operational | Outcome::Length | Outcome::MemoryWindowBind => {
-                self.fail(Status::LocalQpOperation)
-            }
+            Outcome::Operational
+            | Outcome::InvalidRequest
+            | Outcome::Length
+            | Outcome::MemoryWindowBind => self.fail(Status::LocalQpOperation),
         }
     }
 

@@ -462,7 +462,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 return;
             }
             Outcome::Protection => Status::LocalProtection,
-            Outcome::Operational => Status::LocalQpOperation,
+            Outcome::Operational | Outcome::InvalidRequest => Status::LocalQpOperation,
             Outcome::Length => Status::LocalLength,
             Outcome::MemoryWindowBind => Status::MemoryWindowBind,
         };

@@ -65,7 +65,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let shift = self.config.mtu.shift();
         let (index, begin) = self.find(packet, |kind| matches!(kind, Kind::Read { .. }))?;
         let resource = self.resources.get_mut(index)?;
-        let Kind::Read { va, rkey, length } = resource.kind else {
+        let Kind::Read {
+            va,
+            rkey,
+            length,
+            xrc_srqn,
+        } = resource.kind
+        else {
             return None;
         };
 
@@ -74,6 +80,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let end_offset = offset.checked_add(reth.length)?;
         let end = begin.checked_add(psns)?;
         let is_part = reth.rkey == rkey
+            && packet.xrc_srqn == xrc_srqn
             && reth.va == va.wrapping_add(u64::from(offset))
             && end_offset <= length
             && end <= resource.psns

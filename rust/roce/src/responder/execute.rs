@@ -54,6 +54,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             // They have an answer of their own; without it, nothing has happened.
             (Stage::Take, _) | (_, Outcome::Again) => self.park(packet),
             (stage, Outcome::Done) => self.finish(packet, stage),
+            (_, Outcome::InvalidRequest) => self.invalid(packet),
             (Stage::Access, Outcome::Protection) => self.access_failed(packet, true),
             (Stage::Access, _) => self.access_failed(packet, false),
             (Stage::Invalidate, _) => {
@@ -70,13 +71,15 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         match receive {
             Receive::Taken { capacity } => {
                 self.receive = Some(capacity);
+                self.xrc_srqn = packet.xrc_srqn;
                 self.execute(packet)
             }
             Receive::Malformed => {
                 self.receive = Some(0);
                 self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation)
             }
-            Receive::Empty if matches!(self.config.service, Type::Rc) => {
+            Receive::Invalid => self.invalid(packet),
+            Receive::Empty if self.config.service.is_reliable() => {
                 // What follows is dropped without a word until this packet comes again (IBTA
                 // 9.7.5.2.8): also what has waited behind it for memory, and is to come again.
                 self.gap_answered = true;
@@ -103,6 +106,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             Atomic::Done { original } => self.remember(packet, Kind::Atomic { original }, 1),
             Atomic::Protection => self.access_failed(packet, true),
             Atomic::Operational => self.access_failed(packet, false),
+            Atomic::InvalidRequest => self.invalid(packet),
             Atomic::Again => self.park(packet),
         }
     }
@@ -228,7 +232,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let ends = packet.opcode.ends_message();
         let (message, total, completes) = match (packet.opcode.operation(), packet.reth) {
             (Operation::ReadRequest, Some(Reth { va, rkey, length })) => {
-                let kind = Kind::Read { va, rkey, length };
+                let kind = Kind::Read {
+                    va,
+                    rkey,
+                    length,
+                    xrc_srqn: packet.xrc_srqn,
+                };
                 return self.remember(packet, kind, self.psns_of(length));
             }
             // It was checked: there is a RETH.
@@ -263,12 +272,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
         };
         self.message = if ends { Message::None } else { message };
+        self.xrc_srqn = packet.xrc_srqn;
         self.established = true;
         self.expected = packet.psn.next();
         if ends {
             self.msn = self.msn.wrapping_add(1) & MSN_MASK;
         }
-        if matches!(self.config.service, Type::Rc) {
+        if self.config.service.is_reliable() {
             // A NAK that has not left yet is settled; it also was an acknowledgement.
             let settled = self.negative.take().is_some();
             self.acknowledge |= packet.ack_request || settled;
@@ -371,10 +381,19 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         })
     }
 
+    /// The driver has found that the request is invalid.
+    fn invalid(&mut self, packet: &Packet) -> Step {
+        self.fail(
+            packet,
+            NakCode::InvalidRequest,
+            Status::RemoteInvalidRequest,
+        )
+    }
+
     /// The message is longer than the receive (IBTA 9.7.4.1.6; 9.8.2.2.5, 9.8.3.2.3: UC and UD drop
     /// it). A peer must not be able to put a datagram QP into the error state, least of all QP 1.
     fn too_long(&mut self, packet: &Packet) -> Step {
-        if matches!(self.config.service, Type::Rc) {
+        if self.config.service.is_reliable() {
             self.fail(packet, NakCode::InvalidRequest, Status::LocalLength)
         } else {
             self.give_up(packet, DropReason::TooLong)
@@ -413,7 +432,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let completes = self.receive.is_some()
             && (matches!(packet.opcode.operation(), Operation::Send)
                 || packet.opcode.has_immediate());
-        if matches!(self.config.service, Type::Rc) {
+        if self.config.service.is_reliable() {
             self.refuse(code);
         } else {
             self.phase = Phase::Failing(ResponderEvent::Fatal);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
 //! The receive side of a queue pair: from the peer's requests to accesses to memory, receive
-//! completions and responses (IBTA 9.7.4, 9.7.5, 9.8.2, 9.9.3).
+//! completions and responses (IBTA 9.7.4, 9.7.5, 9.8.2, 9.9.3, annex A14).
 //!
 //! # Use
 //!
@@ -12,6 +12,11 @@
 //!   it hands in the parked one again;
 //! - after a batch of requests sends what [`Responder::poll_response`] has, as long as it can send;
 //! - then asks [`Responder::take_event`] until there is nothing more.
+//!
+//! For XRC, receives come from the SRQ [`Packet::xrc_srqn`](crate::packet::Packet::xrc_srqn) of the request,
+//! and memory is accessed on its behalf; responses to a READ have the number in [`ReadBurst`]. It is
+//! for the driver to find the SRQ each time, and to say so if there is none: [`Receive::Invalid`],
+//! [`Atomic::InvalidRequest`], [`Outcome::InvalidRequest`](crate::ticket::Outcome::InvalidRequest).
 //!
 //! When the QP goes to the error state or is reset, the driver completes the current receive, if
 //! [`Responder::has_receive`], and then the receives in the queue.
@@ -37,7 +42,8 @@ use crate::{
     ticket::{
         Ticket,
         Tickets, //
-    }, //
+    },
+    wire::U24, //
 };
 
 pub use self::{
@@ -198,6 +204,9 @@ pub struct Responder<R> {
     message: Message,
     /// Length of the current receive in bytes.
     receive: Option<u32>,
+    /// XRC: the SRQ of the last message, and of the current receive. Means something only with a
+    /// receive, or in the middle of a message.
+    xrc_srqn: Option<U24>,
     pending: Option<Pending>,
     /// The gap before `expected` has been answered, with a sequence error NAK or an RNR NAK.
     gap_answered: bool,
@@ -250,6 +259,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             msn: 0,
             message: Message::None,
             receive: None,
+            xrc_srqn: None,
             pending: None,
             gap_answered: false,
             waiting_end: None,
@@ -340,6 +350,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.expected = Psn::new(0);
         self.msn = 0;
         self.receive = None;
+        self.xrc_srqn = None;
         self.executed = None;
         self.established = false;
         self.established_told = false;

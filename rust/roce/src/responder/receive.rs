@@ -43,15 +43,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return Step::Dropped(reason);
         }
         match self.config.service {
-            Type::Rc => {}
+            Type::Rc | Type::XrcTarget => {}
             Type::Uc => return self.receive_unreliable(packet),
             Type::Ud | Type::Gsi => return self.receive_datagram(packet),
-            Type::RawPacket | Type::XrcInitiator | Type::XrcTarget => {
-                return Step::Dropped(DropReason::Opcode)
-            }
+            Type::RawPacket | Type::XrcInitiator => return Step::Dropped(DropReason::Opcode),
         }
 
-        // RC: requests are executed strictly in the order of their PSNs.
+        // RC and XRC: requests are executed strictly in the order of their PSNs.
         let ahead = packet.psn.diff(self.expected);
         if ahead < 0 {
             return self.duplicate(packet);
@@ -87,6 +85,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let is_ours = matches!(
             (self.config.service, packet.opcode.transport()),
             (Type::Rc, Transport::Rc)
+                | (Type::XrcTarget, Transport::Xrc)
                 | (Type::Uc, Transport::Uc)
                 | (Type::Ud | Type::Gsi, Transport::Ud)
         );
@@ -99,7 +98,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         None
     }
 
-    /// Whether a request of RC or UC is valid, before any key is looked at (IBTA 9.7.4.1.2 to
+    /// Whether a request of RC, XRC or UC is valid, before any key is looked at (IBTA 9.7.4.1.2 to
     /// 9.7.4.1.6, 9.8.2.2.2 to 9.8.2.2.5). That the QP does not allow for the operation is an
     /// invalid request, too.
     pub(super) fn is_valid(&self, packet: &Packet) -> bool {
@@ -117,6 +116,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 matches!(operation, Operation::Write) && !opcode.starts_message()
             }
         };
+        // A message is for one SRQ, which is that of the receive that it has taken.
+        let same_srq =
+            packet.xrc_srqn == self.xrc_srqn || (opcode.starts_message() && self.receive.is_none());
         let fits = match opcode.position() {
             Position::First | Position::Middle => len == mtu,
             Position::Last => (1..=mtu).contains(&len),
@@ -166,7 +168,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             _ => false,
         };
-        in_order && fits && valid
+        in_order && same_srq && fits && valid
     }
 
     /// Whether one more READ or ATOMIC can be remembered: more than the QP allows for are an
@@ -179,15 +181,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// Answers the packet that is expected next with an error, which ends the work of the queue.
     pub(super) fn refuse(&mut self, code: NakCode) {
-        let event = match code {
-            NakCode::RemoteAccess => ResponderEvent::AccessError,
-            NakCode::RemoteOperational => ResponderEvent::Fatal,
-            _ => ResponderEvent::RequestError,
-        };
         self.negative = Some(Negative {
             psn: self.expected,
             syndrome: Syndrome::Nak(code),
         });
-        self.phase = Phase::Failing(event);
+        self.phase = Phase::Failing(ResponderEvent::of_nak(code));
     }
 }

@@ -3,7 +3,10 @@
 //! Responder resources: the READs, ATOMICs, FLUSHes and ATOMIC WRITEs that are being answered, or may
 //! be asked for again (IBTA 9.7.5.1.3, 9.7.7.1.1; 1.7, annex A19).
 
-use crate::psn::Psn;
+use crate::{
+    psn::Psn,
+    wire::U24, //
+};
 
 /// What a resource is kept for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(super) enum Kind {
         rkey: u32,
         /// Length of the range in bytes.
         length: u32,
+        /// For XRC: the SRQ that it is for.
+        xrc_srqn: Option<U24>,
     },
     /// An ATOMIC.
     Atomic {

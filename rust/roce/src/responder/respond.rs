@@ -13,12 +13,16 @@ use crate::{
         Syndrome, //
     },
     psn::Psn,
+    qp::Type,
     requester::MAX_BURST_LEN,
     ticket::{
         Outcome,
         Ticket, //
     },
-    wire::aeth::CREDITS_INVALID,
+    wire::{
+        aeth::CREDITS_INVALID,
+        U24, //
+    },
 };
 
 use super::{
@@ -53,6 +57,8 @@ pub struct ReadBurst {
     pub ticket: Ticket,
     /// R_Key, to be checked for this burst.
     pub rkey: u32,
+    /// For XRC: the number of the SRQ that the READ is for.
+    pub xrc_srqn: Option<U24>,
     /// Beginning of the data.
     pub va: u64,
     /// Length of the data in bytes, at most 64 KiB; zero for a READ of no bytes, whose key is not
@@ -93,7 +99,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
         let (index, resource) = oldest?;
         match resource.kind {
-            Kind::Read { va, rkey, .. } => {
+            Kind::Read {
+                va, rkey, xrc_srqn, ..
+            } => {
                 let run = resource.run?;
                 let shift = self.config.mtu.shift();
                 let packets = run
@@ -112,6 +120,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 Some(Response::Read(ReadBurst {
                     ticket,
                     rkey,
+                    xrc_srqn,
                     va: va.wrapping_add(u64::from(offset)),
                     length,
                     packets,
@@ -159,8 +168,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             (false, true) => Opcode::RcReadResponseLast,
         };
         let psn = resource.first.add(number);
-        let mut packet = Packet::new(opcode, self.config.dest_qpn, psn);
-        packet.pkey = self.config.pkey;
+        let mut packet = self.new_packet(opcode, psn);
         packet.payload_len = length;
         if opcode.has_aeth() {
             packet.aeth = Some(Aeth {
@@ -193,6 +201,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Outcome::Again => self.parked = true,
             Outcome::Protection => self.read_failed(index, NakCode::RemoteAccess),
+            Outcome::InvalidRequest => self.read_failed(index, NakCode::InvalidRequest),
             Outcome::Operational | Outcome::Length | Outcome::MemoryWindowBind => {
                 self.read_failed(index, NakCode::RemoteOperational)
             }
@@ -271,10 +280,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
         let next = resource.run.map_or(0, |run| run.next);
         let psn = resource.first.add(next);
-        let event = match code {
-            NakCode::RemoteAccess => ResponderEvent::AccessError,
-            _ => ResponderEvent::Fatal,
-        };
         let receive_error = matches!(self.phase, Phase::Failing(ResponderEvent::ReceiveError));
         self.resources.fill(Resource::default());
         self.ring = 0;
@@ -287,7 +292,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             syndrome: Syndrome::Nak(code),
         });
         if !receive_error {
-            self.phase = Phase::Failing(event);
+            self.phase = Phase::Failing(ResponderEvent::of_nak(code));
         }
     }
 
@@ -300,11 +305,21 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         msn: u32,
         atomic_ack: Option<u64>,
     ) -> Response {
-        let mut packet = Packet::new(opcode, self.config.dest_qpn, psn);
-        packet.pkey = self.config.pkey;
+        let mut packet = self.new_packet(opcode, psn);
         packet.aeth = Some(Aeth { syndrome, msn });
         packet.atomic_ack = atomic_ack;
         Response::Packet(packet)
+    }
+
+    /// A response with what is the same in all of them. `opcode` is that of RC.
+    fn new_packet(&self, opcode: Opcode, psn: Psn) -> Packet {
+        let opcode = match self.config.service {
+            Type::XrcTarget => opcode.for_xrc(),
+            _ => opcode,
+        };
+        let mut packet = Packet::new(opcode, self.config.dest_qpn, psn);
+        packet.pkey = self.config.pkey;
+        packet
     }
 
     /// Counts a NAK.

@@ -4,7 +4,10 @@
 
 use crate::{
     dropped::DropReason,
-    packet::Flush,
+    packet::{
+        Flush,
+        NakCode, //
+    },
     status::Status,
     ticket::Ticket, //
 };
@@ -153,6 +156,8 @@ pub enum Atomic {
     Protection,
     /// The device failed.
     Operational,
+    /// The request is for an XRC SRQ that there is not.
+    InvalidRequest,
     /// It cannot be done now; nothing has happened.
     Again,
 }
@@ -169,6 +174,8 @@ pub enum Receive {
     Empty,
     /// There is a current receive now, but it is malformed: it will complete with an error.
     Malformed,
+    /// The request is for an XRC SRQ that there is not. No receive is current.
+    Invalid,
 }
 
 /// What a receive completion tells of.
@@ -214,6 +221,15 @@ pub enum ResponderEvent {
 }
 
 impl ResponderEvent {
+    /// What a NAK with this code goes with.
+    pub(super) const fn of_nak(code: NakCode) -> Self {
+        match code {
+            NakCode::RemoteAccess => Self::AccessError,
+            NakCode::RemoteOperational => Self::Fatal,
+            _ => Self::RequestError,
+        }
+    }
+
     /// Whether the QP goes to the error state.
     #[inline]
     pub const fn is_error(self) -> bool {

@@ -18,8 +18,7 @@ use crate::{
         Packet,
         Syndrome, //
     },
-    psn::Psn,
-    qp::Type, //
+    psn::Psn, //
 };
 
 use super::{
@@ -69,7 +68,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// The driver cannot execute a request now.
     pub(super) fn park(&mut self, packet: &Packet) -> Step {
-        if matches!(self.config.service, Type::Rc) {
+        if self.config.service.is_reliable() {
             let after = self.psn_after(packet);
             self.waiting_end = match self.waiting_end {
                 Some(end) if after.is_before(end) => Some(end),

@@ -320,6 +320,7 @@ impl Peer {
                             original: self.value,
                         },
                         Outcome::Again => Atomic::Again,
+                        Outcome::InvalidRequest => Atomic::InvalidRequest,
                         _ => Atomic::Protection,
                     };
                     if self.outcome == Outcome::Done {
