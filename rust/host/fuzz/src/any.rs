@@ -151,7 +151,7 @@ impl AnyPacket {
     }
 }
 
-/// A service; mostly the reliable one.
+/// A service; mostly one of the reliable ones.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Service(u8);
 
@@ -161,7 +161,18 @@ impl Service {
             0x10..0x20 => Type::Uc,
             0x20..0x30 => Type::Ud,
             0x30..0x38 => Type::Gsi,
+            0x38..0x60 => Type::XrcInitiator,
+            0x60..0x64 => Type::XrcTarget,
             _ => Type::Rc,
+        }
+    }
+
+    /// That of the peer.
+    pub fn of_peer(self) -> Type {
+        match self.get() {
+            Type::XrcInitiator => Type::XrcTarget,
+            Type::XrcTarget => Type::XrcInitiator,
+            other => other,
         }
     }
 }
@@ -182,6 +193,7 @@ impl Fate {
             37..=40 => Outcome::Operational,
             41..=44 => Outcome::MemoryWindowBind,
             45..=48 => Outcome::Length,
+            49..=52 => Outcome::InvalidRequest,
             _ => Outcome::Done,
         }
     }

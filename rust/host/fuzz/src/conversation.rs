@@ -25,6 +25,8 @@ use roce::{
 };
 use sim::{
     scenario::{
+        plant_srq,
+        srqn_of,
         takes_receive,
         Fault,
         Posted,
@@ -37,6 +39,7 @@ use sim::{
         INVALIDATE_KEY,
         READ_KEY,
         REGION_VA,
+        SRQNS,
         WRITE_KEY, //
     },
     verify,
@@ -149,6 +152,7 @@ fn fate(any: &AnyFate) -> Fate {
 fn scenario(input: &Input) -> Scenario {
     let service = match input.service.get() {
         Type::Gsi => Type::Ud,
+        Type::XrcTarget => Type::XrcInitiator,
         other => other,
     };
     let mtu = mtu(input.mtu);
@@ -212,9 +216,14 @@ fn side(any: &AnySide, service: Type, mtu: Mtu) -> Side {
             fault: Fault::None,
             post_at: now,
         };
-        if service == Type::Rc && any.fault & 0xf == 0xf && !faulty {
+        if service.is_reliable() && any.fault & 0xf == 0xf && !faulty {
             faulty = true;
-            plant(any.fault >> 4, &mut work);
+            let is_srq = service == Type::XrcInitiator && any.fault & 0x80 != 0;
+            if is_srq {
+                plant_srq(any.fault & 0x40 != 0, &mut work);
+            } else {
+                plant(any.fault >> 4, &mut work);
+            }
         }
         side.work.push(work);
     }
@@ -243,6 +252,7 @@ fn work_request(any: &AnyWork, service: Type, mtu: Mtu, index: u32) -> SendWr {
     let immediate = Some(u32::from(any.va));
     let kinds = match service {
         Type::Rc => 13,
+        Type::XrcInitiator => 10,
         Type::Uc => 4,
         _ => 2,
     };
@@ -304,6 +314,12 @@ fn work_request(any: &AnyWork, service: Type, mtu: Mtu, index: u32) -> SendWr {
         }
         SendOperation::Send | SendOperation::Local => {}
     }
+    if service == Type::XrcInitiator {
+        wr.xrc_srqn = match wr.operation {
+            SendOperation::Send => SRQNS[usize::from(any.flags >> 7)],
+            _ => srqn_of(wr.rkey),
+        };
+    }
     wr
 }
 
@@ -359,9 +375,10 @@ fn receives(any: &AnySide, peer: &Side, service: Type) -> Vec<Posted> {
             capacity,
             post_at: now,
             fault: matches!(work.fault, Fault::ReceiveKey),
+            xrc_srqn: work.wr.xrc_srqn,
         });
     }
-    if service != Type::Rc {
+    if !service.is_reliable() {
         // Some are lost, so others come into receives that were not meant for them.
         let max = receives.iter().map(|posted| posted.capacity).max();
         for posted in &mut receives {

@@ -39,7 +39,8 @@ use roce::{
         ack_timeout,
         Duration,
         Instant, //
-    }, //
+    },
+    wire::U24, //
 };
 
 use self::input::Event;
@@ -153,8 +154,8 @@ impl Model {
                 // Of an error, the driver takes note and flushes first.
                 self.take_error();
                 self.reap();
-                let is_rc = self.requester.config().service == Type::Rc;
-                if self.flushed && !is_rc {
+                let is_reliable = self.requester.config().service.is_reliable();
+                if self.flushed && !is_reliable {
                     self.requester.start();
                     self.flushed = false;
                     self.reap();
@@ -303,6 +304,9 @@ impl Model {
             let (packet, offset, length) = self.requester.packet(burst, index).expect("a packet");
             assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
             assert!(packet.opcode.is_request());
+            let srqn = U24::new(work.wr.xrc_srqn);
+            let is_xrc = config.service == Type::XrcInitiator;
+            assert_eq!(packet.xrc_srqn, is_xrc.then_some(srqn));
             assert_eq!(offset, burst.offset + bytes);
             assert_eq!(length, packet.payload_len);
             assert!(length <= mtu);
@@ -354,7 +358,7 @@ impl Model {
             assert!(end <= work.psns);
             work.handed = work.handed.max(end);
             // The peer could not tell new from old.
-            if config.service == Type::Rc {
+            if config.service.is_reliable() {
                 assert!(
                     first + end - una < (1 << 23) + work.psns.max(1 << 23),
                     "a PSN out of the window"

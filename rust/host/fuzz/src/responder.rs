@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use roce::{
     opcode::{
         Opcode,
-        Operation, //
+        Operation,
+        Transport, //
     },
     packet::{
         NakCode,
@@ -37,7 +38,8 @@ use roce::{
         Step, //
     },
     status::Status,
-    ticket::Outcome, //
+    ticket::Outcome,
+    wire::U24, //
 };
 
 use self::input::{
@@ -76,8 +78,9 @@ struct Model {
     history: Vec<Packet>,
     waiting: VecDeque<Packet>,
     receives: VecDeque<Receive>,
-    /// Capacity of the current receive, and how many bytes of the message are placed.
+    /// Capacity of the current receive, its XRC SRQ, and how many bytes of the message are placed.
     current: Option<u32>,
+    xrc_srqn: Option<U24>,
     done: u32,
     reads: Vec<ReadBurst>,
     /// The ATOMICs' memory.
@@ -99,6 +102,7 @@ pub fn run(input: Input) {
         waiting: VecDeque::new(),
         receives: VecDeque::new(),
         current: None,
+        xrc_srqn: None,
         done: 0,
         reads: Vec::new(),
         value: 0,
@@ -116,8 +120,19 @@ pub fn run(input: Input) {
 }
 
 impl Model {
-    fn is_rc(&self) -> bool {
-        self.responder.config().service == Type::Rc
+    fn is_reliable(&self) -> bool {
+        self.responder.config().service.is_reliable()
+    }
+
+    /// Whether an opcode is of the service.
+    fn is_ours(&self, opcode: Opcode) -> bool {
+        let transport = match self.responder.config().service {
+            Type::Rc => Transport::Rc,
+            Type::Uc => Transport::Uc,
+            Type::XrcInitiator | Type::XrcTarget => Transport::Xrc,
+            _ => Transport::Ud,
+        };
+        opcode.transport() == transport
     }
 
     fn event(&mut self, event: Event) {
@@ -200,15 +215,10 @@ impl Model {
     /// An opcode that may follow what came before.
     fn sensible(&self, any: &AnyPacket) -> Opcode {
         let opcode = any.opcode();
-        let service = self.responder.config().service;
         let fits = |opcode: &Opcode| {
-            let first = Opcode::ALL[0].transport();
-            let is_ours = match service {
-                Type::Rc => opcode.transport() == first,
-                Type::Uc => opcode.transport() == Opcode::UcSendOnly.transport(),
-                _ => opcode.transport() == Opcode::UdSendOnly.transport(),
-            };
-            is_ours && opcode.is_request() && opcode.starts_message() != self.in_message
+            self.is_ours(*opcode)
+                && opcode.is_request()
+                && opcode.starts_message() != self.in_message
         };
         if fits(&opcode) {
             return opcode;
@@ -257,12 +267,12 @@ impl Model {
                     return;
                 }
                 Arrival::Duplicate => {
-                    assert!(self.is_rc() && !self.dead);
+                    assert!(self.is_reliable() && !self.dead);
                     assert!(!packet.psn.is_before(self.expected));
                     return;
                 }
                 Arrival::Receive => {
-                    assert!(self.is_rc() && packet.psn.is_before(self.expected));
+                    assert!(self.is_reliable() && packet.psn.is_before(self.expected));
                     let done = self.receive(packet, fates);
                     assert!(done, "a duplicate waits");
                     return;
@@ -290,7 +300,7 @@ impl Model {
             );
             assert!(!is_access || !self.dead, "an access after the end");
             // Each once, in order.
-            assert!(!is_access || !self.is_rc() || is_next, "out of turn");
+            assert!(!is_access || !self.is_reliable() || is_next, "out of turn");
             if is_access {
                 assert!(matches!(self.responder.receive(&packet), Step::Dropped(_)));
             }
@@ -317,12 +327,16 @@ impl Model {
                 Step::Park => return false,
                 Step::TakeReceive { ticket } => {
                     assert_eq!(self.current, None, "a receive is lost");
-                    let receive = self.receives.pop_front().unwrap_or(Receive::Empty);
+                    let receive = match outcome {
+                        Outcome::InvalidRequest => Receive::Invalid,
+                        _ => self.receives.pop_front().unwrap_or(Receive::Empty),
+                    };
                     self.current = match receive {
                         Receive::Taken { capacity } => Some(capacity),
                         Receive::Malformed => Some(0),
-                        Receive::Empty => None,
+                        Receive::Empty | Receive::Invalid => None,
                     };
+                    self.xrc_srqn = packet.xrc_srqn;
                     self.responder.commit_receive(ticket, &packet, receive)
                 }
                 Step::PlaceReceive {
@@ -331,9 +345,10 @@ impl Model {
                     length,
                 } => {
                     let capacity = self.current.expect("a current receive");
+                    assert_eq!(packet.xrc_srqn, self.xrc_srqn, "of another SRQ");
                     assert_eq!(length, packet.payload_len);
                     assert!(u64::from(offset) + u64::from(length) <= capacity.into());
-                    if self.is_rc() {
+                    if self.is_reliable() {
                         assert_eq!(offset, self.done, "a hole in a message");
                     }
                     self.responder.commit(ticket, &packet, outcome)
@@ -395,6 +410,7 @@ impl Model {
                         }
                         Outcome::Again => Atomic::Again,
                         Outcome::Protection => Atomic::Protection,
+                        Outcome::InvalidRequest => Atomic::InvalidRequest,
                         _ => Atomic::Operational,
                     };
                     self.responder.commit_atomic(ticket, &packet, atomic)
@@ -407,7 +423,7 @@ impl Model {
     /// was refused, nothing is executed any more, and it does not matter what is thought here.
     fn executed(&mut self, packet: &Packet, original: u64) {
         let mtu = self.responder.config().mtu.bytes();
-        if !self.is_rc() {
+        if !self.is_reliable() {
             self.expected = packet.psn.next();
             self.in_message = packet.opcode.starts_message() && !packet.opcode.ends_message()
                 || self.in_message && !packet.opcode.ends_message();
@@ -446,7 +462,7 @@ impl Model {
         let Some(response) = self.responder.poll_response(budget) else {
             return;
         };
-        assert!(self.is_rc(), "an answer that nobody waits for");
+        assert!(self.is_reliable(), "an answer that nobody waits for");
         match response {
             Response::Packet(packet) => self.check_answer(&packet),
             Response::Read(burst) => {
@@ -462,9 +478,10 @@ impl Model {
     fn check_answer(&self, packet: &Packet) {
         assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
         assert_eq!(packet.dest_qpn, 2);
+        assert!(self.is_ours(packet.opcode));
         let aeth = packet.aeth.expect("an AETH");
         let of_psn = |executed: &&Executed| executed.psn == packet.psn;
-        if packet.opcode == Opcode::RcAtomicAcknowledge {
+        if packet.opcode.operation() == Operation::AtomicAcknowledge {
             let original = packet.atomic_ack;
             let is_known = self.executed.iter().filter(of_psn).any(|executed| {
                 let is_atomic = matches!(
@@ -476,7 +493,7 @@ impl Model {
             assert!(is_known, "an ATOMIC that was not executed: {packet:?}");
             return;
         }
-        if packet.opcode == Opcode::RcReadResponseOnly {
+        if packet.opcode.operation() == Operation::ReadResponse {
             assert_eq!(packet.payload_len, 0);
             let is_known = self.executed.iter().filter(of_psn).any(|executed| {
                 let is_empty = matches!(
@@ -488,7 +505,7 @@ impl Model {
             assert!(is_known, "an answer to what was not executed: {packet:?}");
             return;
         }
-        assert_eq!(packet.opcode, Opcode::RcAcknowledge);
+        assert_eq!(packet.opcode.operation(), Operation::Acknowledge);
         let last = self.executed.last();
         match aeth.syndrome {
             Syndrome::Ack { credits } => {
@@ -528,7 +545,7 @@ impl Model {
                 .read_packet(burst, index)
                 .expect("a READ response");
             assert_eq!((offset, length), (bytes, packet.payload_len));
-            assert!(length <= mtu);
+            assert!(length <= mtu && self.is_ours(packet.opcode));
             assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
             bytes += length;
             if index > 0 && index + 1 < burst.packets {
@@ -540,7 +557,8 @@ impl Model {
                 let number = packet.psn.steps_from(executed.psn);
                 let at = u64::from(number) * u64::from(mtu);
                 executed.packet.reth.is_some_and(|reth| {
-                    executed.packet.opcode == Opcode::RcReadRequest
+                    executed.packet.opcode.operation() == Operation::ReadRequest
+                        && executed.packet.xrc_srqn == burst.xrc_srqn
                         && number < executed.psns
                         && reth.rkey == burst.rkey
                         && va == reth.va.wrapping_add(at)

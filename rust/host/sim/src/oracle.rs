@@ -68,11 +68,11 @@ pub fn confirm(world: &World, host: usize, index: usize) -> Result<(), String> {
         Status::RnrRetryExceeded => replay.confirm_rnr_retries(),
         Status::RemoteAccess => {
             refused(NakCode::RemoteAccess)?;
-            planted(&[Fault::RemoteKey, Fault::RemoteRange])
+            planted(&[Fault::RemoteKey, Fault::RemoteRange, Fault::OtherSrq])
         }
         Status::RemoteInvalidRequest => {
             refused(NakCode::InvalidRequest)?;
-            planted(&[Fault::ReceiveTooShort, Fault::Alignment])
+            planted(&[Fault::ReceiveTooShort, Fault::Alignment, Fault::NoSrq])
         }
         Status::RemoteOperational => {
             refused(NakCode::RemoteOperational)?;

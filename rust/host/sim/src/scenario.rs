@@ -33,6 +33,16 @@ pub const BAD_KEY: u32 = 0x999;
 /// The first of the keys that SENDs invalidate.
 pub const INVALIDATE_KEY: u32 = 0x1000;
 
+/// Numbers of the XRC SRQs of every end.
+pub const SRQNS: [u32; 2] = [0x31, 0x32];
+/// Number of no XRC SRQ.
+pub const BAD_SRQN: u32 = 0x99;
+
+/// The XRC SRQ whose protection domain the region with this key is in.
+pub fn srqn_of(rkey: u32) -> u32 {
+    SRQNS[usize::from(rkey == ATOMIC_KEY)]
+}
+
 /// Address of every region. Near the end of the address space, where sums wrap around.
 pub const REGION_VA: u64 = 0xffff_ffff_fff0_0000;
 /// Length of every region in bytes, where messages are short.
@@ -58,6 +68,10 @@ pub enum Fault {
     Operation,
     /// The receive's buffer may not be accessed.
     ReceiveKey,
+    /// There is no such XRC SRQ.
+    NoSrq,
+    /// The region is in the protection domain of another XRC SRQ.
+    OtherSrq,
 }
 
 /// A work request.
@@ -80,6 +94,8 @@ pub struct Posted {
     pub post_at: Instant,
     /// The buffer may not be accessed.
     pub fault: bool,
+    /// To which XRC SRQ, if the service is XRC.
+    pub xrc_srqn: u32,
 }
 
 /// One of the two ends.
@@ -147,7 +163,7 @@ pub struct Wire {
 pub struct Scenario {
     /// What it was made from.
     pub seed: u64,
-    /// The service.
+    /// The service. With [`Type::XrcInitiator`] each end is an initiator, and the target of the other.
     pub service: Type,
     /// Path MTU.
     pub mtu: Mtu,
@@ -169,6 +185,7 @@ impl Scenario {
         let service = match rng.below(20) {
             0 => Type::Uc,
             1 => Type::Ud,
+            2..=5 => Type::XrcInitiator,
             _ => Type::Rc,
         };
         let mtu = rng.pick(&Mtu::ALL);
@@ -276,9 +293,14 @@ fn side(rng: &mut Rng, service: Type, mtu: Mtu, benign: bool) -> Side {
             post_at: now,
         });
     }
-    if matches!(service, Type::Rc) && !benign && rng.below(2) == 0 && !side.work.is_empty() {
+    if service.is_reliable() && !benign && rng.below(2) == 0 && !side.work.is_empty() {
         let index = rng.below(side.work.len() as u64) as usize;
-        plant(rng, &mut side.work[index]);
+        let is_xrc = matches!(service, Type::XrcInitiator);
+        if is_xrc && rng.below(3) == 0 {
+            plant_srq(rng.below(2) == 0, &mut side.work[index]);
+        } else {
+            plant(rng, &mut side.work[index]);
+        }
     }
     side
 }
@@ -313,6 +335,7 @@ fn work_request(rng: &mut Rng, service: Type, mtu: Mtu, index: u64) -> SendWr {
     let immediate = Some(rng.word() as u32);
     let kinds = match service {
         Type::Rc => 12,
+        Type::XrcInitiator => 9,
         Type::Uc => 4,
         _ => 2,
     };
@@ -382,7 +405,29 @@ fn work_request(rng: &mut Rng, service: Type, mtu: Mtu, index: u64) -> SendWr {
         }
         SendOperation::Send | SendOperation::Local => {}
     }
+    if matches!(service, Type::XrcInitiator) {
+        wr.xrc_srqn = match wr.operation {
+            SendOperation::Send => rng.pick(&SRQNS),
+            _ => srqn_of(wr.rkey),
+        };
+    }
     wr
+}
+
+/// Makes something go wrong with the XRC SRQ of a work request: there is none, or what is accessed
+/// belongs to another.
+pub fn plant_srq(exists: bool, work: &mut Work) {
+    let wr = &mut work.wr;
+    // Of no bytes nothing is looked at.
+    wr.length = wr.length.max(1);
+    let [first, second] = SRQNS;
+    if exists && !matches!(wr.operation, SendOperation::Send) {
+        work.fault = Fault::OtherSrq;
+        wr.xrc_srqn ^= first ^ second;
+    } else {
+        work.fault = Fault::NoSrq;
+        wr.xrc_srqn = BAD_SRQN;
+    }
 }
 
 /// Makes something go wrong with a work request, if something can.
@@ -456,6 +501,7 @@ fn receives(rng: &mut Rng, peer: &Side, service: Type, benign: bool) -> Vec<Post
             capacity,
             post_at: now,
             fault: matches!(work.fault, Fault::ReceiveKey),
+            xrc_srqn: work.wr.xrc_srqn,
         });
     }
     if matches!(service, Type::Uc | Type::Ud) {

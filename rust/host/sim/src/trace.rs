@@ -62,6 +62,9 @@ impl fmt::Display for Record {
         if packet.ack_request {
             write!(f, " ack!")?;
         }
+        if let Some(srqn) = packet.xrc_srqn {
+            write!(f, " srq {:#x}", srqn.get())?;
+        }
         if let Some(reth) = packet.reth {
             write!(f, " va {:#x} len {}", reth.va, reth.length)?;
         }

@@ -89,7 +89,7 @@ pub fn check_world(world: &World) -> Result<Tally, String> {
         let initial = &fresh.hosts[1 - host];
         let works: Vec<_> = work.iter().map(|work| work.wr).collect();
         match world.scenario.service {
-            Type::Rc => {
+            service if service.is_reliable() => {
                 checker::check(world, host)?;
                 check_receives(host, &works, delivered, this, peer)?;
                 check_memory(host, &works, delivered, this, peer, initial)?;
@@ -187,7 +187,13 @@ fn check_receives(
         let Some((work, wr)) = senders.get(index) else {
             return Err(format!("host {id}: more was received than was sent"));
         };
-        check_receive(completion, wr, &this.buffers[*work], &peer.received[index])
+        let taken = peer.taken[index];
+        ensure!(
+            peer.srqn_of_receive(taken) == wr.xrc_srqn,
+            "host {id}: receive {index} is not of the SRQ {:#x}",
+            wr.xrc_srqn
+        );
+        check_receive(completion, wr, &this.buffers[*work], &peer.received[taken])
             .map_err(|what| format!("host {id}: receive {index} of {work}: {what}"))?;
         received += 1;
     }

@@ -6,7 +6,10 @@
 //! and every work request completes once and in order.
 
 use roce::{
-    opcode::Opcode,
+    opcode::{
+        Opcode,
+        Operation, //
+    },
     packet::{
         Aeth,
         AtomicRequest,
@@ -60,7 +63,7 @@ use sim::rng::Rng;
 const RUNS: u64 = 10_000;
 const EVENTS: u64 = 500;
 
-const SERVICES: [Type; 7] = [
+const SERVICES: [Type; 9] = [
     Type::Rc,
     Type::Rc,
     Type::Rc,
@@ -68,6 +71,8 @@ const SERVICES: [Type; 7] = [
     Type::Ud,
     Type::Gsi,
     Type::RawPacket,
+    Type::XrcInitiator,
+    Type::XrcTarget,
 ];
 
 /// A number that is likely to be on the edge of something.
@@ -101,6 +106,7 @@ fn outcome(rng: &mut Rng) -> Outcome {
         Outcome::Again,
         Outcome::Protection,
         Outcome::Operational,
+        Outcome::InvalidRequest,
         Outcome::Length,
         Outcome::MemoryWindowBind,
     ])
@@ -478,7 +484,7 @@ impl Receiver {
                 Step::Done | Step::Complete(_) => {
                     if packet.psn == self.psn {
                         let psns = match packet.reth {
-                            Some(reth) if packet.opcode == Opcode::RcReadRequest => {
+                            Some(reth) if packet.opcode.operation() == Operation::ReadRequest => {
                                 reth.length.div_ceil(self.mtu.bytes()).max(1)
                             }
                             _ => 1,
@@ -493,6 +499,7 @@ impl Receiver {
                     let receive = match self.rng.below(8) {
                         0 => Receive::Empty,
                         1 => Receive::Malformed,
+                        2 => Receive::Invalid,
                         _ => Receive::Taken {
                             capacity: self.capacity,
                         },
@@ -541,6 +548,7 @@ impl Receiver {
                         Outcome::Done => Atomic::Done { original: 1 },
                         Outcome::Again => Atomic::Again,
                         Outcome::Protection => Atomic::Protection,
+                        Outcome::InvalidRequest => Atomic::InvalidRequest,
                         _ => Atomic::Operational,
                     };
                     self.responder.commit_atomic(ticket, &packet, atomic)

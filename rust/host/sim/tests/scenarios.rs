@@ -15,7 +15,6 @@ use std::{
     thread, //
 };
 
-use roce::qp::Type;
 use sim::{
     scenario::Scenario,
     verify::{
@@ -52,7 +51,7 @@ fn scenarios() {
             break;
         }
         let scenario = Scenario::new(seed);
-        let counts = scenario.benign && scenario.service == Type::Rc;
+        let counts = scenario.benign && scenario.service.is_reliable();
         let result = panic::catch_unwind(|| check(scenario));
         match result.unwrap_or_else(|_| Err("it panicked".into())) {
             Ok(tally) => {

@@ -83,6 +83,7 @@ impl Wr {
             rkey: 7,
             immediate: (self.flags & 1 != 0).then_some(5),
             invalidate_rkey: (self.flags & 2 != 0).then_some(6),
+            xrc_srqn: self.va as u32,
             fence: self.flags & 4 != 0,
             solicited: self.flags & 8 != 0,
             signaled: self.flags & 16 != 0,

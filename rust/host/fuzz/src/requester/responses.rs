@@ -12,6 +12,7 @@ use roce::{
         Packet,
         Syndrome, //
     },
+    qp::Type,
     requester::{
         Received,
         SendOperation, //
@@ -82,6 +83,10 @@ impl Model {
             }
         }
         for (opcode, psn, length) in packets {
+            let opcode = match config.service {
+                Type::XrcInitiator => Opcode::try_from(0xa0 | opcode as u8).unwrap_or(opcode),
+                _ => opcode,
+            };
             let mut packet = Packet::new(opcode, 1, psn);
             packet.payload_len = length;
             packet.aeth = opcode.has_aeth().then_some(Aeth {

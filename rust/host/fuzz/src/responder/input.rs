@@ -31,7 +31,7 @@ pub(super) struct Config {
 impl Config {
     pub(super) fn get(self) -> ResponderConfig {
         ResponderConfig {
-            service: self.service.get(),
+            service: self.service.of_peer(),
             mtu: mtu(self.mtu),
             dest_qpn: 2,
             pkey: 0xffff,

@@ -104,6 +104,8 @@ pub struct Host {
     pub completions: Vec<(Instant, SendCompletion)>,
     /// The buffers of the receives.
     pub received: Vec<Vec<u8>>,
+    /// Which receives have been taken, in this order; the last of them may be current.
+    pub taken: Vec<usize>,
     /// What became of the receives.
     pub receive_completions: Vec<ReceiveCompletion>,
     /// The events of the responder.
@@ -112,9 +114,9 @@ pub struct Host {
     pub error: Option<Status>,
 
     next_work: usize,
-    /// Number of receives that have been posted, of those that have been taken.
     next_receive: usize,
-    taken: usize,
+    /// The receives that have been posted and not taken.
+    posted: VecDeque<usize>,
     failed: bool,
 
     responses: VecDeque<(Packet, Vec<u8>)>,
@@ -156,7 +158,10 @@ impl Host {
         let resources = vec![Resource::default(); usize::from(peer.max_rd_atomic)];
         let mut responder = Responder::new(resources);
         responder.configure(ResponderConfig {
-            service: scenario.service,
+            service: match scenario.service {
+                Type::XrcInitiator => Type::XrcTarget,
+                service => service,
+            },
             mtu: scenario.mtu,
             dest_qpn: qpn(1 - id),
             pkey: 0xffff,
@@ -197,12 +202,13 @@ impl Host {
             buffers,
             completions: Vec::new(),
             received,
+            taken: Vec::new(),
             receive_completions: Vec::new(),
             events: Vec::new(),
             error: None,
             next_work: 0,
             next_receive: 0,
-            taken: 0,
+            posted: VecDeque::new(),
             failed: false,
             responses: VecDeque::new(),
             requests: VecDeque::new(),
@@ -357,6 +363,7 @@ impl Host {
             if posted.post_at > now {
                 break;
             }
+            self.posted.push_back(self.next_receive);
             self.next_receive += 1;
         }
         while let Some(work) = self.side.work.get(self.next_work) {
@@ -509,10 +516,13 @@ impl Host {
             self.receive_completions.push(flushed());
         }
         self.responder.reset();
-        while self.taken < self.next_receive {
-            self.taken += 1;
-            self.receive_completions.push(flushed());
-        }
+        let posted = self.posted.drain(..).map(|_| flushed());
+        self.receive_completions.extend(posted);
+    }
+
+    /// The XRC SRQ that a receive was posted to.
+    pub fn srqn_of_receive(&self, index: usize) -> u32 {
+        self.side.receives[index].xrc_srqn
     }
 
     /// The service.

@@ -11,10 +11,17 @@ use roce::{
         Step, //
     },
     ticket::Outcome,
-    time::Instant, //
+    time::Instant,
+    wire::U24, //
 };
 
-use crate::memory::apply;
+use crate::{
+    memory::apply,
+    scenario::{
+        srqn_of,
+        SRQNS, //
+    }, //
+};
 
 use super::{
     Host,
@@ -55,16 +62,13 @@ impl Host {
 
     /// Does one step of a request.
     fn step(&mut self, step: Step, packet: &Packet, payload: &[u8], parks: bool) -> Step {
-        let current = self.taken.wrapping_sub(1);
+        let srqn = packet.xrc_srqn;
+        if srqn.is_some_and(|srqn| !SRQNS.contains(&srqn.get())) {
+            return self.refuse(step, packet);
+        }
         match step {
             Step::TakeReceive { ticket } => {
-                let receive = if self.taken < self.next_receive {
-                    let capacity = self.side.receives[self.taken].capacity;
-                    self.taken += 1;
-                    Receive::Taken { capacity }
-                } else {
-                    Receive::Empty
-                };
+                let receive = self.take_receive(srqn);
                 self.responder.commit_receive(ticket, packet, receive)
             }
             Step::PlaceReceive {
@@ -73,6 +77,7 @@ impl Host {
                 length,
             } => {
                 assert_eq!(length as usize, payload.len());
+                let current = *self.taken.last().expect("a current receive");
                 let outcome = if parks {
                     Outcome::Again
                 } else if self.side.receives[current].fault {
@@ -95,7 +100,7 @@ impl Host {
                 assert_eq!(length as usize, payload.len());
                 let outcome = if parks {
                     Outcome::Again
-                } else if self.memory.range(rkey, check_va, check_length).is_none() {
+                } else if self.range(srqn, rkey, check_va, check_length).is_none() {
                     Outcome::Protection
                 } else {
                     let place = self.memory.range(rkey, va, length).expect("it was checked");
@@ -112,7 +117,7 @@ impl Host {
             } => {
                 let outcome = if parks {
                     Outcome::Again
-                } else if self.memory.range(rkey, va, length).is_none() {
+                } else if self.range(srqn, rkey, va, length).is_none() {
                     Outcome::Protection
                 } else {
                     Outcome::Done
@@ -125,7 +130,7 @@ impl Host {
                 va,
                 operation,
             } => {
-                let atomic = match self.memory.range(rkey, va, 8) {
+                let atomic = match self.range(srqn, rkey, va, 8) {
                     _ if parks => Atomic::Again,
                     None => Atomic::Protection,
                     Some(place) => {
@@ -139,7 +144,7 @@ impl Host {
                 self.responder.commit_atomic(ticket, packet, atomic)
             }
             Step::AtomicWrite { ticket, rkey, va } => {
-                let outcome = match self.memory.range(rkey, va, 8) {
+                let outcome = match self.range(srqn, rkey, va, 8) {
                     _ if parks => Outcome::Again,
                     None => Outcome::Protection,
                     Some(place) => {
@@ -178,6 +183,52 @@ impl Host {
         }
     }
 
+    /// Answers a step of a request that is for an XRC SRQ that there is not.
+    fn refuse(&mut self, step: Step, packet: &Packet) -> Step {
+        match step {
+            Step::TakeReceive { ticket } => {
+                self.responder
+                    .commit_receive(ticket, packet, Receive::Invalid)
+            }
+            Step::Atomic { ticket, .. } => {
+                self.responder
+                    .commit_atomic(ticket, packet, Atomic::InvalidRequest)
+            }
+            Step::PlaceReceive { ticket, .. }
+            | Step::PlaceRemote { ticket, .. }
+            | Step::CheckRead { ticket, .. }
+            | Step::AtomicWrite { ticket, .. }
+            | Step::Flush { ticket, .. }
+            | Step::Invalidate { ticket, .. } => {
+                self.responder
+                    .commit(ticket, packet, Outcome::InvalidRequest)
+            }
+            Step::Done | Step::Dropped(_) | Step::Park | Step::Complete(_) => step,
+        }
+    }
+
+    /// Takes the first receive; for XRC, of this SRQ.
+    fn take_receive(&mut self, srqn: Option<U24>) -> Receive {
+        let is_of_srq =
+            |index: &usize| srqn.is_none_or(|srqn| self.srqn_of_receive(*index) == srqn.get());
+        let Some(at) = self.posted.iter().position(is_of_srq) else {
+            return Receive::Empty;
+        };
+        let index = self.posted.remove(at).expect("it was found there");
+        self.taken.push(index);
+        Receive::Taken {
+            capacity: self.side.receives[index].capacity,
+        }
+    }
+
+    /// A range of memory, if all of it is there; for XRC, in the protection domain of this SRQ.
+    fn range(&mut self, srqn: Option<U24>, rkey: u32, va: u64, length: u32) -> Option<&mut [u8]> {
+        if srqn.is_some_and(|srqn| srqn.get() != srqn_of(rkey)) {
+            return None;
+        }
+        self.memory.range(rkey, va, length)
+    }
+
     /// Sends all the responses that can be sent.
     pub(super) fn respond(&mut self, now: Instant, out: &mut Output) {
         let budget = self.rng.pick(&[1, 7, 1000]);
@@ -194,7 +245,7 @@ impl Host {
                 out.wakes.push((self.later(now), Wake::ResumeRead));
                 return;
             }
-            let data = match self.memory.range(burst.rkey, burst.va, burst.length) {
+            let data = match self.range(burst.xrc_srqn, burst.rkey, burst.va, burst.length) {
                 Some(data) => data.to_vec(),
                 None if burst.length == 0 => Vec::new(),
                 None => {
