@@ -15,7 +15,8 @@ use crate::{
     qp,
     srq,
     stats,
-    ucontext, //
+    ucontext,
+    xrcd, //
 };
 
 /// An RDMA device driver.
@@ -48,11 +49,20 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ah = Self::Ah,
         Cq = Self::Cq,
         Srq = Self::Srq,
+        Xrcd = Self::Xrcd,
         Mr = Self::Mr,
         Counter = Self::Counter,
     >;
     /// A shared receive queue.
-    type Srq: srq::SharedReceiveQueue<Device = Self::Device, Context = Self::Context, Pd = Self::Pd>;
+    type Srq: srq::SharedReceiveQueue<
+        Device = Self::Device,
+        Context = Self::Context,
+        Pd = Self::Pd,
+        Cq = Self::Cq,
+        Xrcd = Self::Xrcd,
+    >;
+    /// An XRC domain.
+    type Xrcd: xrcd::XrcDomain<Device = Self::Device, Pd = Self::Pd, Cq = Self::Cq>;
     /// A memory region.
     type Mr: mr::MemoryRegion<Pd = Self::Pd>;
     /// A memory window.

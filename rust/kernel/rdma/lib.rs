@@ -52,5 +52,6 @@ pub mod udata;
 pub mod umem;
 pub mod wc;
 pub mod wr;
+pub mod xrcd;
 
 pub use driver::Driver;

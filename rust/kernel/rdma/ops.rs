@@ -17,7 +17,8 @@ use crate::{
     qp,
     srq,
     stats,
-    ucontext, //
+    ucontext,
+    xrcd, //
 };
 use core::marker::PhantomData;
 use rdma_bindings as bindings;
@@ -72,6 +73,9 @@ impl<D: Driver> Ops<D> {
         alloc_pd: Some(pd::create::<D::Pd>),
         dealloc_pd: Some(pd::destroy::<D::Pd>),
 
+        alloc_xrcd: Some(xrcd::create::<D::Xrcd>),
+        dealloc_xrcd: Some(xrcd::destroy::<D::Xrcd>),
+
         create_ah: Some(ah::create::<D::Ah>),
         create_user_ah: Some(ah::create::<D::Ah>),
         query_ah: Some(ah::query::<D::Ah>),
@@ -119,6 +123,7 @@ impl<D: Driver> Ops<D> {
         size_ib_cq: size_of::<cq::Obj<D::Cq>>(),
         size_ib_qp: size_of::<qp::Obj<D::Qp>>(),
         size_ib_srq: size_of::<srq::Obj<D::Srq>>(),
+        size_ib_xrcd: size_of::<xrcd::Obj<D::Xrcd>>(),
 
         ..pin_init::zeroed()
     };

@@ -38,6 +38,10 @@ use crate::{
         RecvWrs,
         SendWrs, //
     },
+    xrcd::{
+        self,
+        XrcDomain, //
+    },
 };
 use kernel::{
     error::from_result,
@@ -59,6 +63,10 @@ pub enum Type {
     Ud,
     /// Raw packets: whole frames of the link. A process has it only with `CAP_NET_RAW`: `ib_core` asks.
     RawPacket,
+    /// The end of an XRC connection that sends requests.
+    XrcInitiator,
+    /// The end of an XRC connection that takes requests, each for the XRC SRQ that it names. It may be shared by processes.
+    XrcTarget,
 }
 
 impl Type {
@@ -69,6 +77,8 @@ impl Type {
             bindings::ib_qp_type_IB_QPT_UC => Self::Uc,
             bindings::ib_qp_type_IB_QPT_UD => Self::Ud,
             bindings::ib_qp_type_IB_QPT_RAW_PACKET => Self::RawPacket,
+            bindings::ib_qp_type_IB_QPT_XRC_INI => Self::XrcInitiator,
+            bindings::ib_qp_type_IB_QPT_XRC_TGT => Self::XrcTarget,
             _ => return None,
         })
     }
@@ -167,8 +177,10 @@ pub struct Init<Q: QueuePair> {
     pub port: u32,
     /// Where completions of send requests go.
     pub send_cq: Arc<Q::Cq>,
-    /// Where completions of receive requests go.
+    /// Where completions of receive requests go. Of an XRC initiator, which has none, that of its send requests.
     pub recv_cq: Arc<Q::Cq>,
+    /// The domain of an XRC target, which gives it stand-ins for a protection domain and completion queues.
+    pub xrcd: Option<Arc<Q::Xrcd>>,
     /// Where receive requests come from; [`None`] if the QP has a receive queue of its own.
     pub srq: Option<Arc<Q::Srq>>,
     /// The process's context; [`None`] for a kernel consumer.
@@ -193,6 +205,8 @@ pub trait QueuePair: Modify + Multicast + Sized + Send + Sync + 'static {
     type Cq: 'static;
     /// The core of a shared receive queue.
     type Srq: 'static;
+    /// The core of an XRC domain.
+    type Xrcd: XrcDomain<Pd = Self::Pd, Cq = Self::Cq>;
     /// The core of a memory region.
     type Mr: 'static;
     /// The core of a counter.
@@ -263,21 +277,38 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
         if attr.create_flags != 0 || !attr.rwq_ind_tbl.is_null() {
             return Err(not_supported());
         }
-        if attr.send_cq.is_null() || attr.recv_cq.is_null() {
-            return Err(EINVAL);
-        }
         let is_user = udata.is_some();
-        // SAFETY: `ib_core` passes a new object that belongs to a protection domain of a device of
-        // this driver, and queues of the same device.
-        let (device, pd, send_cq, recv_cq, srq, context) = unsafe {
-            (
-                crate::device::core::<Q::Device>((*qp).device),
-                pd::Obj::<Q::Pd>::get((*qp).pd),
-                cq::Obj::<Q::Cq>::get(attr.send_cq).core.clone(),
-                cq::Obj::<Q::Cq>::get(attr.recv_cq).core.clone(),
-                (!attr.srq.is_null()).then(|| srq::Obj::<Q::Srq>::get(attr.srq).core.clone()),
-                ucontext::of_uobject::<Q::Context>((*(*qp).pd).uobject),
-            )
+        // SAFETY: `ib_core` passes a new object of a device of this driver.
+        let device = unsafe { crate::device::core::<Q::Device>((*qp).device) };
+        let xrcd = (ty == Type::XrcTarget).then(|| {
+            // SAFETY: `ib_core` passes a domain of the same device with such a QP.
+            unsafe { xrcd::Obj::<Q::Xrcd>::get(attr.xrcd).clone() }
+        });
+        // SAFETY: `ib_core` passes queues of the same device, or none.
+        let cq = |raw: *mut bindings::ib_cq| unsafe {
+            (!raw.is_null()).then(|| &cq::Obj::<Q::Cq>::get(raw).core)
+        };
+        let (pd, send_cq, recv_cq) = match &xrcd {
+            Some(xrcd) => (xrcd.pd(), xrcd.cq(), xrcd.cq()),
+            None => {
+                let send_cq = cq(attr.send_cq).ok_or(EINVAL)?;
+                let recv_cq = match ty {
+                    Type::XrcInitiator => send_cq,
+                    _ => cq(attr.recv_cq).ok_or(EINVAL)?,
+                };
+                // SAFETY: A QP of any other type belongs to a protection domain of the same device.
+                (unsafe { pd::Obj::<Q::Pd>::get((*qp).pd) }, send_cq, recv_cq)
+            }
+        };
+        // SAFETY: `ib_core` passes a queue of the same device, or none.
+        let srq = unsafe {
+            (!attr.srq.is_null()).then(|| srq::Obj::<Q::Srq>::get(attr.srq).core.clone())
+        };
+        let context = if is_user {
+            // SAFETY: A process's QP belongs to a protection domain of the same device: ib_core makes targets itself.
+            unsafe { ucontext::of_uobject::<Q::Context>((*(*qp).pd).uobject) }
+        } else {
+            None
         };
         if is_user && context.is_none() {
             return Err(EINVAL);
@@ -292,10 +323,11 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
             signal_all,
             is_user,
             port: attr.port_num,
-            send_cq,
-            recv_cq,
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            xrcd: xrcd.clone(),
             srq,
-            context: if is_user { context.cloned() } else { None },
+            context: context.cloned(),
             events: Events(link.clone()),
             handle: Handle(link.clone()),
         };
@@ -418,7 +450,10 @@ pub(crate) unsafe extern "C" fn post_send<Q: QueuePair>(
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
     let private = unsafe { Obj::<Q>::get(qp) };
-    let (result, at) = if private.is_user {
+    let (result, at) = if private.ty == Type::XrcTarget {
+        // It sends nothing. `ib_core` made it, so it is no process's, but processes name it in their calls.
+        (Err(EINVAL), list)
+    } else if private.is_user {
         // A process's requests are in its ring. A list here was made by hand, with addresses and
         // keys that only a kernel consumer may use: refuse it.
         let result = if list.is_null() {
@@ -457,7 +492,7 @@ pub(crate) unsafe extern "C" fn post_recv<Q: QueuePair>(
 ) -> c_int {
     // SAFETY: `ib_core` passes an object that it created.
     let private = unsafe { Obj::<Q>::get(qp) };
-    let (result, at) = if private.is_user {
+    let (result, at) = if private.is_user || private.ty == Type::XrcTarget {
         (Err(EINVAL), list)
     } else {
         // SAFETY: A kernel consumer passes a valid list of requests.

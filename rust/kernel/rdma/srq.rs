@@ -3,6 +3,7 @@
 //! Shared receive queues.
 
 use crate::{
+    cq,
     details::Details,
     device::Device,
     error::not_supported,
@@ -10,7 +11,8 @@ use crate::{
     pd,
     ucontext,
     udata::Udata,
-    wr::RecvWrs, //
+    wr::RecvWrs,
+    xrcd, //
 };
 use kernel::{
     error::from_result,
@@ -53,14 +55,24 @@ pub struct Change {
     pub limit: Option<u32>,
 }
 
-/// What a consumer asks of a new shared receive queue; `C` is a context.
-pub struct Init<C> {
+/// What makes a queue an XRC SRQ.
+pub struct Xrc<D, C> {
+    /// The domain: QPs of it, and no others, take from the queue.
+    pub domain: Arc<D>,
+    /// Where its requests complete, whichever QP takes them.
+    pub cq: Arc<C>,
+}
+
+/// What a consumer asks of a new shared receive queue, whose core is a `Q`.
+pub struct Init<Q: SharedReceiveQueue> {
     /// Receive requests outstanding.
     pub max_wr: u32,
     /// Segments per receive request.
     pub max_sge: u32,
     /// The process's context; [`None`] for a kernel consumer.
-    pub context: Option<Arc<C>>,
+    pub context: Option<Arc<Q::Context>>,
+    /// [`None`] for a queue that is named by the QPs that take from it.
+    pub xrc: Option<Xrc<Q::Xrcd, Q::Cq>>,
     /// Raises the queue's events.
     pub events: Events,
 }
@@ -73,15 +85,22 @@ pub trait SharedReceiveQueue: Sized + Send + Sync + 'static {
     type Context: 'static;
     /// The core of a protection domain.
     type Pd: 'static;
+    /// The core of a completion queue.
+    type Cq: 'static;
+    /// The core of an XRC domain.
+    type Xrcd: 'static;
 
     /// Makes a shared receive queue. Its limit is not armed: that is for `modify` alone.
     ///
     /// Errors: `EINVAL` if a size is out of range. Context: process, may sleep.
     fn create(
         pd: &Arc<Self::Pd>,
-        init: Init<Self::Context>,
+        init: Init<Self>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>>;
+
+    /// The number by which packets name it, if it is an XRC SRQ. Context: process.
+    fn xrc_number(&self) -> Option<u32>;
 
     /// Its sizes, and the limit that is armed. Context: any, interrupts may be off.
     fn query(&self) -> Attr;
@@ -222,9 +241,11 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
         // SAFETY: `ib_core` passes valid attributes that nobody else uses, and for user calls valid
         // driver data.
         let (attr, mut udata) = unsafe { (&mut *attr, Udata::from_raw(udata)) };
-        if attr.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
-            return Err(not_supported());
-        }
+        let is_xrc = match attr.srq_type {
+            bindings::ib_srq_type_IB_SRQT_BASIC => false,
+            bindings::ib_srq_type_IB_SRQT_XRC => true,
+            _ => return Err(not_supported()),
+        };
         let is_user = udata.is_some();
         // SAFETY: `ib_core` passes a new object that belongs to a protection domain of a device of
         // this driver.
@@ -249,10 +270,19 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let init = Init {
+        // SAFETY: For such a queue, `ib_core` passes a domain and a queue of the same device.
+        let xrc = is_xrc.then(|| unsafe {
+            let domain = attr.ext.__bindgen_anon_1.xrc.as_ref().xrcd;
+            Xrc {
+                domain: xrcd::Obj::<Q::Xrcd>::get(domain).clone(),
+                cq: cq::Obj::<Q::Cq>::get(attr.ext.cq).core.clone(),
+            }
+        });
+        let init = Init::<Q> {
             max_wr: attr.attr.max_wr,
             max_sge: attr.attr.max_sge,
             context: if is_user { context.cloned() } else { None },
+            xrc,
             events: Events(link.clone()),
         };
         // The driver may still have what it was given, somewhere, when it fails.
@@ -260,6 +290,9 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
         core.query().to_raw(&mut attr.attr);
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe {
+            if let Some(number) = core.xrc_number() {
+                (*srq).ext.__bindgen_anon_1.xrc.as_mut().srq_num = number;
+            }
             Obj::<Q>::init(
                 srq,
                 Private {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! XRC domains (IBTA annex A14): what an XRC target QP may reach, the XRC SRQs of the same domain.
+
+use crate::object::Object;
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_bindings as bindings;
+
+/// The core of an XRC domain.
+pub trait XrcDomain: Sized + Send + Sync + 'static {
+    /// The core of the device.
+    type Device: 'static;
+    /// The core of a protection domain.
+    type Pd: 'static;
+    /// The core of a completion queue.
+    type Cq: 'static;
+
+    /// Makes a domain. Context: process, may sleep.
+    fn alloc(device: &Arc<Self::Device>) -> Result<Arc<Self>>;
+
+    /// What stands for the protection domain of a target QP, which has none. Context: any.
+    fn pd(&self) -> &Arc<Self::Pd>;
+
+    /// What stands for the completion queues of a target QP, which has none. Context: any.
+    fn cq(&self) -> &Arc<Self::Cq>;
+
+    /// Destroys it. No queue or QP uses it any more. Context: process, may sleep.
+    fn dealloc(self: &Arc<Self>);
+}
+
+pub(crate) type Obj<T> = Object<bindings::ib_xrcd, Arc<T>>;
+
+/// `alloc_xrcd`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn create<X: XrcDomain>(
+    xrcd: *mut bindings::ib_xrcd,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver.
+        let device = unsafe { crate::device::core::<X::Device>((*xrcd).device) };
+        let core = X::alloc(device)?;
+        // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
+        unsafe { Obj::<X>::init(xrcd, core) };
+        Ok(0)
+    })
+}
+
+/// `dealloc_xrcd`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn destroy<X: XrcDomain>(
+    xrcd: *mut bindings::ib_xrcd,
+    _udata: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
+    // operation on it is in progress.
+    let core = unsafe { Obj::<X>::take(xrcd) };
+    core.dealloc();
+    0
+}
