@@ -212,9 +212,11 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
     };
     let speaks = match packet.opcode.transport() {
         Transport::Rc => qp.ty == Type::Rc,
+        Transport::Xrc if packet.opcode.is_request() => qp.ty == Type::XrcTarget,
+        Transport::Xrc => qp.ty == Type::XrcInitiator,
         Transport::Uc => qp.ty == Type::Uc,
         Transport::Ud => qp.is_datagram(),
-        Transport::Xrc | Transport::Cnp => false,
+        Transport::Cnp => false,
     };
     speaks.then_some(qp)
 }

@@ -23,11 +23,12 @@ pub(crate) enum Kind {
     Mr,
     Mw,
     Ah,
+    Xrcd,
 }
 
 /// Their names, in the order of [`Kind`].
-const NAMES: [&str; 9] = [
-    "device", "context", "pd", "cq", "qp", "srq", "mr", "mw", "ah",
+const NAMES: [&str; 10] = [
+    "device", "context", "pd", "cq", "qp", "srq", "mr", "mw", "ah", "xrcd",
 ];
 
 /// Their counts, in the same order.

@@ -57,6 +57,7 @@ struct Tables {
     _general_services: Guard<RcuTable<qp::Qp>>,
     _regions: Guard<RcuTable<memory::key::Mr>>,
     _handles: Guard<RcuTable<packet::ah::Ah>>,
+    _xrc_srqs: Guard<RcuTable<queue::srq::Srq>>,
     _groups: Guard<RcuTable<device::multicast::Group>>,
 }
 
@@ -69,6 +70,7 @@ impl Tables {
             _general_services: qp::table::GENERAL_SERVICES.open(queue)?,
             _regions: memory::key::REGIONS.open(queue)?,
             _handles: packet::ah::HANDLES.open(queue)?,
+            _xrc_srqs: queue::xrcd::SRQS.open(queue)?,
             _groups: device::multicast::GROUPS.open(queue)?,
         })
     }

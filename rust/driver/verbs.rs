@@ -23,7 +23,8 @@ use crate::{
     qp::Qp,
     queue::{
         cq::Cq,
-        srq::Srq, //
+        srq::Srq,
+        xrcd::Xrcd, //
     }, //
 };
 use rdma::{
@@ -59,6 +60,7 @@ impl Driver for Ferroce {
     type Cq = Cq;
     type Qp = Qp;
     type Srq = Srq;
+    type Xrcd = Xrcd;
     type Mr = Mr;
     type Mw = Mr;
     type Counter = QpCounter;

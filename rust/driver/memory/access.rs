@@ -39,6 +39,8 @@ use rdma::{
 pub(crate) enum Fault {
     /// Bad key, protection domain, state, right or range.
     Protection,
+    /// The XRC SRQ that a request names is not there, or is of another domain.
+    NoQueue,
     /// Pages are not there. Copies are to be made anew.
     Absent(Absent),
 }

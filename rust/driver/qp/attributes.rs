@@ -99,6 +99,8 @@ fn protocol_type(ty: Type) -> protocol::Type {
         Type::Ud => protocol::Type::Ud,
         Type::Gsi => protocol::Type::Gsi,
         Type::RawPacket => protocol::Type::RawPacket,
+        Type::XrcInitiator => protocol::Type::XrcInitiator,
+        Type::XrcTarget => protocol::Type::XrcTarget,
     }
 }
 
@@ -289,7 +291,7 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
 /// The path MTU. A datagram, or a raw packet, is one packet, as long as the port can send.
 fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
     let number = match qp.ty {
-        Type::Rc | Type::Uc => set.path_mtu,
+        Type::Rc | Type::Uc | Type::XrcInitiator | Type::XrcTarget => set.path_mtu,
         Type::Ud | Type::Gsi | Type::RawPacket => qp.device().mtu_enum(),
     };
     protocol::Mtu::try_from(number).unwrap_or(protocol::Mtu::M256)

@@ -87,7 +87,8 @@ impl Qp {
     /// A doorbell has come. Returns whether its request is held; if not, the caller sends it, and what was held before.
     /// Context: process.
     pub(super) fn holds_back(self: &Arc<Self>) -> bool {
-        if self.ty != Type::Rc || self.state() != State::Rts {
+        let is_reliable = matches!(self.ty, Type::Rc | Type::XrcInitiator);
+        if !is_reliable || self.state() != State::Rts {
             return false;
         }
         let doorbells = &mut *self.send.doorbells.lock();

@@ -80,6 +80,7 @@ impl Paging {
         let absent = match done {
             Ok(()) => return Outcome::Done,
             Err(Fault::Protection) => return Outcome::Protection,
+            Err(Fault::NoQueue) => return Outcome::InvalidRequest,
             Err(Fault::Absent(absent)) => absent,
         };
         if self

@@ -50,7 +50,8 @@ use crate::{
     queue::{
         cq::Cq,
         ring::SharedRing,
-        srq::Srq, //
+        srq::Srq,
+        xrcd::Xrcd, //
     }, //
 };
 use core::sync::atomic::{
@@ -66,6 +67,7 @@ use rdma::{
     details::Details,
     error::not_supported,
     qp::{
+        Cap,
         Init,
         QueuePair,
         State,
@@ -97,6 +99,7 @@ impl QueuePair for Qp {
     type Ah = Ah;
     type Cq = Cq;
     type Srq = Srq;
+    type Xrcd = Xrcd;
     type Mr = Mr;
     type Counter = QpCounter;
 
@@ -109,6 +112,10 @@ impl QueuePair for Qp {
         if init.ty == Type::Gsi && init.srq.is_some() {
             return Err(EINVAL);
         }
+        // A kernel consumer's requests have no field for the number of an XRC SRQ.
+        if init.ty == Type::XrcInitiator && !init.is_user {
+            return Err(not_supported());
+        }
         if init.ty == Type::RawPacket {
             let netdev = pd.device().netdev().ok_or(ENODEV)?;
             // A kernel consumer that wants to send frames has the network stack.
@@ -118,13 +125,17 @@ impl QueuePair for Qp {
         }
 
         let process = udata.zip(init.context.as_ref());
-        let recv_source = match &init.srq {
-            Some(srq) => {
+        let recv_source = match (&init.xrcd, &init.srq) {
+            (Some(domain), _) => {
+                init.cap = Cap::default();
+                RecvSource::Domain(domain.clone())
+            }
+            (None, Some(srq)) => {
                 (init.cap.max_recv_wr, init.cap.max_recv_sge) = (0, 0);
                 RecvSource::Shared(srq.clone())
             }
-            None if process.is_some() => RecvSource::user(&mut init.cap)?,
-            None => RecvSource::Kernel,
+            _ if process.is_some() => RecvSource::user(&mut init.cap)?,
+            _ => RecvSource::Kernel,
         };
         let send_source = if process.is_some() {
             SendSource::user(&mut init.cap)?

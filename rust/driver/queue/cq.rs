@@ -114,7 +114,8 @@ pub(crate) struct Cq {
     is_user: bool,
     /// The completion vector: the CPU with this number calls a kernel consumer, while it is online.
     vector: u32,
-    events: Events,
+    /// [`None`] for a queue that is nobody's.
+    events: Option<Events>,
     #[pin]
     state: SpinLockIrq<State>,
     /// Held while a process's ring is replaced.
@@ -149,7 +150,7 @@ impl WorkItem<NOTIFICATION> for Cq {
     type Pointer = Arc<Cq>;
 
     fn run(cq: Arc<Cq>) {
-        cq.events.notify();
+        cq.call();
     }
 }
 
@@ -158,6 +159,8 @@ impl WorkItem<NOTIFICATION> for Cq {
 pub(crate) struct Posted {
     /// Call [`Cq::notify`] once no lock is held.
     pub(crate) notify: bool,
+    /// There was no room for it.
+    pub(crate) is_lost: bool,
 }
 
 impl UserQueue {
@@ -175,6 +178,41 @@ impl UserQueue {
 }
 
 impl Cq {
+    fn new(
+        device: &Arc<Device>,
+        queue: Queue,
+        vector: u32,
+        events: Option<Events>,
+    ) -> Result<Arc<Self>> {
+        let is_user = matches!(queue, Queue::User(_));
+        Arc::pin_init(
+            pin_init!(Self {
+                device: device.clone(),
+                is_user,
+                vector,
+                events,
+                state <- new_spin_lock_irq!(State {
+                    queue,
+                    armed: None,
+                    missed: Missed::default(),
+                    told: false,
+                }),
+                resizing <- new_mutex!(()),
+                notification <- new_work!("Cq::notification"),
+                overflow <- new_work!("Cq::overflow"),
+                users <- Users::new(),
+                _live: Live::new(Kind::Cq),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// A queue for QPs that complete nothing. Context: process, may sleep.
+    pub(crate) fn stand_in(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let queue = Queue::Kernel(KernelRing::with_capacity(1)?);
+        Self::new(device, queue, 0, None)
+    }
+
     /// The QPs whose completions come here.
     pub(crate) fn users(&self) -> &Users {
         &self.users
@@ -183,7 +221,9 @@ impl Cq {
     /// Tells the consumer of an overflow, once. Context: process.
     pub(crate) fn tell_overflow(&self) {
         if !core::mem::replace(&mut self.state.lock().told, true) {
-            self.events.error();
+            if let Some(events) = &self.events {
+                events.error();
+            }
         }
     }
 
@@ -223,7 +263,10 @@ impl Cq {
                     .process_queue()
                     .enqueue::<_, OVERFLOW>(self.clone());
             }
-            return Posted { notify: false };
+            return Posted {
+                notify: false,
+                is_lost: true,
+            };
         }
         trace::completion(
             completion.qp_num,
@@ -243,14 +286,17 @@ impl Cq {
             state.missed.any = true;
             state.missed.solicited |= is_solicited;
         }
-        Posted { notify }
+        Posted {
+            notify,
+            is_lost: false,
+        }
     }
 
     /// Calls the consumer: a process's queue at once, a kernel consumer from BH work on the CPU of its vector.
     /// Context: process or softirq, no lock held.
     pub(crate) fn notify(self: &Arc<Self>) {
         if self.is_user {
-            self.events.notify();
+            self.call();
             return;
         }
         let queue = self.device.bh_queue();
@@ -259,6 +305,12 @@ impl Cq {
             Some(cpu) => queue.enqueue_on::<_, NOTIFICATION>(&cpu, self.clone()),
             None => queue.enqueue::<_, NOTIFICATION>(self.clone()),
         };
+    }
+
+    fn call(&self) {
+        if let Some(events) = &self.events {
+            events.notify();
+        }
     }
 
     /// Moves a process's queue to another ring, which is empty. Returns the old one. The completions are copied
@@ -316,36 +368,13 @@ impl CompletionQueue for Cq {
         if init.entries == 0 || init.entries > MAX_CQE {
             return Err(EINVAL);
         }
-        let (queue, is_user) = match (init.context, udata) {
+        let queue = match (init.context, udata) {
             (Some(context), Some(udata)) => {
-                let queue = UserQueue::new(context, init.entries, udata)?;
-                (Queue::User(queue), true)
+                Queue::User(UserQueue::new(context, init.entries, udata)?)
             }
-            _ => (
-                Queue::Kernel(KernelRing::with_capacity(init.entries)?),
-                false,
-            ),
+            _ => Queue::Kernel(KernelRing::with_capacity(init.entries)?),
         };
-        Arc::pin_init(
-            pin_init!(Self {
-                device: device.clone(),
-                is_user,
-                vector: init.vector,
-                events: init.events,
-                state <- new_spin_lock_irq!(State {
-                    queue,
-                    armed: None,
-                    missed: Missed::default(),
-                    told: false,
-                }),
-                resizing <- new_mutex!(()),
-                notification <- new_work!("Cq::notification"),
-                overflow <- new_work!("Cq::overflow"),
-                users <- Users::new(),
-                _live: Live::new(Kind::Cq),
-            }),
-            GFP_KERNEL_ACCOUNT,
-        )
+        Self::new(device, queue, init.vector, Some(init.events))
     }
 
     fn entries(&self) -> u32 {
@@ -406,7 +435,7 @@ impl CompletionQueue for Cq {
         }
         drop(state);
         if is_late {
-            self.events.notify();
+            self.call();
         }
         has_more
     }

@@ -11,3 +11,4 @@ mod user_cqe;
 pub(crate) mod user_wqe;
 pub(crate) mod users;
 pub(crate) mod wqe;
+pub(crate) mod xrcd;

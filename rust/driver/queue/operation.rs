@@ -18,7 +18,8 @@ use crate::{
         Rdma,
         SendHeader,
         Ud, //
-    }, //
+    },
+    queue::xrcd, //
 };
 use kernel::{
     prelude::*,
@@ -112,7 +113,8 @@ pub(super) fn of_user(
     wr: &mut SendWr,
     find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
 ) -> Option<()> {
-    let connected = ty == Type::Rc || ty == Type::Uc;
+    let reliable = ty == Type::Rc || ty == Type::XrcInitiator;
+    let connected = reliable || ty == Type::Uc;
     let mut rdma = |operation, opcode, addr, rkey| {
         wqe.opcode = opcode;
         wr.operation = operation;
@@ -123,7 +125,7 @@ pub(super) fn of_user(
         opcode::SEND => {}
         opcode::SEND_WITH_IMM => wr.immediate = Some(header.immediate()),
         // UC has no such packet.
-        opcode::SEND_WITH_INV if ty == Type::Rc => {
+        opcode::SEND_WITH_INV if reliable => {
             wr.invalidate_rkey = Some(header.invalidate_rkey());
         }
         opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM if connected => {
@@ -133,11 +135,11 @@ pub(super) fn of_user(
                 wr.immediate = Some(header.immediate());
             }
         }
-        opcode::RDMA_READ if ty == Type::Rc => {
+        opcode::RDMA_READ if reliable => {
             let Rdma { addr, rkey, .. } = header.operation()?;
             rdma(SendOperation::Read, wc::Opcode::RdmaRead, addr, rkey);
         }
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD if ty == Type::Rc => {
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD if reliable => {
             let atomic: Atomic = header.operation()?;
             let (addr, rkey) = (atomic.addr, atomic.rkey);
             if header.opcode == opcode::ATOMIC_CMP_AND_SWP {
@@ -188,6 +190,10 @@ pub(super) fn of_user(
     }
     match ty {
         Type::Rc | Type::Uc => {}
+        Type::XrcInitiator if *xrcd::NUMBERS.end() < header.xrc_srqn => return None,
+        Type::XrcInitiator => wr.xrc_srqn = header.xrc_srqn,
+        // Nobody can post to it.
+        Type::XrcTarget => return None,
         Type::Ud | Type::Gsi => {
             let ud: Ud = header.operation()?;
             wqe.ah = Some(find_ah(ud.ah_num)?);

@@ -29,6 +29,7 @@ use crate::{
         pd::Pd, //
     },
     queue::{
+        cq::Cq,
         posted_receives::PostedReceives,
         ring::{
             Consumer,
@@ -36,7 +37,11 @@ use crate::{
         },
         user_wqe,
         users::Users,
-        wqe::RecvWqe, //
+        wqe::RecvWqe,
+        xrcd::{
+            self,
+            Xrcd, //
+        }, //
     },
     storage::filled, //
 };
@@ -120,16 +125,27 @@ struct State {
     max_wr: u32,
     /// The event is to be raised when there are fewer requests than this; 0 if not.
     limit: u32,
-    /// The process has spoilt its ring: nothing is taken any more.
+    /// The process has spoilt its ring, or its CQ has lost a completion: nothing is taken any more.
     failed: bool,
     /// The consumer has been told of that.
     told: bool,
+}
+
+/// What an XRC SRQ has besides.
+struct Xrc {
+    /// QPs of this domain take from the queue, whatever their number.
+    domain: Arc<Xrcd>,
+    /// Where its requests complete.
+    cq: Arc<Cq>,
+    /// Packets name it so.
+    number: u32,
 }
 
 /// A shared receive queue. Outlives the `ib_srq`, for as long as a QP does.
 #[pin_data]
 pub(crate) struct Srq {
     pd: Arc<Pd>,
+    xrc: Option<Xrc>,
     max_sge: u32,
     events: Events,
     #[pin]
@@ -174,10 +190,10 @@ impl UserQueue {
         Ok(self.published.as_ref().ok_or(EINVAL)?.info())
     }
 
-    fn answer_create(&self, udata: &mut Udata<'_>) -> Result {
+    fn answer_create(&self, udata: &mut Udata<'_>, number: Option<u32>) -> Result {
         udata.copy_out(&CreateResponse {
             ring: self.info()?,
-            number: next_number(),
+            number: number.unwrap_or_else(next_number),
             reserved: 0,
         })
     }
@@ -239,11 +255,29 @@ impl Srq {
         &self.pd
     }
 
+    /// Whether it is an XRC SRQ of `domain`.
+    pub(crate) fn is_in(&self, domain: &Arc<Xrcd>) -> bool {
+        self.xrc
+            .as_ref()
+            .is_some_and(|xrc| Arc::ptr_eq(&xrc.domain, domain))
+    }
+
+    /// Where the requests of an XRC SRQ complete.
+    pub(crate) fn cq(&self) -> Option<&Arc<Cq>> {
+        self.xrc.as_ref().map(|xrc| &xrc.cq)
+    }
+
     /// Tells the consumer that the queue has failed, once. Context: process.
     pub(crate) fn tell_failure(&self) {
         if !core::mem::replace(&mut self.state.lock().told, true) {
             self.events.error();
         }
+    }
+
+    /// An XRC SRQ fails, as a completion is lost: its consumer is told, and nothing is taken any more. Context: any.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        self.state.lock().failed = true;
+        let _ = self.pd.device().process_queue().enqueue(self.clone());
     }
 
     /// The QPs that take from it.
@@ -266,7 +300,11 @@ impl Srq {
             if !is_known {
                 let _ = self.pd.device().process_queue().enqueue(self.clone());
             }
-            return Receive::Empty;
+            // The QPs of an XRC SRQ do not fail with it: they have others.
+            return match self.xrc {
+                Some(_) => Receive::Invalid,
+                None => Receive::Empty,
+            };
         }
         let receive = match &mut state.queue {
             Queue::User(queue) => queue.take(out),
@@ -333,20 +371,24 @@ impl SharedReceiveQueue for Srq {
     type Device = Device;
     type Context = Context;
     type Pd = Pd;
+    type Cq = Cq;
+    type Xrcd = Xrcd;
 
-    fn create(
-        pd: &Arc<Pd>,
-        init: Init<Context>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Arc<Self>> {
+    fn create(pd: &Arc<Pd>, init: Init<Self>, udata: Option<&mut Udata<'_>>) -> Result<Arc<Self>> {
         if init.max_wr == 0 || init.max_wr > MAX_SRQ_WR || init.max_sge > MAX_SGE {
             return Err(EINVAL);
         }
         let max_sge = init.max_sge.max(1);
+        let table = xrcd::SRQS.whole()?;
+        let slot = match &init.xrc {
+            Some(_) => Some(table.reserve_cyclic(xrcd::NUMBERS)?),
+            None => None,
+        };
+        let number = slot.as_ref().map(|slot| slot.key());
         let (queue, max_wr) = match (udata, &init.context) {
             (Some(udata), Some(context)) => {
                 let queue = UserQueue::new(context, init.max_wr, max_sge)?;
-                queue.answer_create(udata)?;
+                queue.answer_create(udata, number)?;
                 // The process can fill its ring, whatever it asked for.
                 let capacity = queue.ring.capacity();
                 (Queue::User(queue), capacity)
@@ -357,9 +399,15 @@ impl SharedReceiveQueue for Srq {
             ),
         };
         let events = init.events;
-        Arc::pin_init(
+        let xrc = init.xrc.zip(number).map(|(xrc, number)| Xrc {
+            domain: xrc.domain,
+            cq: xrc.cq,
+            number,
+        });
+        let srq = Arc::pin_init(
             pin_init!(Self {
                 pd: pd.clone(),
+                xrc,
                 max_sge,
                 events,
                 state <- new_spin_lock_irq!(State {
@@ -375,7 +423,15 @@ impl SharedReceiveQueue for Srq {
                 _live: Live::new(Kind::Srq),
             }),
             GFP_KERNEL_ACCOUNT,
-        )
+        )?;
+        if let Some(slot) = slot {
+            slot.fill(srq.clone())?;
+        }
+        Ok(srq)
+    }
+
+    fn xrc_number(&self) -> Option<u32> {
+        self.xrc.as_ref().map(|xrc| xrc.number)
     }
 
     fn query(&self) -> Attr {
@@ -420,6 +476,9 @@ impl SharedReceiveQueue for Srq {
     }
 
     fn destroy(self: &Arc<Self>) {
+        if let Some(xrc) = &self.xrc {
+            xrcd::SRQS.remove_if(xrc.number, self);
+        }
         let published = match &mut self.state.lock().queue {
             Queue::User(queue) => queue.published.take(),
             Queue::Kernel(posted) => {

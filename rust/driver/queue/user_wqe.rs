@@ -95,7 +95,8 @@ pub(crate) struct DmaInfo {
 #[repr(C)]
 pub(crate) struct SendHeader {
     pub(crate) wr_id: u64,
-    _reserved: u32,
+    /// The number of an XRC SRQ. librxe does not know XRC: the field is reserved there, and 0.
+    pub(crate) xrc_srqn: u32,
     pub(crate) opcode: u32,
     pub(crate) flags: u32,
     /// Immediate data in network byte order, or the key to invalidate in native order.

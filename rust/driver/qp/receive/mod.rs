@@ -43,7 +43,8 @@ use crate::{
             MrAccess, //
         },
         buffer::Place,
-        key, //
+        key,
+        pd::Pd, //
     },
     packet::datagram::Batch,
     queue::{
@@ -83,7 +84,8 @@ use roce::{
         Resource,
         Responder,
         ResponderEvent, //
-    }, //
+    },
+    wire::U24, //
 };
 use sync::{
     new_spin_lock_bh,
@@ -135,7 +137,7 @@ impl Receiving {
                 let slots = cap.max_recv_wr.max(1);
                 Some(PostedReceives::new(slots, cap.max_recv_sge)?)
             }
-            RecvSource::User { .. } | RecvSource::Shared(_) => None,
+            RecvSource::User { .. } | RecvSource::Shared(_) | RecvSource::Domain(_) => None,
         };
         let side = ReceiveSide {
             responder: Responder::new(KVVec::new()),
@@ -183,6 +185,8 @@ pub(crate) struct ReceiveSide {
 
 /// A range of memory that a peer may write to: the rest of a message, as a rule.
 struct Target {
+    /// Of an XRC QP, the SRQ whose protection domain the key is of.
+    xrc_srqn: Option<U24>,
     rkey: u32,
     va: u64,
     access: MrAccess,
@@ -215,11 +219,28 @@ impl ReceiveSide {
             qp.receive.rescan_ns.store(0, Ordering::Relaxed);
             let completion =
                 Completion::new(wr_id, wc::Status::WrFlush, wc::Opcode::Recv, qp.number);
-            let cq = &qp.receive.cq;
-            round.notify |= cq.post(&qp.verbs.handle, &completion, false).notify;
+            self.post(qp, &completion, false, round);
         }
         round.event = self.queue.tell_last().then_some(Event::LastWqeReached);
         more
+    }
+
+    /// Posts the completion of the request that was taken last.
+    fn post(&self, qp: &Qp, completion: &Completion, solicited: bool, round: &mut Round) {
+        let Some((srq, cq)) = self.queue.xrc() else {
+            let posted = qp.receive.cq.post(&qp.verbs.handle, completion, solicited);
+            round.notify |= posted.notify;
+            return;
+        };
+        let posted = cq.post(&qp.verbs.handle, completion, solicited);
+        if posted.is_lost {
+            srq.fail();
+        }
+        if posted.notify {
+            // Under the lock: for a process uverbs is called, which takes locks of its own only; a kernel consumer is
+            // called later.
+            Cq::notify(cq);
+        }
     }
 
     /// What has happened since the QP was created, in the order of [`OF_RECEIVES`].
@@ -314,6 +335,7 @@ impl Side for ReceiveSide {
     fn settle(&mut self, qp: &Arc<Qp>, _round: &mut Round, _is_sent: bool) {
         self.place = Place::default();
         self.target = None;
+        self.queue.settle();
         self.report(qp);
     }
 }
@@ -328,9 +350,17 @@ fn error_event(error: ResponderEvent) -> Option<Event> {
     }
 }
 
-/// Checks a key that the peer has sent.
-fn access(qp: &Qp, rkey: u32, va: u64, len: u64, need: Access) -> Result<MrAccess, Fault> {
-    key::remote_access(&qp.pd, qp.number, rkey, va, len, need)
+/// Checks a key that the peer has sent for memory of the domain `pd`: [`None`] if it is that of an XRC SRQ that is not
+/// there.
+fn access(
+    qp: &Qp,
+    pd: Option<&Arc<Pd>>,
+    rkey: u32,
+    va: u64,
+    len: u64,
+    need: Access,
+) -> Result<MrAccess, Fault> {
+    key::remote_access(pd.ok_or(Fault::NoQueue)?, qp.number, rkey, va, len, need)
 }
 
 impl Qp {

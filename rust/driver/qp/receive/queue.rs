@@ -4,15 +4,18 @@
 
 use super::super::Qp;
 use crate::{
+    device::attributes::MAX_SGE,
     memory::pd::Pd,
     queue::{
+        cq::Cq,
         ring::{
             Consumer,
             SharedRing, //
         },
         srq::Srq,
         user_wqe,
-        wqe::RecvWqe, //
+        wqe::RecvWqe,
+        xrcd::Xrcd, //
     },
     storage::filled, //
 };
@@ -21,7 +24,10 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::qp::Cap;
-use roce::responder::Receive;
+use roce::{
+    responder::Receive,
+    wire::U24, //
+};
 
 /// Where a QP's receive requests come from.
 pub(crate) enum RecvSource {
@@ -36,6 +42,8 @@ pub(crate) enum RecvSource {
     Kernel,
     /// A queue that other QPs take from, too.
     Shared(Arc<Srq>),
+    /// The XRC SRQs of this domain: each packet names one.
+    Domain(Arc<Xrcd>),
 }
 
 impl RecvSource {
@@ -55,7 +63,7 @@ impl RecvSource {
     pub(in super::super) fn ring(&self) -> Option<&SharedRing> {
         match self {
             Self::User { ring, .. } => Some(ring),
-            Self::Kernel | Self::Shared(_) => None,
+            Self::Kernel | Self::Shared(_) | Self::Domain(_) => None,
         }
     }
 }
@@ -67,6 +75,8 @@ pub(super) struct ReceiveQueue {
     current: RecvWqe,
     /// `current` is in use.
     holding: bool,
+    /// The XRC SRQ that `current` is from.
+    xrc_srq: Option<Arc<Srq>>,
     /// That nothing more is taken from the shared queue has been told.
     last_told: bool,
 }
@@ -76,12 +86,14 @@ impl ReceiveQueue {
     pub(super) fn new(max_sge: u32, source: RecvSource) -> Result<Self> {
         let max_sge = match &source {
             RecvSource::Shared(srq) => srq.max_sge(),
+            RecvSource::Domain(_) => MAX_SGE,
             RecvSource::User { .. } | RecvSource::Kernel => max_sge,
         };
         Ok(Self {
             source,
             current: RecvWqe::new(max_sge)?,
             holding: false,
+            xrc_srq: None,
             last_told: false,
         })
     }
@@ -94,14 +106,28 @@ impl ReceiveQueue {
     /// The domain that the keys of receive requests belong to: the shared queue's own, which may be
     /// another than the QP's (IBTA 10.2.9).
     pub(super) fn pd<'a>(&'a self, qp: &'a Qp) -> &'a Arc<Pd> {
-        match &self.source {
-            RecvSource::Shared(srq) => srq.pd(),
-            RecvSource::User { .. } | RecvSource::Kernel => &qp.pd,
+        match (&self.source, &self.xrc_srq) {
+            (RecvSource::Shared(srq), _) | (RecvSource::Domain(_), Some(srq)) => srq.pd(),
+            _ => &qp.pd,
         }
     }
 
-    /// Takes the oldest request, unless one is in use.
-    pub(super) fn take(&mut self, qp: &Qp) -> Receive {
+    /// The XRC SRQ that the request which was taken last is from, and where it completes.
+    pub(super) fn xrc(&self) -> Option<(&Arc<Srq>, &Arc<Cq>)> {
+        let srq = self.xrc_srq.as_ref()?;
+        Some((srq, srq.cq()?))
+    }
+
+    /// The XRC SRQ `number`, if it is of the QP's domain.
+    pub(super) fn xrc_srq(&self, number: U24) -> Option<Arc<Srq>> {
+        match &self.source {
+            RecvSource::Domain(domain) => domain.srq(number.get()),
+            _ => None,
+        }
+    }
+
+    /// Takes the oldest request, unless one is in use: of the XRC SRQ with this number, if the packet has one.
+    pub(super) fn take(&mut self, qp: &Qp, xrc_srqn: Option<U24>) -> Receive {
         if self.holding {
             return Receive::Taken {
                 capacity: self.current.capacity,
@@ -132,8 +158,15 @@ impl ReceiveQueue {
                 }
             }
             RecvSource::Shared(srq) => srq.take(&mut self.current),
+            RecvSource::Domain(domain) => {
+                self.xrc_srq = xrc_srqn.and_then(|number| domain.srq(number.get()));
+                match &self.xrc_srq {
+                    Some(srq) => srq.take(&mut self.current),
+                    None => Receive::Invalid,
+                }
+            }
         };
-        self.holding = !matches!(receive, Receive::Empty);
+        self.holding = !matches!(receive, Receive::Empty | Receive::Invalid);
         receive
     }
 
@@ -148,13 +181,21 @@ impl ReceiveQueue {
         }
     }
 
+    /// Lets go of an XRC SRQ whose requests are all complete.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if !self.holding {
+            self.xrc_srq = None;
+        }
+    }
+
     /// Takes the next request that a QP in error completes without a message. Of a shared queue that is
     /// the one in use alone: the others are for other QPs (IBTA 10.2.9).
     pub(super) fn take_flushed(&mut self, qp: &Qp) -> Option<u64> {
-        if !self.holding && matches!(self.source, RecvSource::Shared(_)) {
+        if !self.holding && matches!(self.source, RecvSource::Shared(_) | RecvSource::Domain(_)) {
             return None;
         }
-        if matches!(self.take(qp), Receive::Empty) {
+        if matches!(self.take(qp, None), Receive::Empty | Receive::Invalid) {
             return None;
         }
         self.finish();
@@ -171,6 +212,7 @@ impl ReceiveQueue {
     /// Forgets all requests without completing them. Of a shared queue that is the one in use.
     pub(super) fn reset(&mut self, qp: &Qp) {
         self.holding = false;
+        self.xrc_srq = None;
         self.last_told = false;
         match &mut self.source {
             RecvSource::User { ring, consumer, .. } => consumer.discard_all(ring),
@@ -179,7 +221,7 @@ impl ReceiveQueue {
                     posted.clear();
                 }
             }
-            RecvSource::Shared(_) => {}
+            RecvSource::Shared(_) | RecvSource::Domain(_) => {}
         }
     }
 }

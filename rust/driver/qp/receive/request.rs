@@ -19,7 +19,8 @@ use crate::memory::{
         Fault, //
     },
     buffer::Cursor,
-    key, //
+    key,
+    pd::Pd, //
 };
 use kernel::{
     prelude::*,
@@ -48,17 +49,20 @@ use roce::{
     ticket::{
         Outcome,
         Ticket, //
-    }, //
+    },
+    wire::U24, //
 };
 
 /// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
 const GRH_LEN: usize = 40;
 
 impl Target {
-    /// Whether it is reached by the key `rkey` and has all of `len` bytes at `va`.
-    fn covers(&self, rkey: u32, va: u64, len: u64) -> bool {
+    /// Whether it is reached by the key `rkey` of that XRC SRQ's domain, and has all of `len` bytes at `va`.
+    fn covers(&self, xrc_srqn: Option<U24>, rkey: u32, va: u64, len: u64) -> bool {
         let offset = va.checked_sub(self.va);
-        self.rkey == rkey && offset.is_some_and(|offset| self.access.has(offset, len))
+        self.rkey == rkey
+            && self.xrc_srqn == xrc_srqn
+            && offset.is_some_and(|offset| self.access.has(offset, len))
     }
 }
 
@@ -71,6 +75,15 @@ impl ReceiveSide {
         skb: &RxSkb,
         round: &mut Round,
     ) -> Result<(), WaitsForPages> {
+        let srq;
+        // The domain that guards memory from the request: of XRC, that of the SRQ (IBTA A14), if it is there.
+        let pd = match packet.xrc_srqn {
+            None => Some(&qp.pd),
+            Some(number) => {
+                srq = self.queue.xrc_srq(number);
+                srq.as_ref().map(|srq| srq.pd())
+            }
+        };
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
         loop {
@@ -87,7 +100,7 @@ impl ReceiveSide {
                 }
                 Step::TakeReceive { ticket } => {
                     self.place.rewind();
-                    let receive = self.queue.take(qp);
+                    let receive = self.queue.take(qp, packet.xrc_srqn);
                     self.responder.commit_receive(ticket, packet, receive)
                 }
                 Step::PlaceReceive {
@@ -109,7 +122,8 @@ impl ReceiveSide {
                 } => {
                     let check = (check_va, u64::from(check_length));
                     let length = length as usize;
-                    let placed = self.place_remote(qp, rkey, check, va, skb, payload, length);
+                    let key = (packet.xrc_srqn, rkey);
+                    let placed = self.place_remote(qp, pd, key, check, va, skb, payload, length);
                     self.commit(qp, packet, ticket, placed)
                 }
                 Step::CheckRead {
@@ -118,7 +132,7 @@ impl ReceiveSide {
                     va,
                     length,
                 } => {
-                    let checked = access(qp, rkey, va, u64::from(length), Access::REMOTE_READ);
+                    let checked = access(qp, pd, rkey, va, u64::from(length), Access::REMOTE_READ);
                     // The peer is told of pages that are not there as long as this is not executed.
                     let checked = checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)));
                     self.commit(qp, packet, ticket, checked)
@@ -129,17 +143,18 @@ impl ReceiveSide {
                     va,
                     operation,
                 } => {
-                    let answer = match atomic(qp, rkey, va, operation) {
+                    let answer = match atomic(qp, pd, rkey, va, operation) {
                         Ok(original) => Atomic::Done { original },
                         Err(fault) => match self.engine.paging.outcome(qp, Err(fault)) {
                             Outcome::Again => Atomic::Again,
+                            Outcome::InvalidRequest => Atomic::InvalidRequest,
                             _ => Atomic::Protection,
                         },
                     };
                     self.responder.commit_atomic(ticket, packet, answer)
                 }
                 Step::AtomicWrite { ticket, rkey, va } => {
-                    let written = atomic_write(qp, rkey, va, skb, payload);
+                    let written = atomic_write(qp, pd, rkey, va, skb, payload);
                     self.commit(qp, packet, ticket, written)
                 }
                 Step::Flush {
@@ -157,11 +172,15 @@ impl ReceiveSide {
                     if flush.is_persistent() {
                         need = need | Access::FLUSH_PERSISTENT;
                     }
-                    let flushed = key::remote_flush(&qp.pd, qp.number, rkey, range, need);
+                    let flushed = pd
+                        .ok_or(Fault::NoQueue)
+                        .and_then(|pd| key::remote_flush(pd, qp.number, rkey, range, need));
                     self.commit(qp, packet, ticket, flushed)
                 }
                 Step::Invalidate { ticket, rkey } => {
-                    let invalidated = key::invalidate(&qp.pd, qp.number, rkey);
+                    let invalidated = pd
+                        .ok_or(Fault::NoQueue)
+                        .and_then(|pd| key::invalidate(pd, qp.number, rkey));
                     self.commit(qp, packet, ticket, invalidated)
                 }
             };
@@ -206,7 +225,8 @@ impl ReceiveSide {
     fn place_remote(
         &mut self,
         qp: &Qp,
-        rkey: u32,
+        pd: Option<&Arc<Pd>>,
+        (xrc_srqn, rkey): (Option<U24>, u32),
         check: (u64, u64),
         va: u64,
         skb: &RxSkb,
@@ -221,11 +241,12 @@ impl ReceiveSide {
         // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
         // looked up again for those that came with it.
         let target = match self.target.take() {
-            Some(target) if target.covers(rkey, check_va, check_len) => target,
+            Some(target) if target.covers(xrc_srqn, rkey, check_va, check_len) => target,
             _ => Target {
+                xrc_srqn,
                 rkey,
                 va: check_va,
-                access: access(qp, rkey, check_va, check_len, Access::REMOTE_WRITE)?,
+                access: access(qp, pd, rkey, check_va, check_len, Access::REMOTE_WRITE)?,
             },
         };
         let target = self.target.insert(target);
@@ -280,26 +301,35 @@ impl ReceiveSide {
         }
         self.place.rewind();
         self.queue.finish();
-        round.notify |= qp
-            .receive
-            .cq
-            .post(&qp.verbs.handle, &completion, done.solicited)
-            .notify;
+        self.post(qp, &completion, done.solicited, round);
     }
 }
 
 /// Places an ATOMIC WRITE's payload, which begins `from` bytes into the datagram.
-fn atomic_write(qp: &Qp, rkey: u32, va: u64, skb: &RxSkb, from: usize) -> Result<(), Fault> {
+fn atomic_write(
+    qp: &Qp,
+    pd: Option<&Arc<Pd>>,
+    rkey: u32,
+    va: u64,
+    skb: &RxSkb,
+    from: usize,
+) -> Result<(), Fault> {
     let mut bytes = [0; size_of::<u64>()];
     skb.copy(from, &mut bytes).or(Err(Fault::Protection))?;
-    let access = access(qp, rkey, va, bytes.len() as u64, Access::REMOTE_WRITE)?;
+    let access = access(qp, pd, rkey, va, bytes.len() as u64, Access::REMOTE_WRITE)?;
     access.store(u64::from_ne_bytes(bytes))
 }
 
 /// Carries out an atomic operation of the peer. Returns what was there before.
-fn atomic(qp: &Qp, rkey: u32, va: u64, operation: AtomicOperation) -> Result<u64, Fault> {
+fn atomic(
+    qp: &Qp,
+    pd: Option<&Arc<Pd>>,
+    rkey: u32,
+    va: u64,
+    operation: AtomicOperation,
+) -> Result<u64, Fault> {
     let len = size_of::<u64>() as u64;
-    let access = access(qp, rkey, va, len, Access::REMOTE_ATOMIC)?;
+    let access = access(qp, pd, rkey, va, len, Access::REMOTE_ATOMIC)?;
     match operation {
         AtomicOperation::CompareSwap { compare, swap } => access.compare_swap(compare, swap),
         AtomicOperation::FetchAdd { add } => access.fetch_add(add),

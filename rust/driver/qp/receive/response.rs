@@ -89,11 +89,17 @@ impl ReceiveSide {
         batch: &mut Batch,
     ) -> Result<(), Fault> {
         // The key is checked again for each burst: it may have been invalidated since.
+        let srq = burst.xrc_srqn.and_then(|number| self.queue.xrc_srq(number));
+        let pd = match burst.xrc_srqn {
+            None => Some(&qp.pd),
+            Some(_) => srq.as_ref().map(|srq| srq.pd()),
+        };
         let access = if burst.length == 0 {
             None
         } else {
             Some(access(
                 qp,
+                pd,
                 burst.rkey,
                 burst.va,
                 u64::from(burst.length),

@@ -378,7 +378,7 @@ impl Qp {
     /// (IBTA 10.3.1).
     fn fail_sends(&self, send: &mut SendSide) {
         let next = match self.ty {
-            Type::Rc => State::Error,
+            Type::Rc | Type::XrcInitiator | Type::XrcTarget => State::Error,
             Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => State::Sqe,
         };
         for state in [State::Rts, State::Sqd] {

@@ -117,8 +117,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
         };
         // A message is for one SRQ, which is that of the receive that it has taken.
-        let same_srq =
-            packet.xrc_srqn == self.xrc_srqn || (opcode.starts_message() && self.receive.is_none());
+        let same_srq = packet.xrc_srqn.is_none()
+            || packet.xrc_srqn == self.xrc_srqn
+            || (opcode.starts_message() && self.receive.is_none());
         let fits = match opcode.position() {
             Position::First | Position::Middle => len == mtu,
             Position::Last => (1..=mtu).contains(&len),
