@@ -47,8 +47,14 @@ RC = {
     0x16: ("RC_SEND_LAST_INV", 4),
     0x17: ("RC_SEND_ONLY_INV", 4),
 }
+# XRC has the same packets, without those that came later; each request has an XRCETH of 4 bytes.
+RESPONSES = range(0x0D, 0x13)
+XRC = {
+    0xA0 | code: (name.replace("RC_", "XRC_", 1), size if code in RESPONSES else size + 4)
+    for code, (name, size) in RC.items()
+}
 UD = {0x64: ("UD_SEND_ONLY", 8), 0x65: ("UD_SEND_ONLY_IMM", 12)}
-OPCODES = {**RC, **UD}
+OPCODES = {**RC, **XRC, **UD}
 
 
 class Bad(Exception):

@@ -1,0 +1,1033 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Extended reliable connections (IBTA annex A14): each request of an initiator names the XRC SRQ that takes it. librxe
+ * knows nothing of them, so the test gives commands to the kernel itself, and writes into the rings.
+ *
+ * Test: XRC: messages, whose memory, shared targets, refusals
+ */
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_rxe.h>
+
+#include "test.h"
+
+#define SIZE (64 * 1024)
+#define LENGTH 9000
+#define DEPTH 64
+#define WAIT_MS 20000
+#define MESSAGES 400
+
+/* enum ib_uverbs_qp_type and ib_uverbs_srq_type. */
+#define XRC_INI 9
+#define XRC_TGT 10
+#define SRQT_XRC 1
+
+/* The one that asks, and the one whose SRQs these are. */
+static struct device *const a = &devices[0], *const b = &devices[1];
+static struct ibv_cq *send_cq, *recv_cqs[2];
+/* Of b: each SRQ has its own. */
+static struct ibv_pd *pds[2];
+/* What a sends or reads into; where b receives; what peers may use of b, in the domain of each SRQ. */
+static struct region source, places[2], windows[2];
+/* The file that stands for the domain in other processes. */
+static int domain_file;
+
+/* --- Commands --------------------------------------------------------------------------------- */
+
+/* Zero, or the error. */
+static int command(const struct device *device, int number, void *bytes, size_t size, size_t answer_size)
+{
+	struct ib_uverbs_cmd_hdr *header = bytes;
+
+	*header = (struct ib_uverbs_cmd_hdr){
+		.command = number,
+		.in_words = size / 4,
+		.out_words = answer_size / 4,
+	};
+	return write(device->context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
+}
+
+static void must(int error, const char *what)
+{
+	if (error)
+		die("%s: %s", what, strerror(error));
+}
+
+static int domain_open_at(const struct device *device, int file, int flags, uint32_t *handle)
+{
+	struct ib_uverbs_open_xrcd_resp answer = {};
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_open_xrcd core;
+	} bytes = { .core = { .response = (uintptr_t)&answer, .fd = file, .oflags = flags } };
+	int error = command(device, IB_USER_VERBS_CMD_OPEN_XRCD, &bytes, sizeof(bytes), sizeof(answer));
+
+	*handle = answer.xrcd_handle;
+	return error;
+}
+
+static uint32_t domain_open(const struct device *device, int file)
+{
+	uint32_t handle;
+
+	must(domain_open_at(device, file, O_CREAT, &handle), "open_xrcd");
+	return handle;
+}
+
+static int domain_close(const struct device *device, uint32_t handle)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_close_xrcd core;
+		uint32_t padding;
+	} bytes = { .core = { .xrcd_handle = handle } };
+
+	return command(device, IB_USER_VERBS_CMD_CLOSE_XRCD, &bytes, sizeof(bytes), 0);
+}
+
+/* --- Rings ------------------------------------------------------------------------------------ */
+
+struct ring {
+	struct rxe_queue_buf *head;
+	size_t size;
+};
+
+static struct ring ring_map(const struct device *device, const struct mminfo *info)
+{
+	struct ring ring = { .size = info->size };
+
+	ring.head = mmap(NULL, info->size, PROT_READ | PROT_WRITE, MAP_SHARED, device->context->cmd_fd, info->offset);
+	if (ring.head == MAP_FAILED)
+		die("a ring cannot be mapped: %s", strerror(errno));
+	return ring;
+}
+
+static void ring_unmap(struct ring *ring)
+{
+	if (munmap(ring->head, ring->size))
+		die("munmap: %s", strerror(errno));
+}
+
+/* The next element, of zeros; the caller sees to it that it is free. */
+static void *ring_next(const struct ring *ring)
+{
+	uint32_t at = ring->head->producer_index & ring->head->index_mask;
+	void *element = ring->head->data + ((size_t)at << ring->head->log2_elem_size);
+
+	memset(element, 0, (size_t)1 << ring->head->log2_elem_size);
+	return element;
+}
+
+static void ring_push(const struct ring *ring)
+{
+	__atomic_store_n(&ring->head->producer_index,
+			 (ring->head->producer_index + 1) & ring->head->index_mask, __ATOMIC_RELEASE);
+}
+
+/* --- Shared receive queues -------------------------------------------------------------------- */
+
+struct srq {
+	uint32_t handle, number;
+	struct ring ring;
+};
+
+static int srq_make_at(struct srq *srq, uint32_t domain, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct {
+		struct ib_uverbs_create_srq_resp core;
+		struct rxe_create_srq_resp driver;
+	} answer = {};
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_create_xsrq core;
+	} bytes = {
+		.core = {
+			.response = (uintptr_t)&answer,
+			.user_handle = (uintptr_t)srq,
+			.srq_type = SRQT_XRC,
+			.pd_handle = pd->handle,
+			.max_wr = DEPTH,
+			.max_sge = 1,
+			.xrcd_handle = domain,
+			.cq_handle = cq->handle,
+		},
+	};
+	int error = command(b, IB_USER_VERBS_CMD_CREATE_XSRQ, &bytes, sizeof(bytes), sizeof(answer));
+
+	if (error)
+		return error;
+	srq->handle = answer.core.srq_handle;
+	srq->number = answer.core.srqn;
+	if (srq->number != answer.driver.srq_num)
+		die("the SRQ's number is %u, and %u to the provider", srq->number, answer.driver.srq_num);
+	srq->ring = ring_map(b, &answer.driver.mi);
+	return 0;
+}
+
+static void srq_make(struct srq *srq, uint32_t domain, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	must(srq_make_at(srq, domain, pd, cq), "create_xsrq");
+}
+
+static void srq_free(struct srq *srq)
+{
+	struct ib_uverbs_destroy_srq_resp answer;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_destroy_srq core;
+	} bytes = { .core = { .response = (uintptr_t)&answer, .srq_handle = srq->handle } };
+
+	must(command(b, IB_USER_VERBS_CMD_DESTROY_SRQ, &bytes, sizeof(bytes), sizeof(answer)), "destroy_srq");
+	ring_unmap(&srq->ring);
+}
+
+static void srq_arm(const struct srq *srq, uint32_t limit)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_modify_srq core;
+	} bytes = { .core = { .srq_handle = srq->handle, .attr_mask = IBV_SRQ_LIMIT, .srq_limit = limit } };
+
+	must(command(b, IB_USER_VERBS_CMD_MODIFY_SRQ, &bytes, sizeof(bytes), 0), "modify_srq");
+}
+
+static void srq_post(const struct srq *srq, uint64_t id, const struct region *place, size_t at, uint32_t length)
+{
+	struct rxe_recv_wqe *wqe = ring_next(&srq->ring);
+
+	wqe->wr_id = id;
+	wqe->dma.length = length;
+	wqe->dma.resid = length;
+	wqe->dma.num_sge = 1;
+	wqe->dma.sge[0] = (struct rxe_sge){
+		.addr = (uintptr_t)place->memory + at, .length = length, .lkey = place->mr->lkey,
+	};
+	ring_push(&srq->ring);
+}
+
+/* --- Queue pairs ------------------------------------------------------------------------------ */
+
+/* libibverbs needs no more of it to modify it. */
+struct end {
+	struct ibv_qp qp;
+	struct ring sends;
+};
+
+static int end_make(struct end *end, struct device *device, int type, uint32_t owner)
+{
+	struct {
+		struct ib_uverbs_create_qp_resp core;
+		struct rxe_create_qp_resp driver;
+	} answer = {};
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_create_qp core;
+	} bytes = {
+		.core = {
+			.response = (uintptr_t)&answer,
+			.user_handle = (uintptr_t)end,
+			.pd_handle = owner,
+			.send_cq_handle = type == XRC_INI ? send_cq->handle : 0,
+			.max_send_wr = DEPTH,
+			.max_send_sge = 1,
+			.qp_type = type,
+		},
+	};
+	int error = command(device, IB_USER_VERBS_CMD_CREATE_QP, &bytes, sizeof(bytes), sizeof(answer));
+
+	memset(end, 0, sizeof(*end));
+	if (error)
+		return error;
+	end->qp.context = device->context;
+	end->qp.handle = answer.core.qp_handle;
+	end->qp.qp_num = answer.core.qpn;
+	end->qp.qp_type = type;
+	if (type == XRC_INI)
+		end->sends = ring_map(device, &answer.driver.sq_mi);
+	return 0;
+}
+
+/* A target that somebody else has made. */
+static int target_open(struct end *end, const struct device *device, uint32_t domain, uint32_t number)
+{
+	struct ib_uverbs_create_qp_resp answer = {};
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_open_qp core;
+	} bytes = {
+		.core = {
+			.response = (uintptr_t)&answer,
+			.user_handle = (uintptr_t)end,
+			.pd_handle = domain,
+			.qpn = number,
+			.qp_type = XRC_TGT,
+		},
+	};
+	int error = command(device, IB_USER_VERBS_CMD_OPEN_QP, &bytes, sizeof(bytes), sizeof(answer));
+
+	memset(end, 0, sizeof(*end));
+	end->qp.context = device->context;
+	end->qp.handle = answer.qp_handle;
+	end->qp.qp_num = answer.qpn;
+	end->qp.qp_type = XRC_TGT;
+	return error;
+}
+
+static void end_free(struct end *end)
+{
+	struct device *device = end->qp.context == a->context ? a : b;
+	struct ib_uverbs_destroy_qp_resp answer;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_destroy_qp core;
+	} bytes = { .core = { .response = (uintptr_t)&answer, .qp_handle = end->qp.handle } };
+
+	must(command(device, IB_USER_VERBS_CMD_DESTROY_QP, &bytes, sizeof(bytes), sizeof(answer)), "destroy_qp");
+	if (end->sends.head)
+		ring_unmap(&end->sends);
+}
+
+/* To RTS. A target takes requests from RTR on. */
+static void end_ready(struct end *end, const struct device *to, uint32_t number, uint32_t psn, uint32_t peer_psn,
+		      struct patience patience)
+{
+	const struct device *from = end->qp.context == a->context ? a : b;
+	bool is_target = end->qp.qp_type == XRC_TGT;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = number,
+		.rq_psn = peer_psn,
+		.max_dest_rd_atomic = 4,
+		.min_rnr_timer = 12,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = PORT,
+			.grh = { .dgid = to->gid, .sgid_index = from->gid_index, .hop_limit = 64 },
+		},
+	};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+	must(qp_init(&end->qp, access_of(IBV_QPT_RC), 0), "RESET to INIT");
+	mask |= is_target ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+	must(ibv_modify_qp(&end->qp, &attr, mask), "INIT to RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = psn;
+	attr.timeout = patience.timeout;
+	attr.retry_cnt = patience.retries;
+	attr.rnr_retry = patience.rnr_retries;
+	attr.max_rd_atomic = 4;
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
+	mask |= is_target ? 0 : IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	must(ibv_modify_qp(&end->qp, &attr, mask), "RTR to RTS");
+}
+
+/* A connection to two SRQs of one domain. */
+struct link {
+	uint32_t domain;
+	struct srq srqs[2];
+	struct end from, to;
+};
+
+static void link_make_with(struct link *link, struct patience patience)
+{
+	uint32_t psn = 0xffffff - random_between(0, 64);
+	int i;
+
+	link->domain = domain_open(b, domain_file);
+	for (i = 0; i < 2; i++)
+		srq_make(&link->srqs[i], link->domain, pds[i], recv_cqs[i]);
+	must(end_make(&link->from, a, XRC_INI, a->pd->handle), "an initiator");
+	must(end_make(&link->to, b, XRC_TGT, link->domain), "a target");
+	end_ready(&link->to, a, link->from.qp.qp_num, 7, psn, patience);
+	end_ready(&link->from, b, link->to.qp.qp_num, psn, 7, patience);
+}
+
+static struct link *link_make(void)
+{
+	static struct link link;
+
+	link_make_with(&link, PATIENT);
+	return &link;
+}
+
+static void link_free(struct link *link)
+{
+	int i;
+
+	end_free(&link->from);
+	end_free(&link->to);
+	for (i = 0; i < 2; i++)
+		srq_free(&link->srqs[i]);
+	must(domain_close(b, link->domain), "close_xrcd");
+	cq_drain(send_cq);
+	for (i = 0; i < 2; i++)
+		cq_drain(recv_cqs[i]);
+}
+
+/* --- Messages --------------------------------------------------------------------------------- */
+
+/* The next request, to be filled in: LENGTH bytes of the source, for this SRQ. */
+static struct rxe_send_wqe *request(struct link *link, uint32_t srqn, enum ibv_wr_opcode opcode, uint32_t length)
+{
+	struct rxe_send_wqe *wqe = ring_next(&link->from.sends);
+
+	wqe->wr.wr_id = opcode;
+	wqe->wr.reserved = srqn;
+	wqe->wr.opcode = opcode;
+	wqe->wr.send_flags = IBV_SEND_SIGNALED;
+	wqe->dma.length = length;
+	wqe->dma.resid = length;
+	wqe->dma.num_sge = 1;
+	wqe->dma.sge[0] = (struct rxe_sge){
+		.addr = (uintptr_t)source.memory, .length = length, .lkey = source.mr->lkey,
+	};
+	return wqe;
+}
+
+static int doorbell(const struct device *device, const struct ibv_qp *qp)
+{
+	struct ib_uverbs_post_send_resp answer;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_post_send core;
+	} bytes = {
+		.core = {
+			.response = (uintptr_t)&answer,
+			.qp_handle = qp->handle,
+			.wqe_size = sizeof(struct ib_uverbs_send_wr),
+		},
+	};
+
+	return command(device, IB_USER_VERBS_CMD_POST_SEND, &bytes, sizeof(bytes), sizeof(answer));
+}
+
+static void ring_doorbell(struct link *link)
+{
+	ring_push(&link->from.sends);
+	must(doorbell(a, &link->from.qp), "a doorbell");
+}
+
+static bool is_sent(enum ibv_wc_status expected)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(send_cq, &wc, WAIT_MS)) {
+		ksft_print_msg("the request does not complete\n");
+		return false;
+	}
+	if (wc.status != expected)
+		ksft_print_msg("%s, expected %s\n", ibv_wc_status_str(wc.status), ibv_wc_status_str(expected));
+	return wc.status == expected;
+}
+
+static bool is_received(struct link *link, int index, uint64_t id, enum ibv_wc_opcode opcode, uint32_t length)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(recv_cqs[index], &wc, WAIT_MS)) {
+		ksft_print_msg("SRQ %d: no completion\n", index);
+		return false;
+	}
+	if (wc.status || wc.wr_id != id || wc.opcode != opcode || wc.byte_len != length ||
+	    wc.qp_num != link->to.qp.qp_num) {
+		ksft_print_msg("SRQ %d: %s, wr_id %llu, opcode %d, %u bytes, QP %#x\n", index,
+			       ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id, wc.opcode, wc.byte_len,
+			       wc.qp_num);
+		return false;
+	}
+	return cq_quiet(recv_cqs[!index], 1);
+}
+
+/* Memory of b that a remote operation is for, in the domain of one of the SRQs. */
+static void aim(struct rxe_send_wqe *wqe, const struct region *window, size_t at)
+{
+	if (wqe->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wqe->wr.wr.atomic.remote_addr = (uintptr_t)window->memory + at;
+		wqe->wr.wr.atomic.rkey = window->mr->rkey;
+	} else {
+		wqe->wr.wr.rdma.remote_addr = (uintptr_t)window->memory + at;
+		wqe->wr.wr.rdma.rkey = window->mr->rkey;
+	}
+}
+
+/* --- Rows ------------------------------------------------------------------------------------- */
+
+static bool run_send(int length)
+{
+	struct link *link = link_make();
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < 4 && ok; i++) {
+		int index = i % 2;
+
+		region_fill(&source);
+		srq_post(&link->srqs[index], 50 + i, &places[index], 100, length + 10);
+		request(link, link->srqs[index].number, IBV_WR_SEND, length);
+		ring_doorbell(link);
+		ok = is_received(link, index, 50 + i, IBV_WC_RECV, length) && is_sent(IBV_WC_SUCCESS);
+		memcpy(places[index].expected + 100, source.memory, length);
+		ok = ok && region_check(&places[0], "place 0") && region_check(&places[1], "place 1");
+	}
+	link_free(link);
+	return ok;
+}
+
+static bool run_immediate(int opcode)
+{
+	struct link *link = link_make();
+	bool is_write = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	struct region *place = is_write ? &windows[1] : &places[1];
+	struct rxe_send_wqe *wqe;
+	struct ibv_wc wc = {};
+	bool ok;
+
+	region_fill(&source);
+	srq_post(&link->srqs[1], 5, &places[1], 0, SIZE);
+	wqe = request(link, link->srqs[1].number, opcode, LENGTH);
+	if (is_write)
+		aim(wqe, &windows[1], 0);
+	wqe->wr.ex.imm_data = 0x12345678;
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_SUCCESS) && cq_poll(recv_cqs[1], &wc, WAIT_MS) && !wc.status && wc.wr_id == 5 &&
+	     (wc.wc_flags & IBV_WC_WITH_IMM) && wc.imm_data == 0x12345678 && wc.byte_len == LENGTH &&
+	     wc.opcode == (is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+	memcpy(place->expected, source.memory, LENGTH);
+	ok = region_check(place, "the place") && ok;
+	link_free(link);
+	return ok;
+}
+
+/* WRITE, READ and ATOMICs of what the SRQ's domain lends, and of what the other's does. */
+static bool run_remote(int opcode)
+{
+	struct link *link;
+	bool ok = true, is_atomic = opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	uint32_t length = is_atomic ? 8 : LENGTH;
+	int i;
+
+	for (i = 0; i < 4 && ok; i++) {
+		int named = i % 2, owner = i / 2 ? !named : named;
+		struct region *window = &windows[owner];
+		struct rxe_send_wqe *wqe;
+		uint64_t before;
+
+		link = link_make();
+		region_fill(&source);
+		memcpy(&before, window->memory + 64, sizeof(before));
+		wqe = request(link, link->srqs[named].number, opcode, length);
+		aim(wqe, window, 64);
+		wqe->wr.wr.atomic.compare_add = is_atomic ? before : wqe->wr.wr.atomic.compare_add;
+		if (is_atomic)
+			wqe->wr.wr.atomic.swap = 77;
+		ring_doorbell(link);
+		ok = is_sent(named == owner ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+		if (named == owner && opcode == IBV_WR_RDMA_WRITE) {
+			memcpy(window->expected + 64, source.memory, length);
+		} else if (named == owner && opcode == IBV_WR_RDMA_READ) {
+			memcpy(source.expected, window->memory + 64, length);
+		} else if (named == owner) {
+			uint64_t after = opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? 77 : before + before;
+
+			memcpy(source.expected, &before, sizeof(before));
+			memcpy(window->expected + 64, &after, sizeof(after));
+		}
+		ok = region_check(&source, "the source") && region_check(window, "the window") && ok;
+		link_free(link);
+	}
+	return ok;
+}
+
+/* A key is looked up for each SRQ, also where one request for it comes right behind another. */
+static bool run_same_key(void)
+{
+	struct link *link = link_make();
+	bool ok;
+	int i;
+
+	region_fill(&source);
+	for (i = 0; i < 2; i++) {
+		aim(request(link, link->srqs[i].number, IBV_WR_RDMA_WRITE, 100), &windows[0], 200 * i);
+		ring_push(&link->from.sends);
+	}
+	must(doorbell(a, &link->from.qp), "a doorbell");
+	ok = is_sent(IBV_WC_SUCCESS) && is_sent(IBV_WC_REM_ACCESS_ERR);
+	memcpy(windows[0].expected, source.memory, 100);
+	ok = region_check(&windows[0], "the window") && ok;
+	link_free(link);
+	return ok;
+}
+
+enum stranger { NOBODY, NUMBER_0, TOO_LARGE, OTHER_DOMAIN, DESTROYED };
+
+/* A request for an SRQ that the target does not reach. */
+static bool run_stranger(int stranger)
+{
+	static const enum ibv_wr_opcode opcodes[] = {
+		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+	};
+	uint32_t other_domain = domain_open(b, -1);
+	struct srq other;
+	unsigned int i;
+	bool ok = true;
+
+	srq_make(&other, other_domain, pds[0], recv_cqs[0]);
+	for (i = 0; i < ARRAY_SIZE(opcodes) && ok; i++) {
+		struct link *link = link_make();
+		struct rxe_send_wqe *wqe;
+		struct srq gone;
+		uint32_t number = 0;
+
+		switch (stranger) {
+		case NOBODY:
+			number = 0xfffffe;
+			break;
+		case NUMBER_0:
+			break;
+		case TOO_LARGE:
+			number = link->srqs[0].number | 1 << 24;
+			break;
+		case OTHER_DOMAIN:
+			srq_post(&other, 1, &places[0], 0, SIZE);
+			number = other.number;
+			break;
+		case DESTROYED:
+			srq_make(&gone, link->domain, pds[0], recv_cqs[0]);
+			number = gone.number;
+			srq_free(&gone);
+			break;
+		}
+		srq_post(&link->srqs[0], 1, &places[0], 0, SIZE);
+		wqe = request(link, number, opcodes[i], opcodes[i] == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : 100);
+		if (opcodes[i] != IBV_WR_SEND)
+			aim(wqe, &windows[0], 0);
+		ring_doorbell(link);
+		ok = is_sent(stranger == TOO_LARGE ? IBV_WC_LOC_QP_OP_ERR : IBV_WC_REM_INV_REQ_ERR) &&
+		     cq_quiet(recv_cqs[0], 10) && region_check(&windows[0], "the window");
+		link_free(link);
+	}
+	srq_free(&other);
+	must(domain_close(b, other_domain), "close_xrcd");
+	return ok;
+}
+
+/* Messages for an SRQ that is empty wait for a receive; those behind them, too. */
+static bool run_not_ready(void)
+{
+	struct link *link = link_make();
+	bool ok;
+
+	region_fill(&source);
+	srq_post(&link->srqs[1], 2, &places[1], 0, SIZE);
+	request(link, link->srqs[0].number, IBV_WR_SEND, LENGTH);
+	ring_push(&link->from.sends);
+	request(link, link->srqs[1].number, IBV_WR_SEND, LENGTH);
+	ring_doorbell(link);
+	ok = cq_quiet(send_cq, 20) && cq_quiet(recv_cqs[1], 1);
+	srq_post(&link->srqs[0], 1, &places[0], 0, SIZE);
+	memcpy(places[0].expected, source.memory, LENGTH);
+	memcpy(places[1].expected, source.memory, LENGTH);
+	ok = ok && cq_expect(recv_cqs[0], "the first receive", 1, IBV_WC_SUCCESS, WAIT_MS) &&
+	     cq_expect(recv_cqs[1], "the second receive", 2, IBV_WC_SUCCESS, WAIT_MS) && is_sent(IBV_WC_SUCCESS) &&
+	     is_sent(IBV_WC_SUCCESS);
+	ok = region_check(&places[0], "place 0") && region_check(&places[1], "place 1") && ok;
+	link_free(link);
+	return ok;
+}
+
+static bool run_never_ready(void)
+{
+	static struct link link;
+	bool ok;
+
+	link_make_with(&link, (struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 1 });
+	request(&link, link.srqs[0].number, IBV_WR_SEND, 100);
+	ring_doorbell(&link);
+	ok = is_sent(IBV_WC_RNR_RETRY_EXC_ERR);
+	link_free(&link);
+	return ok;
+}
+
+static bool run_too_long(void)
+{
+	struct link *link = link_make();
+	bool ok;
+
+	srq_post(&link->srqs[0], 9, &places[0], 0, LENGTH - 1);
+	request(link, link->srqs[0].number, IBV_WR_SEND, LENGTH);
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_REM_INV_REQ_ERR) &&
+	     cq_expect(recv_cqs[0], "the receive", 9, IBV_WC_LOC_LEN_ERR, WAIT_MS);
+	/* What was placed before. */
+	memcpy(places[0].expected, places[0].memory, LENGTH);
+	ok = region_check(&places[0], "place 0") && ok;
+	link_free(link);
+	return ok;
+}
+
+static bool run_invalidate(void)
+{
+	struct link *link = link_make();
+	struct ibv_mw *mw = ibv_alloc_mw(pds[0], IBV_MW_TYPE_2);
+	struct rxe_send_wqe *wqe;
+	bool ok;
+
+	/* Nothing is bound to it: the key is none. */
+	if (!mw)
+		die("ibv_alloc_mw: %s", strerror(errno));
+	srq_post(&link->srqs[0], 9, &places[0], 0, LENGTH);
+	wqe = request(link, link->srqs[0].number, IBV_WR_SEND_WITH_INV, 100);
+	wqe->wr.ex.invalidate_rkey = mw->rkey;
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_REM_ACCESS_ERR);
+	memcpy(places[0].expected, places[0].memory, 100);
+	link_free(link);
+	if (ibv_dealloc_mw(mw))
+		die("ibv_dealloc_mw fails");
+	return ok;
+}
+
+static bool run_refused_operation(int opcode)
+{
+	struct link *link = link_make();
+	struct rxe_send_wqe *wqe = request(link, link->srqs[0].number, opcode, 8);
+	bool ok;
+
+	aim(wqe, &windows[0], 0);
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_LOC_QP_OP_ERR) && region_check(&windows[0], "the window");
+	link_free(link);
+	return ok;
+}
+
+/* Messages of all lengths to both SRQs in turn, many under way. */
+static bool run_many(void)
+{
+	struct link *link = link_make();
+	unsigned int sent = 0, done = 0, received[2] = {}, posted[2] = {};
+	uint32_t lengths[MESSAGES], to[MESSAGES];
+	struct ibv_wc wc;
+	bool ok = true;
+	unsigned int i;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
+
+	for (i = 0; i < MESSAGES; i++) {
+		lengths[i] = random_between(0, 5000);
+		to[i] = random_between(0, 1);
+	}
+	while (ok && (done < MESSAGES || received[0] + received[1] < MESSAGES)) {
+		if (now_ms() > end)
+			die("%u of %d messages are sent, %u and %u are received", done, MESSAGES, received[0], received[1]);
+		for (i = 0; i < 2; i++) {
+			while (posted[i] - received[i] < DEPTH / 2) {
+				srq_post(&link->srqs[i], posted[i], &places[i], 0, SIZE);
+				posted[i]++;
+			}
+			while (ibv_poll_cq(recv_cqs[i], 1, &wc) == 1) {
+				ok = ok && !wc.status && wc.wr_id == received[i];
+				received[i]++;
+			}
+		}
+		if (sent < MESSAGES && sent - done < DEPTH / 2) {
+			request(link, link->srqs[to[sent]].number, IBV_WR_SEND, lengths[sent]);
+			ring_doorbell(link);
+			sent++;
+		}
+		while (ibv_poll_cq(send_cq, 1, &wc) == 1) {
+			ok = ok && !wc.status;
+			done++;
+		}
+	}
+	for (i = 0; i < MESSAGES; i++)
+		received[to[i]]--;
+	if (received[0] || received[1])
+		ksft_print_msg("messages have come to the wrong SRQ\n");
+	ok = ok && !received[0] && !received[1];
+	for (i = 0; i < 2; i++)
+		memcpy(places[i].expected, places[i].memory, SIZE);
+	link_free(link);
+	return ok;
+}
+
+/* Among other events, of the target for one. */
+static bool is_told(enum ibv_event_type type, const void *of)
+{
+	struct pollfd events = { .fd = b->context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	while (poll(&events, 1, patience_ms(WAIT_MS)) == 1 && !ibv_get_async_event(b->context, &event)) {
+		if (event.event_type == IBV_EVENT_CQ_ERR)
+			ibv_ack_async_event(&event);
+		if (event.event_type == type && event.element.srq == of)
+			return true;
+	}
+	ksft_print_msg("no %s\n", ibv_event_type_str(type));
+	return false;
+}
+
+static bool run_limit(void)
+{
+	struct link *link = link_make();
+	bool ok;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		srq_post(&link->srqs[0], i, &places[0], 0, SIZE);
+	srq_arm(&link->srqs[0], 4);
+	request(link, link->srqs[0].number, IBV_WR_SEND, 10);
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_SUCCESS) && is_told(IBV_EVENT_SRQ_LIMIT_REACHED, &link->srqs[0]);
+	memcpy(places[0].expected, places[0].memory, 10);
+	link_free(link);
+	return ok;
+}
+
+/* The SRQ whose ring makes no sense fails alone: the target takes requests for the other one. */
+static bool run_spoilt(void)
+{
+	struct link *link = link_make();
+	bool ok;
+
+	link->srqs[0].ring.head->producer_index = 0x7fffffff;
+	srq_post(&link->srqs[1], 3, &places[1], 0, SIZE);
+	request(link, link->srqs[1].number, IBV_WR_SEND, 10);
+	ring_push(&link->from.sends);
+	request(link, link->srqs[0].number, IBV_WR_SEND, 10);
+	ring_doorbell(link);
+	ok = is_received(link, 1, 3, IBV_WC_RECV, 10) && is_sent(IBV_WC_SUCCESS) && is_sent(IBV_WC_REM_INV_REQ_ERR) &&
+	     is_told(IBV_EVENT_SRQ_ERR, &link->srqs[0]);
+	memcpy(places[1].expected, places[1].memory, 10);
+	link_free(link);
+	return ok;
+}
+
+/* A completion that finds no room. */
+static bool run_overflow(void)
+{
+	struct link *link = link_make();
+	struct ibv_cq *small = cq_make(b, 1);
+	int room = small->cqe, i;
+	struct srq srq;
+	bool ok = true;
+
+	srq_make(&srq, link->domain, pds[0], small);
+	for (i = 0; i <= room; i++)
+		srq_post(&srq, i, &places[0], 0, SIZE);
+	for (i = 0; i <= room && ok; i++) {
+		request(link, srq.number, IBV_WR_SEND, 10);
+		ring_doorbell(link);
+		ok = is_sent(IBV_WC_SUCCESS);
+	}
+	request(link, srq.number, IBV_WR_SEND, 10);
+	ring_doorbell(link);
+	ok = ok && is_sent(IBV_WC_REM_INV_REQ_ERR) && is_told(IBV_EVENT_SRQ_ERR, &srq);
+	memcpy(places[0].expected, places[0].memory, 10);
+	srq_free(&srq);
+	cq_free(small);
+	link_free(link);
+	return ok;
+}
+
+/* Another process, with the domain of the same file: has its part of the target, and leaves. */
+static int stranger_opens(uint32_t number)
+{
+	struct device own = *b;
+	struct end target;
+	uint32_t domain;
+
+	device_open(&own, b->name, family);
+	if (domain_open_at(&own, domain_file, 0, &domain))
+		return 1;
+	if (target_open(&target, &own, domain, number))
+		return 2;
+	if (target.qp.qp_num != number || qp_state(&target.qp) != IBV_QPS_RTS)
+		return 3;
+	/* It may modify it, and the end of the process closes its part. */
+	return 0;
+}
+
+static bool run_shared(void)
+{
+	struct link *link = link_make();
+	uint32_t number = link->to.qp.qp_num;
+	struct end second = {};
+	int status = 0;
+	pid_t child;
+	bool ok;
+
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		_exit(stranger_opens(number));
+	ok = waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
+	if (!ok)
+		ksft_print_msg("the other process: status %#x\n", status);
+	/* A second handle here; the first goes, and the target stays. */
+	ok = ok && !target_open(&second, b, link->domain, number);
+	if (ok) {
+		end_free(&link->to);
+		link->to = second;
+		region_fill(&source);
+		srq_post(&link->srqs[0], 3, &places[0], 0, SIZE);
+		request(link, link->srqs[0].number, IBV_WR_SEND, LENGTH);
+		ring_doorbell(link);
+		ok = is_received(link, 0, 3, IBV_WC_RECV, LENGTH) && is_sent(IBV_WC_SUCCESS);
+		memcpy(places[0].expected, source.memory, LENGTH);
+		ok = region_check(&places[0], "place 0") && ok;
+	}
+	link_free(link);
+	/* With the last handle it has gone. */
+	if (ok) {
+		uint32_t domain = domain_open(b, domain_file);
+
+		ok = target_open(&second, b, domain, number) == EINVAL;
+		must(domain_close(b, domain), "close_xrcd");
+	}
+	return ok;
+}
+
+/* A target is no queue pair to post to, whoever asks. */
+static bool run_target_posts(void)
+{
+	struct link *link = link_make();
+	struct ib_uverbs_post_send_resp answer;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_post_send core;
+		struct ib_uverbs_send_wr wr;
+	} bytes = {
+		.core = {
+			.response = (uintptr_t)&answer,
+			.qp_handle = link->to.qp.handle,
+			.wr_count = 1,
+			.wqe_size = sizeof(struct ib_uverbs_send_wr),
+		},
+		.wr.opcode = IBV_WR_SEND,
+	};
+	bool ok = command(b, IB_USER_VERBS_CMD_POST_SEND, &bytes, sizeof(bytes), sizeof(answer)) == EINVAL &&
+		  doorbell(b, &link->to.qp) == EINVAL;
+
+	link_free(link);
+	return ok;
+}
+
+/* What is in use stays. */
+static bool run_busy_domain(void)
+{
+	struct link *link = link_make();
+	bool ok = domain_close(b, link->domain) == EBUSY;
+
+	link_free(link);
+	return ok;
+}
+
+/* A program that dies with all of it leaves nothing: the suite looks for objects at its end. */
+static bool run_left_behind(void)
+{
+	int status = 0;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		struct device *device = &devices[1];
+		struct end target;
+		uint32_t domain;
+
+		device_open(device, b->name, family);
+		domain = domain_open(device, -1);
+		must(end_make(&target, device, XRC_TGT, domain), "a target");
+		_exit(0);
+	}
+	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static const struct row rows[] = {
+	{ "SEND of 0 bytes", .run_with = run_send, .argument = 0 },
+	{ "SEND of 100 bytes", .run_with = run_send, .argument = 100 },
+	{ "SEND of 9000 bytes", .run_with = run_send, .argument = LENGTH },
+	{ "SEND with immediate data", .run_with = run_immediate, .argument = IBV_WR_SEND_WITH_IMM },
+	{ "RDMA WRITE with immediate data", .run_with = run_immediate,
+	  .argument = IBV_WR_RDMA_WRITE_WITH_IMM },
+	{ "RDMA WRITE, by keys of both domains", .run_with = run_remote, .argument = IBV_WR_RDMA_WRITE },
+	{ "RDMA READ, by keys of both domains", .run_with = run_remote, .argument = IBV_WR_RDMA_READ },
+	{ "compare and swap, by keys of both domains", .run_with = run_remote,
+	  .argument = IBV_WR_ATOMIC_CMP_AND_SWP },
+	{ "fetch and add, by keys of both domains", .run_with = run_remote,
+	  .argument = IBV_WR_ATOMIC_FETCH_AND_ADD },
+	{ "a key for one SRQ, and then for another", .run = run_same_key },
+	{ "an SRQ that nobody has", .run_with = run_stranger, .argument = NOBODY },
+	{ "no SRQ, as librxe asks", .run_with = run_stranger, .argument = NUMBER_0 },
+	{ "an SRQ number of more than 24 bits", .run_with = run_stranger, .argument = TOO_LARGE },
+	{ "an SRQ of another domain", .run_with = run_stranger, .argument = OTHER_DOMAIN },
+	{ "an SRQ that is destroyed", .run_with = run_stranger, .argument = DESTROYED },
+	{ "an SRQ without receives, for a while", .run = run_not_ready },
+	{ "an SRQ without receives, for good", .run = run_never_ready },
+	{ "a message that is longer than the receive", .run = run_too_long },
+	{ "SEND with invalidate, of a key that is none", .run = run_invalidate },
+	{ "ATOMIC WRITE is refused", .run_with = run_refused_operation, .argument = 15 },
+	{ "FLUSH is refused", .run_with = run_refused_operation, .argument = 14 },
+	{ "messages to two SRQs", .run = run_many },
+	{ "the limit of an XRC SRQ", .run = run_limit },
+	{ "an XRC SRQ whose ring is spoilt", .run = run_spoilt },
+	{ "an XRC SRQ whose CQ overflows", .run = run_overflow },
+	{ "a target that processes share", .run = run_shared },
+	{ "posting to a target", .run = run_target_posts },
+	{ "closing a domain in use", .run = run_busy_domain },
+	{ "a process that leaves a target behind", .run = run_left_behind },
+};
+
+static void begin(char **operands)
+{
+	int i;
+
+	domain_file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	if (domain_file < 0)
+		die("a file for the domain: %s", strerror(errno));
+	send_cq = cq_make(a, 2 * DEPTH);
+	region_make(&source, a, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	for (i = 0; i < 2; i++) {
+		struct device other = *b;
+
+		recv_cqs[i] = cq_make(b, 2 * DEPTH);
+		pds[i] = ibv_alloc_pd(b->context);
+		if (!pds[i])
+			die("ibv_alloc_pd: %s", strerror(errno));
+		other.pd = pds[i];
+		region_make(&places[i], &other, SIZE, IBV_ACCESS_LOCAL_WRITE);
+		region_make(&windows[i], &other, SIZE, access_of(IBV_QPT_RC));
+		region_fill(&places[i]);
+		region_fill(&windows[i]);
+	}
+}
+
+static void end(void)
+{
+	int i;
+
+	region_free(&source);
+	cq_free(send_cq);
+	for (i = 0; i < 2; i++) {
+		region_free(&places[i]);
+		region_free(&windows[i]);
+		cq_free(recv_cqs[i]);
+		if (ibv_dealloc_pd(pds[i]))
+			die("ibv_dealloc_pd fails");
+	}
+	close(domain_file);
+}
+
+const struct test test = {
+	ROWS(rows),
+	.with_devices = true,
+	.begin = begin,
+	.end = end,
+};
