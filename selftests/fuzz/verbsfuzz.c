@@ -496,6 +496,7 @@ static void tell(void)
 	pid_t pid;
 
 	bystander_start(&bystander, known[0].name, known[1].name, seed);
+	domain_prepare();
 	mail_open();
 	pid = fuzzer_fork();
 	if (!pid) {

@@ -75,7 +75,6 @@ pub(crate) fn of(guid: [u8; 8]) -> Attr {
             | cap::RNR_NAK
             | cap::SRQ_RESIZE
             | cap::MEM_MGT_EXTENSIONS
-            | cap::XRC
             | cap::MEM_WINDOW
             | cap::MEM_WINDOW_TYPE_2B
             | cap::FLUSH_GLOBAL

@@ -42,8 +42,6 @@ pub mod cap {
     /// Fast registration, local invalidate, send with invalidate.
     pub const MEM_MGT_EXTENSIONS: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
-    /// XRC: domains, shared receive queues and QPs.
-    pub const XRC: u64 = bindings::ib_device_cap_flags_IB_DEVICE_XRC as u64;
     /// Memory windows of type 1.
     pub const MEM_WINDOW: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64;
     /// Memory windows of type 2, of the kind that has a QP and a protection domain.

@@ -21,6 +21,8 @@ static uint32_t generations[FILES];
 /* The process that has opened each, or 0 if it was passed on: only that process uses write(). */
 static pid_t openers[FILES];
 static int event_files[EVENT_FILES];
+/* Stands for the XRC domain that all processes have. */
+static int domain_file;
 static int channels[FILES];
 /* Files are passed to each process by a pair of sockets of its own. */
 static int mail[CREW][2];
@@ -39,6 +41,13 @@ void files_prepare(void)
 	memset(files, 0xff, sizeof(files));
 	memset(channels, 0xff, sizeof(channels));
 	memset(event_files, 0xff, sizeof(event_files));
+}
+
+void domain_prepare(void)
+{
+	domain_file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (domain_file < 0)
+		die("a file for the domain: %s", strerror(errno));
 }
 
 void mail_open(void)
@@ -164,6 +173,8 @@ static const struct {
 	END(MR, DEREG_MR, dereg_mr, 0, 0),
 	END(MW, DEALLOC_MW, dealloc_mw, 0, 0),
 	END(AH, DESTROY_AH, destroy_ah, 0, 0),
+	/* There is no method. */
+	[XRCD] = { UVERBS_OBJECT_XRCD, 0, IB_USER_VERBS_CMD_CLOSE_XRCD, sizeof(struct ib_uverbs_close_xrcd), 0, 0 },
 };
 
 /* Counts what ends while a stream of messages uses it. */
@@ -188,7 +199,7 @@ static int handle_end(struct hand *hand, enum kind kind, uint32_t handle)
 	uint64_t core[8] = { 0 };
 	int error;
 
-	if (one_in(&hand->choice, 2)) {
+	if (kind == XRCD || one_in(&hand->choice, 2)) {
 		memcpy((uint8_t *)core + ends[kind].handle_at, &handle, sizeof(handle));
 		error = run_command(hand, ends[kind].command, core, ends[kind].core_size, ends[kind].answer_size, 0);
 	} else {
@@ -516,7 +527,9 @@ int qp_create(struct hand *hand)
 
 int qp_step(struct hand *hand, const struct object *qp, enum ibv_qp_state state, uint32_t peer_device, uint32_t peer)
 {
-	bool connected = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_UC;
+	bool sends = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND;
+	bool receives = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_RECV;
+	bool connected = sends || receives || qp->type == IBV_QPT_UC;
 	struct ib_uverbs_modify_qp core = {
 		.qp_handle = qp->handle,
 		.attr_mask = IBV_QP_STATE,
@@ -556,15 +569,16 @@ int qp_step(struct hand *hand, const struct object *qp, enum ibv_qp_state state,
 	case IBV_QPS_RTR:
 		if (connected)
 			core.attr_mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-		if (qp->type == IBV_QPT_RC)
+		if (receives)
 			core.attr_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 		break;
 	case IBV_QPS_RTS:
 		if (qp->type != IBV_QPT_RAW_PACKET)
 			core.attr_mask |= IBV_QP_SQ_PSN;
-		if (qp->type == IBV_QPT_RC)
-			core.attr_mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					  IBV_QP_MAX_QP_RD_ATOMIC;
+		if (sends || receives)
+			core.attr_mask |= IBV_QP_TIMEOUT;
+		if (sends)
+			core.attr_mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 		break;
 	default:
 		break;
@@ -615,6 +629,60 @@ static int qp_query(struct hand *hand)
 	struct ib_uverbs_query_qp core = { .qp_handle = hand->with[0]->handle, .attr_mask = any(&hand->choice) };
 
 	return RUN(hand, QUERY_QP, &core, sizeof(struct ib_uverbs_query_qp_resp));
+}
+
+/* Of this process's own, or the one that all have, by a file. */
+static int domain_open(struct hand *hand)
+{
+	struct ib_uverbs_open_xrcd core = { .fd = one_in(&hand->choice, 2) ? domain_file : -1, .oflags = O_CREAT };
+	struct object made = { 0 };
+	int error = RUN(hand, OPEN_XRCD, &core, sizeof(struct ib_uverbs_open_xrcd_resp));
+
+	return error ? error : answer_keep(hand, XRCD, &made, 0);
+}
+
+static int xrc_srq_create(struct hand *hand)
+{
+	struct ib_uverbs_create_xsrq core = {
+		.srq_type = IB_UVERBS_SRQT_XRC,
+		.xrcd_handle = hand->with[0]->handle,
+		.pd_handle = hand->with[1]->handle,
+		.cq_handle = hand->with[2]->handle,
+		.max_wr = 1 + below(&hand->choice, 64),
+		.max_sge = 1 + below(&hand->choice, 4),
+	};
+	struct object made = { .pd = core.pd_handle };
+	int error = RUN_BOTH(hand, CREATE_XSRQ, &core, struct ib_uverbs_create_srq_resp, struct rxe_create_srq_resp);
+
+	span_read(&made.rings[0], hand->answer + sizeof(struct ib_uverbs_create_srq_resp));
+	return error ? error : answer_keep(hand, SRQ, &made, offsetof(struct ib_uverbs_create_srq_resp, srqn));
+}
+
+static int target_create(struct hand *hand)
+{
+	struct ib_uverbs_create_qp core = {
+		.pd_handle = hand->with[0]->handle,
+		.max_send_wr = below(&hand->choice, 8),
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+	struct object made = { .type = core.qp_type };
+	int error = RUN(hand, CREATE_QP, &core, sizeof(struct ib_uverbs_create_qp_resp));
+
+	return error ? error : answer_keep(hand, QP, &made, offsetof(struct ib_uverbs_create_qp_resp, qpn));
+}
+
+/* One that somebody else has made, as often as not. */
+static int target_open(struct hand *hand)
+{
+	struct ib_uverbs_open_qp core = {
+		.pd_handle = hand->with[0]->handle,
+		.qpn = hand->with[1]->number,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+	struct object made = { .type = core.qp_type };
+	int error = RUN(hand, OPEN_QP, &core, sizeof(struct ib_uverbs_create_qp_resp));
+
+	return error ? error : answer_keep(hand, QP, &made, offsetof(struct ib_uverbs_create_qp_resp, qpn));
 }
 
 static int srq_create(struct hand *hand)
@@ -911,6 +979,12 @@ const struct action object_actions[] = {
 	{ "connect QPs", qp_connect_any, .weight = 40, .needs = { QP } },
 	{ "query QP", qp_query, .weight = 12, .needs = { QP } },
 	{ "destroy QP", object_end, .weight = 4, .needs = { QP }, .argument = QP },
+	{ "create QP of XRC", qp_create, .weight = 6, .needs = { PD, CQ, CQ }, .argument = IBV_QPT_XRC_SEND },
+	{ "open domain", domain_open, .weight = 5, .needs = { A_FILE } },
+	{ "close domain", object_end, .weight = 3, .needs = { XRCD }, .argument = XRCD },
+	{ "create SRQ of XRC", xrc_srq_create, .weight = 6, .needs = { XRCD, PD, CQ } },
+	{ "create target of XRC", target_create, .weight = 8, .needs = { XRCD } },
+	{ "open target of XRC", target_open, .weight = 10, .needs = { XRCD, QP }, .in_vain = true },
 	{ "create SRQ", srq_create, .weight = 5, .needs = { PD } },
 	{ "arm SRQ", srq_limit, .weight = 8, .needs = { SRQ } },
 	{ "resize SRQ", srq_resize, .weight = 8, .needs = { SRQ } },

@@ -26,7 +26,7 @@
 
 
 /* The kinds of objects that an action may need. */
-enum kind { NO_KIND, A_FILE, CM_ID, PD, CQ, QP, SRQ, MR, MW, AH, KINDS };
+enum kind { NO_KIND, A_FILE, CM_ID, PD, CQ, QP, SRQ, MR, MW, AH, XRCD, KINDS };
 
 struct span {
 	uint64_t offset;
@@ -139,6 +139,8 @@ void descriptor_set(int *place, int fd);
 /* objects.c */
 
 /* Before the process starts threads: it has no files. */
+/* Before there are processes: of the XRC domain that all of them have. */
+void domain_prepare(void);
 void files_prepare(void);
 /* Before processes start, and afterwards: files are passed through here. */
 void mail_open(void);
