@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -29,13 +30,15 @@
 #define XRC_TGT 10
 #define SRQT_XRC 1
 
-/* The one that asks, and the one whose SRQs these are. */
-static struct device *const a = &devices[0], *const b = &devices[1];
-static struct ibv_cq *send_cq, *recv_cqs[2];
+/* The one whose SRQs these are, and the one that asks: another one, or the same. */
+static struct device *const b = &devices[1], *a;
+static struct ibv_cq *send_cq, *send_cqs[2], *recv_cqs[2];
 /* Of b: each SRQ has its own. */
 static struct ibv_pd *pds[2];
-/* What a sends or reads into; where b receives; what peers may use of b, in the domain of each SRQ. */
-static struct region source, places[2], windows[2];
+/* What each device sends or reads into, and that of a; where b receives; what peers may use of b, in the domain of each
+ * SRQ.
+ */
+static struct region sources[2], source, places[2], windows[2];
 /* The file that stands for the domain in other processes. */
 static int domain_file;
 
@@ -929,6 +932,98 @@ static bool run_busy_domain(void)
 	return ok;
 }
 
+#define SHARERS 8
+#define EACH 20
+
+/* What processes tell each other. */
+struct shared {
+	uint32_t target;
+	volatile uint32_t numbers[SHARERS];
+};
+
+/* Has an SRQ of the domain, and its part of the target; takes EACH messages, whose bytes say who they are for. */
+static int sharer(struct shared *shared, int index)
+{
+	struct region place;
+	struct end target;
+	struct ibv_cq *cq;
+	uint32_t domain;
+	struct srq srq;
+	struct ibv_wc wc;
+	int i;
+
+	device_open(b, b->name, family);
+	cq = cq_make(b, EACH);
+	region_make(&place, b, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	domain = domain_open(b, domain_file);
+	srq_make(&srq, domain, b->pd, cq);
+	if (target_open(&target, b, domain, shared->target))
+		return 2;
+	for (i = 0; i < EACH; i++)
+		srq_post(&srq, i, &place, 1000 * i, 1000);
+	shared->numbers[index] = srq.number;
+	for (i = 0; i < EACH; i++) {
+		if (!cq_poll(cq, &wc, WAIT_MS) || wc.status || wc.wr_id != (uint64_t)i || wc.byte_len != 500)
+			return 3;
+		if (place.memory[1000 * i] != index || place.memory[1000 * i + 499] != index)
+			return 4;
+	}
+	if (index)
+		return 0;
+	/* The first one is killed. */
+	pause();
+	return 5;
+}
+
+static bool run_sharers(void)
+{
+	struct link *link = link_make();
+	struct shared *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t late = now_ms() + patience_ms(WAIT_MS);
+	pid_t children[SHARERS];
+	int i, status;
+	bool ok = true;
+
+	shared->target = link->to.qp.qp_num;
+	fflush(stdout);
+	for (i = 0; i < SHARERS; i++) {
+		children[i] = fork();
+		if (!children[i])
+			_exit(sharer(shared, i));
+	}
+	for (i = 0; i < SHARERS; i++) {
+		while (!shared->numbers[i] && now_ms() < late)
+			usleep(1000);
+	}
+	for (i = 0; i < SHARERS * EACH && ok; i++) {
+		memset(source.memory, i % SHARERS, 500);
+		request(link, shared->numbers[i % SHARERS], IBV_WR_SEND, 500);
+		ring_doorbell(link);
+		ok = is_sent(IBV_WC_SUCCESS);
+	}
+	memcpy(source.expected, source.memory, 500);
+	for (i = 1; i < SHARERS; i++) {
+		if (waitpid(children[i], &status, 0) != children[i] || status) {
+			ksft_print_msg("process %d: status %#x\n", i, status);
+			ok = false;
+		}
+	}
+	kill(children[0], SIGKILL);
+	waitpid(children[0], &status, 0);
+	/* The target is there still, and its SRQ is not. */
+	srq_post(&link->srqs[1], 1, &places[1], 0, SIZE);
+	request(link, link->srqs[1].number, IBV_WR_SEND, 500);
+	ring_doorbell(link);
+	ok = ok && is_received(link, 1, 1, IBV_WC_RECV, 500) && is_sent(IBV_WC_SUCCESS);
+	memcpy(places[1].expected, source.memory, 500);
+	request(link, shared->numbers[0], IBV_WR_SEND, 500);
+	ring_doorbell(link);
+	ok = ok && is_sent(IBV_WC_REM_INV_REQ_ERR);
+	link_free(link);
+	munmap(shared, 4096);
+	return ok;
+}
+
 /* A program that dies with all of it leaves nothing: the suite looks for objects at its end. */
 static bool run_left_behind(void)
 {
@@ -980,10 +1075,46 @@ static const struct row rows[] = {
 	{ "an XRC SRQ whose ring is spoilt", .run = run_spoilt },
 	{ "an XRC SRQ whose CQ overflows", .run = run_overflow },
 	{ "a target that processes share", .run = run_shared },
+	{ "eight processes that share a target, one is killed", .run = run_sharers },
 	{ "posting to a target", .run = run_target_posts },
 	{ "closing a domain in use", .run = run_busy_domain },
 	{ "a process that leaves a target behind", .run = run_left_behind },
 };
+
+/* Those that have to do with the way between the devices. */
+static const char *const ways[] = {
+	"SEND of 9000 bytes", "RDMA READ, by keys of both domains", "an SRQ without receives, for a while",
+	"messages to two SRQs",
+};
+
+static void add(void)
+{
+	unsigned int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		row_add(rows[i]);
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		for (j = 0; j < ARRAY_SIZE(rows); j++) {
+			struct row row = rows[j];
+
+			if (strcmp(row.name, ways[i]))
+				continue;
+			row.name = row_name("within a device: %s", ways[i]);
+			row.needs = true;
+			row_add(row);
+		}
+	}
+}
+
+static bool run_row(const struct row *row)
+{
+	int from = row->needs ? 1 : 0;
+
+	a = &devices[from];
+	send_cq = send_cqs[from];
+	source = sources[from];
+	return row_run(row);
+}
 
 static void begin(char **operands)
 {
@@ -992,11 +1123,11 @@ static void begin(char **operands)
 	domain_file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
 	if (domain_file < 0)
 		die("a file for the domain: %s", strerror(errno));
-	send_cq = cq_make(a, 2 * DEPTH);
-	region_make(&source, a, SIZE, IBV_ACCESS_LOCAL_WRITE);
 	for (i = 0; i < 2; i++) {
 		struct device other = *b;
 
+		send_cqs[i] = cq_make(&devices[i], 2 * DEPTH);
+		region_make(&sources[i], &devices[i], SIZE, IBV_ACCESS_LOCAL_WRITE);
 		recv_cqs[i] = cq_make(b, 2 * DEPTH);
 		pds[i] = ibv_alloc_pd(b->context);
 		if (!pds[i])
@@ -1013,9 +1144,9 @@ static void end(void)
 {
 	int i;
 
-	region_free(&source);
-	cq_free(send_cq);
 	for (i = 0; i < 2; i++) {
+		region_free(&sources[i]);
+		cq_free(send_cqs[i]);
 		region_free(&places[i]);
 		region_free(&windows[i]);
 		cq_free(recv_cqs[i]);
@@ -1026,7 +1157,8 @@ static void end(void)
 }
 
 const struct test test = {
-	ROWS(rows),
+	.add = add,
+	.run_row = run_row,
 	.with_devices = true,
 	.begin = begin,
 	.end = end,
