@@ -8,7 +8,7 @@
 //! and a gate checks that no panic is reachable.
 //!
 //! The rules are those of the InfiniBand Architecture Specification, volume 1 ("IBTA" below), and
-//! of its annex A17 (RoCEv2).
+//! of its annexes A14 (XRC) and A17 (RoCEv2).
 //!
 //! # Panics
 //!

@@ -224,20 +224,19 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Why a work request cannot be executed at all.
     fn refusal(&self, wr: &SendWr) -> Option<Status> {
-        let has_reads = self.config.service.is_reliable() && self.config.max_rd_atomic > 0;
-        // XRC has neither FLUSH nor ATOMIC WRITE.
         let is_rc = matches!(self.config.service, Type::Rc);
+        let is_xrc = matches!(self.config.service, Type::XrcInitiator);
+        let has_reads = (is_rc || is_xrc) && self.config.max_rd_atomic > 0;
         let is_supported = match wr.operation {
             SendOperation::Local => return None,
             SendOperation::Send => true,
             SendOperation::Write => self.config.service.is_connected(),
             SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => has_reads,
+            // XRC has neither of them.
             SendOperation::AtomicWrite => has_reads && is_rc,
             SendOperation::Flush => has_reads && is_rc && wr.flush.is_valid(),
         };
         let max = match (wr.operation, self.config.service) {
-            // These have local operations only.
-            (_, Type::RawPacket | Type::XrcTarget) => return Some(Status::LocalQpOperation),
             // No payload goes by this length.
             (
                 SendOperation::CompareSwap
@@ -248,6 +247,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             ) => u32::MAX,
             (_, Type::Rc | Type::Uc | Type::XrcInitiator) => MAX_MESSAGE_LEN,
             (_, Type::Ud | Type::Gsi) => self.config.mtu.bytes(),
+            // These have local operations only.
+            (_, Type::RawPacket | Type::XrcTarget) => return Some(Status::LocalQpOperation),
         };
         if !is_supported {
             Some(Status::LocalQpOperation)

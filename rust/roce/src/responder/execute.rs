@@ -71,7 +71,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         match receive {
             Receive::Taken { capacity } => {
                 self.receive = Some(capacity);
-                self.xrc_srqn = packet.xrc_srqn;
                 self.execute(packet)
             }
             Receive::Malformed => {
@@ -272,7 +271,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
         };
         self.message = if ends { Message::None } else { message };
-        self.xrc_srqn = packet.xrc_srqn;
         self.established = true;
         self.expected = packet.psn.next();
         if ends {

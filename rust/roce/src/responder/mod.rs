@@ -204,8 +204,8 @@ pub struct Responder<R> {
     message: Message,
     /// Length of the current receive in bytes.
     receive: Option<u32>,
-    /// XRC: the SRQ of the last message, and of the current receive. Means something only with a
-    /// receive, or in the middle of a message.
+    /// XRC: the SRQ of the last request that was expected: in the middle of a message, that of the
+    /// message; with a current receive, that of the receive.
     xrc_srqn: Option<U24>,
     pending: Option<Pending>,
     /// The gap before `expected` has been answered, with a sequence error NAK or an RNR NAK.

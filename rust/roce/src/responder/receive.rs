@@ -69,7 +69,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
 
         self.established = true;
-        if !self.is_valid(packet) {
+        let is_xrc = matches!(self.config.service, Type::XrcTarget);
+        if !self.is_valid(packet) || (is_xrc && !self.keeps_to_its_srq(packet)) {
             self.refuse(NakCode::InvalidRequest);
             return Step::Done;
         }
@@ -116,10 +117,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 matches!(operation, Operation::Write) && !opcode.starts_message()
             }
         };
-        // A message is for one SRQ, which is that of the receive that it has taken.
-        let same_srq = packet.xrc_srqn.is_none()
-            || packet.xrc_srqn == self.xrc_srqn
-            || (opcode.starts_message() && self.receive.is_none());
         let fits = match opcode.position() {
             Position::First | Position::Middle => len == mtu,
             Position::Last => (1..=mtu).contains(&len),
@@ -169,7 +166,15 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             _ => false,
         };
-        in_order && same_srq && fits && valid
+        in_order && fits && valid
+    }
+
+    /// XRC: whether the request that is expected next is for the SRQ of its message, and of the receive
+    /// that has been taken for it.
+    fn keeps_to_its_srq(&mut self, packet: &Packet) -> bool {
+        let before = core::mem::replace(&mut self.xrc_srqn, packet.xrc_srqn);
+        let is_bound = !packet.opcode.starts_message() || self.receive.is_some();
+        !is_bound || packet.xrc_srqn == before
     }
 
     /// Whether one more READ or ATOMIC can be remembered: more than the QP allows for are an
