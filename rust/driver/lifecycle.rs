@@ -27,15 +27,14 @@ use kernel::{
     },
     workqueue::WorkItem, //
 };
-use net::NetDevice;
 use rdma::device::{
     Attr,
     Handle, //
 };
 use sync::WorkQueue;
 
-/// How long clients may take to leave before the netdev is set down, which holds RTNL as long; in ms.
-const LEAVE_MS: u32 = 1000;
+/// How long clients may take to leave before the netdev is set down, which holds RTNL as long; in ns.
+const LEAVE_NS: u64 = 1_000_000_000;
 
 /// `device` will be unregistered: the QPs of processes fail, as nothing else tells a process that polls its CQs. So does
 /// one that a process moves out of RESET from now on, and no advice about memory holds the device up.
@@ -45,27 +44,33 @@ pub(crate) fn retire(device: &Device) {
     table::fail_users(device);
 }
 
-/// `netdev`, that of `device`, will be set down and unregistered. Unregisters the device, and waits at most [`LEAVE_MS`] until its
-/// clients have left.
+/// The netdev of `device` will be set down and unregistered. Unregisters the device, and waits at most [`LEAVE_NS`] until
+/// its clients have left.
 ///
 /// Once the netdev is unregistered, `ib_core` removes its GIDs. Then `ib_send_cm_dreq()` can make no AH and fails, and a
 /// client of the CM that waits for the end of its connection, as xprtrdma does, waits for ever.
 ///
-/// Context: process, RTNL may be held. A client that needs it to leave does so after the wait.
-pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
-    retire(device);
-    device.unregister_later();
-    for _ in 0..LEAVE_MS {
-        if device.is_dead() {
+/// Netdevs that go together go one after the other, under RTNL. Their devices are all unregistered with the first one, so
+/// that the waits are one.
+///
+/// Context: process, under RTNL. A client that needs it to leave does so after the wait; the device does not.
+pub(crate) fn leave(device: &Arc<Device>) {
+    let until = sync::monotonic_ns().saturating_add(LEAVE_NS);
+    let goes = |device: &Device| {
+        let netdev = device.netdev();
+        device.leaves_until() == 0 && netdev.is_some_and(|netdev| netdev.is_dismantled())
+    };
+    while let Some(device) = device.registry().find(goes) {
+        device.leaves_by(until);
+        retire(&device);
+        device.unregister_later();
+    }
+    while !device.is_dead() {
+        if sync::monotonic_ns() >= device.leaves_until() {
+            pr_warn!("a device is still in use while its netdev goes: kernel clients may take long to notice\n");
             return;
         }
         fsleep(Delta::from_millis(1));
-    }
-    if net::may_log() {
-        pr_warn!(
-            "{} goes while kernel clients use its device: they may take long to notice\n",
-            netdev.name()
-        );
     }
 }
 

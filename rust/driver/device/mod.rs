@@ -113,6 +113,8 @@ pub(crate) struct Device {
     retired: Atomic<bool>,
     /// Set once, when the device lets go of the network.
     dead: Atomic<bool>,
+    /// Until when its clients may leave, as its netdev goes: by [`sync::monotonic_ns`]; 0 if it does not.
+    leaves_until: Atomic<u64>,
     /// Packets of all QPs that wait for pages, and the bytes of memory that they use.
     waiting_packets: Atomic<u32>,
     waiting_memory: Atomic<u32>,
@@ -182,6 +184,7 @@ impl Device {
                 counters,
                 retired: Atomic::new(false),
                 dead: Atomic::new(false),
+                leaves_until: Atomic::new(0),
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
@@ -285,6 +288,16 @@ impl Device {
     pub(crate) fn is_retired(&self) -> bool {
         smp_mb();
         self.retired.load(Relaxed)
+    }
+
+    /// Until when its clients may leave; see [`Device::leaves_by`]. Context: any.
+    pub(crate) fn leaves_until(&self) -> u64 {
+        self.leaves_until.load(Relaxed)
+    }
+
+    /// Notes that its netdev goes, and its clients may leave until `time`, in ns by [`sync::monotonic_ns`]. Context: any.
+    pub(crate) fn leaves_by(&self, time: u64) {
+        self.leaves_until.store(time, Relaxed);
     }
 
     /// Whether the device has let go of the network. Context: any.

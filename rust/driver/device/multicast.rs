@@ -256,8 +256,8 @@ impl Groups {
         })
     }
 
-    /// Undoes one [`Self::enter`].
-    pub(crate) fn leave(&mut self, address: Address, qp: u32) {
+    /// Undoes one [`Self::enter`]. If it `stays`, the network is told by [`Self::settle`], later.
+    pub(crate) fn leave(&mut self, address: Address, qp: u32, stays: bool) {
         let gid = address.to_gid();
         let found = self
             .joined
@@ -266,13 +266,13 @@ impl Groups {
         let Some(index) = found else {
             return;
         };
-        let empty = self
-            .joined
-            .get(index)
-            .is_some_and(|joined| joined.group.remove(qp));
-        if empty {
-            if let Some(joined) = take(&mut self.joined, index) {
-                joined.group.withdraw();
+        let Some(joined) = self.joined.get(index) else {
+            return;
+        };
+        if joined.group.remove(qp) {
+            joined.group.withdraw();
+            if !stays {
+                drop(take(&mut self.joined, index));
             }
         }
     }

@@ -58,7 +58,10 @@ impl Port for Device {
             max_mtu: Mtu::Mtu4096,
             active_mtu: Mtu::of_netdev(netdev_mtu),
             netdev_mtu,
-            speed: netdev.as_ref().and_then(|netdev| netdev.link_speed()),
+            // That takes RTNL, whose holder may wait for the end of a device that is retired (`lifecycle::leave`).
+            speed: netdev
+                .filter(|_| !self.is_retired())
+                .and_then(|netdev| netdev.link_speed()),
             max_message: MAX_MESSAGE,
         }
     }

@@ -255,11 +255,13 @@ impl Registry {
 
     /// The device on `netdev`. Context: process, RTNL may be held.
     pub(crate) fn device_on(&self, netdev: &net::NetDevice) -> Option<Arc<Device>> {
+        self.find(|device| device.is_on(netdev))
+    }
+
+    /// The first device on the list that `is_it`. Context: process, RTNL may be held.
+    pub(crate) fn find(&self, is_it: impl Fn(&Device) -> bool) -> Option<Arc<Device>> {
         let list = self.devices.lock();
-        list.devices
-            .iter()
-            .find(|device| device.is_on(netdev))
-            .cloned()
+        list.devices.iter().find(|device| is_it(device)).cloned()
     }
 
     /// The first device on the list. Context: process.

@@ -49,7 +49,7 @@ impl Multicast for Qp {
         }
         let device = self.device();
         let mut groups = device.groups().lock();
-        if groups.is_closed() {
+        if groups.is_closed() || device.is_retired() {
             return Err(ENODEV);
         }
         groups.attach()?;
@@ -79,7 +79,7 @@ impl Multicast for Qp {
             };
             if let Err(error) = result {
                 for address in entered.into_iter().flatten() {
-                    groups.leave(address, self.number);
+                    groups.leave(address, self.number, false);
                 }
                 groups.detach();
                 return Err(error);
@@ -88,8 +88,9 @@ impl Multicast for Qp {
         Ok(())
     }
 
-    /// Takes RTNL.
+    /// Takes RTNL, but not of a device that is retired: who holds RTNL may wait for its end (`lifecycle::leave`).
     fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
+        let stays = self.device().is_retired();
         let mut groups = self.device().groups().lock();
         let mut attached = self.verbs.attached.lock();
         let index = attached
@@ -104,7 +105,7 @@ impl Multicast for Qp {
             let gone = take(&mut attached.entries, index);
             let addresses = gone.map_or([None; 2], |entry| entry.addresses);
             for address in addresses.into_iter().flatten() {
-                groups.leave(address, self.number);
+                groups.leave(address, self.number, stays);
             }
         }
         Ok(())
