@@ -199,7 +199,7 @@ impl Modify for Qp {
                     self.run_send();
                 }
                 // A device that is retired has had its QPs fail: this one may have come after that.
-                if self.verbs.is_user && self.device().is_retired() {
+                if self.is_of_process() && self.device().is_retired() {
                     self.fail();
                 }
             }

@@ -210,6 +210,11 @@ impl Qp {
         self.pd.device()
     }
 
+    /// Whether processes have it, who may poll its CQs for ever. `ib_core` makes XRC targets itself, for them.
+    fn is_of_process(&self) -> bool {
+        self.verbs.is_user || self.ty == Type::XrcTarget
+    }
+
     /// Whether the QP sends datagrams rather than messages of a connection.
     pub(crate) fn is_datagram(&self) -> bool {
         matches!(self.ty, Type::Ud | Type::Gsi)

@@ -96,7 +96,7 @@ pub(crate) fn lose_paths(device: &Device) {
 /// requests instead of nothing, for ever. Context: process, RTNL may be held.
 pub(crate) fn fail_users(device: &Device) {
     for_each_of(device, |qp| {
-        if qp.verbs.is_user {
+        if qp.is_of_process() {
             qp.fail();
         }
     });

@@ -78,6 +78,8 @@ use rdma::{
 use roce::responder::Receive;
 use sync::{
     new_spin_lock_irq,
+    Gate,
+    Pass,
     SpinLockIrq, //
 };
 use zerocopy::IntoBytes;
@@ -146,6 +148,9 @@ struct Xrc {
 pub(crate) struct Srq {
     pd: Arc<Pd>,
     xrc: Option<Xrc>,
+    /// Targets that take from an XRC SRQ, or complete a request of it: `ib_core` does not know of them, so the end waits.
+    #[pin]
+    gate: Gate,
     max_sge: u32,
     events: Events,
     #[pin]
@@ -260,6 +265,11 @@ impl Srq {
         self.xrc
             .as_ref()
             .is_some_and(|xrc| Arc::ptr_eq(&xrc.domain, domain))
+    }
+
+    /// A pass for a target; [`None`] once the queue is being destroyed. Context: any.
+    pub(crate) fn enter(&self) -> Option<Pass<'_>> {
+        self.gate.enter()
     }
 
     /// Where the requests of an XRC SRQ complete.
@@ -408,6 +418,7 @@ impl SharedReceiveQueue for Srq {
             pin_init!(Self {
                 pd: pd.clone(),
                 xrc,
+                gate <- Gate::new(),
                 max_sge,
                 events,
                 state <- new_spin_lock_irq!(State {
@@ -478,6 +489,7 @@ impl SharedReceiveQueue for Srq {
     fn destroy(self: &Arc<Self>) {
         if let Some(xrc) = &self.xrc {
             xrcd::SRQS.remove_if(xrc.number, self);
+            self.gate.close_and_wait();
         }
         let published = match &mut self.state.lock().queue {
             Queue::User(queue) => queue.published.take(),

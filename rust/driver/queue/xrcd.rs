@@ -8,7 +8,10 @@ use crate::{
         Kind,
         Live, //
     },
-    memory::pd::Pd,
+    memory::{
+        context::Context,
+        pd::Pd, //
+    },
     queue::{
         cq::Cq,
         srq::Srq, //
@@ -49,12 +52,13 @@ impl Xrcd {
 
 impl XrcDomain for Xrcd {
     type Device = Device;
+    type Context = Context;
     type Pd = Pd;
     type Cq = Cq;
 
-    fn alloc(device: &Arc<Device>) -> Result<Arc<Self>> {
+    fn alloc(device: &Arc<Device>, context: Option<&Arc<Context>>) -> Result<Arc<Self>> {
         let domain = Self {
-            pd: Pd::alloc(device, None)?,
+            pd: Pd::alloc(device, context)?,
             cq: Cq::stand_in(device)?,
             _live: Live::new(Kind::Xrcd),
         };

@@ -62,7 +62,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Xrcd = Self::Xrcd,
     >;
     /// An XRC domain.
-    type Xrcd: xrcd::XrcDomain<Device = Self::Device, Pd = Self::Pd, Cq = Self::Cq>;
+    type Xrcd: xrcd::XrcDomain<
+        Device = Self::Device,
+        Context = Self::Context,
+        Pd = Self::Pd,
+        Cq = Self::Cq,
+    >;
     /// A memory region.
     type Mr: mr::MemoryRegion<Pd = Self::Pd>;
     /// A memory window.

@@ -300,10 +300,12 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
                 (unsafe { pd::Obj::<Q::Pd>::get((*qp).pd) }, send_cq, recv_cq)
             }
         };
-        // SAFETY: `ib_core` passes a queue of the same device, or none.
-        let srq = unsafe {
-            (!attr.srq.is_null()).then(|| srq::Obj::<Q::Srq>::get(attr.srq).core.clone())
-        };
+        // A target may be given an XRC SRQ, which `ib_core` forgets: each request names its own.
+        let has_srq = xrcd.is_none() && !attr.srq.is_null();
+        let srq = has_srq.then(|| {
+            // SAFETY: `ib_core` passes a queue of the same device.
+            unsafe { srq::Obj::<Q::Srq>::get(attr.srq).core.clone() }
+        });
         let context = if is_user {
             // SAFETY: A process's QP belongs to a protection domain of the same device: ib_core makes targets itself.
             unsafe { ucontext::of_uobject::<Q::Context>((*(*qp).pd).uobject) }

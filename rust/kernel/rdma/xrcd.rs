@@ -2,7 +2,10 @@
 
 //! XRC domains (IBTA annex A14): what an XRC target QP may reach, the XRC SRQs of the same domain.
 
-use crate::object::Object;
+use crate::{
+    object::Object,
+    ucontext, //
+};
 use kernel::{
     error::from_result,
     prelude::*,
@@ -14,13 +17,17 @@ use rdma_bindings as bindings;
 pub trait XrcDomain: Sized + Send + Sync + 'static {
     /// The core of the device.
     type Device: 'static;
+    /// The core of a process's context.
+    type Context: 'static;
     /// The core of a protection domain.
     type Pd: 'static;
     /// The core of a completion queue.
     type Cq: 'static;
 
-    /// Makes a domain. Context: process, may sleep.
-    fn alloc(device: &Arc<Self::Device>) -> Result<Arc<Self>>;
+    /// Makes a domain, of a process's context or of the kernel. Others may open it, and keep it when the context has
+    /// gone. Context: process, may sleep.
+    fn alloc(device: &Arc<Self::Device>, context: Option<&Arc<Self::Context>>)
+        -> Result<Arc<Self>>;
 
     /// What stands for the protection domain of a target QP, which has none. Context: any.
     fn pd(&self) -> &Arc<Self::Pd>;
@@ -41,12 +48,18 @@ pub(crate) type Obj<T> = Object<bindings::ib_xrcd, Arc<T>>;
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn create<X: XrcDomain>(
     xrcd: *mut bindings::ib_xrcd,
-    _udata: *mut bindings::ib_udata,
+    udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver.
-        let device = unsafe { crate::device::core::<X::Device>((*xrcd).device) };
-        let core = X::alloc(device)?;
+        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and the valid driver data of a
+        // process's call to that device.
+        let (device, context) = unsafe {
+            (
+                crate::device::core::<X::Device>((*xrcd).device),
+                ucontext::of_udata::<X::Context>(udata),
+            )
+        };
+        let core = X::alloc(device, context)?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe { Obj::<X>::init(xrcd, core) };
         Ok(0)

@@ -232,6 +232,10 @@ impl ReceiveSide {
             round.notify |= posted.notify;
             return;
         };
+        let Some(_pass) = srq.enter() else {
+            // It is destroyed: its consumer expects nothing any more, and its CQ may be gone.
+            return;
+        };
         let posted = cq.post(&qp.verbs.handle, completion, solicited);
         if posted.is_lost {
             srq.fail();

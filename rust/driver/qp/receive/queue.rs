@@ -105,10 +105,16 @@ impl ReceiveQueue {
 
     /// The domain that the keys of receive requests belong to: the shared queue's own, which may be
     /// another than the QP's (IBTA 10.2.9).
-    pub(super) fn pd<'a>(&'a self, qp: &'a Qp) -> &'a Arc<Pd> {
-        match (&self.source, &self.xrc_srq) {
-            (RecvSource::Shared(srq), _) | (RecvSource::Domain(_), Some(srq)) => srq.pd(),
-            _ => &qp.pd,
+    ///
+    /// [`None`] if the request in use is not of the XRC SRQ `xrc`, which the caller is inside.
+    pub(super) fn pd<'a>(&'a self, qp: &'a Qp, xrc: Option<&'a Arc<Srq>>) -> Option<&'a Arc<Pd>> {
+        match &self.source {
+            RecvSource::Shared(srq) => Some(srq.pd()),
+            RecvSource::User { .. } | RecvSource::Kernel => Some(&qp.pd),
+            RecvSource::Domain(_) => {
+                let (held, xrc) = self.xrc_srq.as_ref().zip(xrc)?;
+                Arc::ptr_eq(held, xrc).then(|| xrc.pd())
+            }
         }
     }
 
@@ -126,8 +132,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// Takes the oldest request, unless one is in use: of the XRC SRQ with this number, if the packet has one.
-    pub(super) fn take(&mut self, qp: &Qp, xrc_srqn: Option<U24>) -> Receive {
+    /// Takes the oldest request, unless one is in use; of a target, from `xrc`, which the caller is inside.
+    pub(super) fn take(&mut self, qp: &Qp, xrc: Option<&Arc<Srq>>) -> Receive {
         if self.holding {
             return Receive::Taken {
                 capacity: self.current.capacity,
@@ -158,9 +164,9 @@ impl ReceiveQueue {
                 }
             }
             RecvSource::Shared(srq) => srq.take(&mut self.current),
-            RecvSource::Domain(domain) => {
-                self.xrc_srq = xrc_srqn.and_then(|number| domain.srq(number.get()));
-                match &self.xrc_srq {
+            RecvSource::Domain(_) => {
+                self.xrc_srq = xrc.cloned();
+                match xrc {
                     Some(srq) => srq.take(&mut self.current),
                     None => Receive::Invalid,
                 }

@@ -13,14 +13,17 @@ use super::{
     ReceiveSide,
     Target, //
 };
-use crate::memory::{
-    access::{
-        Access,
-        Fault, //
+use crate::{
+    memory::{
+        access::{
+            Access,
+            Fault, //
+        },
+        buffer::Cursor,
+        key,
+        pd::Pd, //
     },
-    buffer::Cursor,
-    key,
-    pd::Pd, //
+    queue::srq::Srq, //
 };
 use kernel::{
     prelude::*,
@@ -75,13 +78,17 @@ impl ReceiveSide {
         skb: &RxSkb,
         round: &mut Round,
     ) -> Result<(), WaitsForPages> {
-        let srq;
-        // The domain that guards memory from the request: of XRC, that of the SRQ (IBTA A14), if it is there.
+        let (srq, pass);
+        // Of XRC: the SRQ that the packet names, if it is there. It stays as long as the pass.
+        let mut xrc = None;
+        // The domain that guards memory from the request: of XRC, that of the SRQ (IBTA A14).
         let pd = match packet.xrc_srqn {
             None => Some(&qp.pd),
             Some(number) => {
                 srq = self.queue.xrc_srq(number);
-                srq.as_ref().map(|srq| srq.pd())
+                pass = srq.as_ref().and_then(|srq| srq.enter());
+                xrc = srq.as_ref().filter(|_| pass.is_some());
+                xrc.map(|srq| srq.pd())
             }
         };
         let payload = packet.header_len();
@@ -100,7 +107,7 @@ impl ReceiveSide {
                 }
                 Step::TakeReceive { ticket } => {
                     self.place.rewind();
-                    let receive = self.queue.take(qp, packet.xrc_srqn);
+                    let receive = self.queue.take(qp, xrc);
                     self.responder.commit_receive(ticket, packet, receive)
                 }
                 Step::PlaceReceive {
@@ -108,8 +115,8 @@ impl ReceiveSide {
                     offset,
                     length,
                 } => {
-                    let placed =
-                        self.place_receive(qp, u64::from(offset), skb, payload, length as usize);
+                    let offset = u64::from(offset);
+                    let placed = self.place_receive(qp, xrc, offset, skb, payload, length as usize);
                     self.commit(qp, packet, ticket, placed)
                 }
                 Step::PlaceRemote {
@@ -202,13 +209,14 @@ impl ReceiveSide {
     fn place_receive(
         &mut self,
         qp: &Qp,
+        xrc: Option<&Arc<Srq>>,
         offset: u64,
         skb: &RxSkb,
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
         let mut cursor = Cursor::new(
-            self.queue.pd(qp),
+            self.queue.pd(qp, xrc).ok_or(Fault::NoQueue)?,
             self.queue.current().buffers(),
             Access::LOCAL_WRITE,
             &mut self.place,
