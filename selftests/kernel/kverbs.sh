@@ -111,9 +111,21 @@ netdev_removed()
 	removed ip link del "$netdev"
 }
 
+# Nobody has waited for long, with RTNL held: neither for clients of the kernel nor for a process, in a multicast group.
+left_in_time()
+{
+	! dmesg | sed -n "/selftests: before $1/,\$p" | grep "still in use while its netdev goes"
+}
+
 removed_by_netdev()
 {
+	local mark=$RANDOM
+	"$here/hold" "$device" >"$ktap_dir/holder" 2>&1 &
+	await $((200 * slowness)) grep -q ready "$ktap_dir/holder" || { cat "$ktap_dir/holder"; fail "no holder"; }
+	echo "selftests: before $mark" >/dev/kmsg
 	netdev_removed
+	left_in_time "$mark" || fail "it took too long"
+	wait
 	netdev_again || fail "no device again"
 	echo start >"$files/traffic" || fail "no traffic on the new device"
 	traffic_runs

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Holds a device open with a protection domain, a completion queue, memory
- * regions, connected queue pairs and very many address handles, says what it
- * holds, and waits.
+ * regions, connected queue pairs, one in a multicast group, and very many address
+ * handles, says what it holds, and waits.
  *
  * hold [-i|-s] DEVICE
  *	-i	ignores the end of the device: stays until it is killed
@@ -35,6 +35,7 @@ static void objects_make(void)
 {
 	struct depth depth = { .send = 64, .receive = 64, .sges = 4 };
 	static struct region regions[3];
+	union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
 	struct ibv_qp *qps[QPS];
 	struct ibv_cq *cq;
 	unsigned int i;
@@ -59,6 +60,9 @@ static void objects_make(void)
 		       qps[i ^ 1]->qp_num);
 	qps[0] = qp_make(&device, IBV_QPT_UD, cq, cq, depth, NULL);
 	printf("qp lqpn=%u type=UD state=RESET\n", qps[0]->qp_num);
+	/* The IPv4 group 239.1.2.3. */
+	if (ibv_attach_mcast(qps[0], &group, 0))
+		die("ibv_attach_mcast: %s", strerror(errno));
 	for (i = 0; i < HANDLES; i++)
 		ah_make(&device, &device);
 }

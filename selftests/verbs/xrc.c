@@ -922,6 +922,34 @@ static bool run_target_posts(void)
 	return ok;
 }
 
+/* An SRQ goes while a message waits for pages of its receive: nothing of it is done any more. */
+static bool run_destroyed_in_the_middle(void)
+{
+	struct link *link = link_make();
+	uint8_t *memory = pages_make(SIZE, MAP_PRIVATE | MAP_ANONYMOUS);
+	struct region place = { .memory = memory, .size = SIZE };
+	struct srq srq;
+	int absence;
+	bool ok;
+
+	place.mr = ibv_reg_mr(pds[0], memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	if (!place.mr)
+		die("ibv_reg_mr, on demand: %s", strerror(errno));
+	srq_make(&srq, link->domain, pds[0], recv_cqs[0]);
+	srq_post(&srq, 7, &place, 0, SIZE);
+	absence = absence_begin(memory, SIZE);
+	request(link, srq.number, IBV_WR_SEND, LENGTH);
+	ring_doorbell(link);
+	absence_noticed(absence);
+	srq_free(&srq);
+	close(absence);
+	ok = is_sent(IBV_WC_REM_INV_REQ_ERR) && cq_quiet(recv_cqs[0], 20);
+	link_free(link);
+	if (ibv_dereg_mr(place.mr) || munmap(memory, SIZE))
+		die("the memory cannot be freed");
+	return ok;
+}
+
 /* What is in use stays. */
 static bool run_busy_domain(void)
 {
@@ -1064,6 +1092,7 @@ static const struct row rows[] = {
 	{ "an SRQ number of more than 24 bits", .run_with = run_stranger, .argument = TOO_LARGE },
 	{ "an SRQ of another domain", .run_with = run_stranger, .argument = OTHER_DOMAIN },
 	{ "an SRQ that is destroyed", .run_with = run_stranger, .argument = DESTROYED },
+	{ "an SRQ that is destroyed in the middle of a message", .run = run_destroyed_in_the_middle },
 	{ "an SRQ without receives, for a while", .run = run_not_ready },
 	{ "an SRQ without receives, for good", .run = run_never_ready },
 	{ "a message that is longer than the receive", .run = run_too_long },
