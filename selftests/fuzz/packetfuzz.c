@@ -682,8 +682,8 @@ static void sample_version(unsigned int i)
 
 static void sample_opcode(unsigned int i)
 {
-	/* Of no service, of RD, and of XRC. */
-	static const uint8_t none[] = { 0x18, 0x1f, 0x2c, 0x40, 0x55, 0x66, 0x80, 0x82, 0xa4, 0xff };
+	/* Of no service, of RD, and none of XRC. */
+	static const uint8_t none[] = { 0x18, 0x1f, 0x2c, 0x40, 0x55, 0x66, 0x80, 0x82, 0xb5, 0xb8, 0xff };
 	struct packet packet = packet_plain(none[i % sizeof(none)], victim.rc->qp_num);
 
 	sample_send(&packet, &(struct oddity){ 0 }, i & 1);
