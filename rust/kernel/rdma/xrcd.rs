@@ -51,6 +51,12 @@ pub(crate) unsafe extern "C" fn create<X: XrcDomain>(
     udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
+        // `ib_uverbs_open_qp()` leaves the mutex `mcast_lock` of an opened target uninitialised (7.2). Processes that call
+        // `ibv_detach_mcast()` for it in several threads can crash the kernel. Without a domain, nobody opens a target.
+        // SAFETY: There are no conditions.
+        if !udata.is_null() && !unsafe { bindings::capable_sys_admin() } {
+            return Err(EPERM);
+        }
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and the valid driver data of a
         // process's call to that device.
         let (device, context) = unsafe {
