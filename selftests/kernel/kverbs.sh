@@ -112,8 +112,10 @@ netdev_removed()
 }
 
 # Nobody has waited for long, with RTNL held: neither for clients of the kernel nor for a process, in a multicast group.
+# A kernel that checks everything takes longer than a second for the holder's objects alone.
 left_in_time()
 {
+	[ "$slowness" -eq 1 ] || return 0
 	! dmesg | sed -n "/selftests: before $1/,\$p" | grep "still in use while its netdev goes"
 }
 

@@ -7,10 +7,12 @@
  */
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1052,6 +1054,42 @@ static bool run_sharers(void)
 	return ok;
 }
 
+/* Root, but without the right to administer the system. */
+static int unprivileged(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+	uint32_t domain;
+
+	if (syscall(SYS_capget, &header, data))
+		return 1;
+	data[0].effective &= ~(1U << CAP_SYS_ADMIN);
+	if (syscall(SYS_capset, &header, data))
+		return 2;
+	device_open(b, b->name, family);
+	if (domain_open_at(b, -1, O_CREAT, &domain) != EPERM)
+		return 3;
+	/* One that somebody else has made. */
+	return domain_open_at(b, domain_file, 0, &domain) ? 4 : 0;
+}
+
+static bool run_unprivileged(void)
+{
+	uint32_t domain = domain_open(b, domain_file);
+	int status = 0;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		_exit(unprivileged());
+	waitpid(child, &status, 0);
+	must(domain_close(b, domain), "close_xrcd");
+	if (status)
+		ksft_print_msg("the other process: status %#x\n", status);
+	return !status;
+}
+
 /* A program that dies with all of it leaves nothing: the suite looks for objects at its end. */
 static bool run_left_behind(void)
 {
@@ -1106,6 +1144,7 @@ static const struct row rows[] = {
 	{ "a target that processes share", .run = run_shared },
 	{ "eight processes that share a target, one is killed", .run = run_sharers },
 	{ "posting to a target", .run = run_target_posts },
+	{ "making a domain without CAP_SYS_ADMIN", .run = run_unprivileged },
 	{ "closing a domain in use", .run = run_busy_domain },
 	{ "a process that leaves a target behind", .run = run_left_behind },
 };
