@@ -199,7 +199,7 @@ impl NetdevHandler for Watch {
                 lifecycle::stop(&device);
                 device.unregister_later();
             }
-            NetdevEvent::GoingDown if netdev.is_dismantled() => lifecycle::leave(&device),
+            NetdevEvent::GoingDown if netdev.is_dismantled() => lifecycle::leave(&device, netdev),
             NetdevEvent::GoingDown => {}
             NetdevEvent::Down => {
                 device.counters().add(Counter::LinkDowned, 1);

@@ -256,8 +256,9 @@ impl Groups {
         })
     }
 
-    /// Undoes one [`Self::enter`]. If it `stays`, the network is told by [`Self::settle`], later.
-    pub(crate) fn leave(&mut self, address: Address, qp: u32, stays: bool) {
+    /// Undoes one [`Self::enter`]. If `is_deferred`, the netdev stays in the group until the next [`Self::settle`]: leaving
+    /// takes RTNL.
+    pub(crate) fn leave(&mut self, address: Address, qp: u32, is_deferred: bool) {
         let gid = address.to_gid();
         let found = self
             .joined
@@ -271,7 +272,7 @@ impl Groups {
         };
         if joined.group.remove(qp) {
             joined.group.withdraw();
-            if !stays {
+            if !is_deferred {
                 drop(take(&mut self.joined, index));
             }
         }

@@ -12,10 +12,7 @@ use super::{
 };
 use core::sync::atomic::Ordering;
 use kernel::sync::Arc;
-use rdma::qp::{
-    State,
-    Type, //
-};
+use rdma::qp::State;
 
 /// Doorbells of a burst after which requests are held: at first, at the least, and at the most.
 const THRESHOLD_FIRST: u32 = 8;
@@ -87,8 +84,7 @@ impl Qp {
     /// A doorbell has come. Returns whether its request is held; if not, the caller sends it, and what was held before.
     /// Context: process.
     pub(super) fn holds_back(self: &Arc<Self>) -> bool {
-        let is_reliable = matches!(self.ty, Type::Rc | Type::XrcInitiator);
-        if !is_reliable || self.state() != State::Rts {
+        if !self.ty.is_reliable() || self.state() != State::Rts {
             return false;
         }
         let doorbells = &mut *self.send.doorbells.lock();

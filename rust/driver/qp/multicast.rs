@@ -90,7 +90,7 @@ impl Multicast for Qp {
 
     /// Takes RTNL, but not of a device that is retired: who holds RTNL may wait for its end (`lifecycle::leave`).
     fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
-        let stays = self.device().is_retired();
+        let is_deferred = self.device().is_retired();
         let mut groups = self.device().groups().lock();
         let mut attached = self.verbs.attached.lock();
         let index = attached
@@ -105,7 +105,7 @@ impl Multicast for Qp {
             let gone = take(&mut attached.entries, index);
             let addresses = gone.map_or([None; 2], |entry| entry.addresses);
             for address in addresses.into_iter().flatten() {
-                groups.leave(address, self.number, stays);
+                groups.leave(address, self.number, is_deferred);
             }
         }
         Ok(())

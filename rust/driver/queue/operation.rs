@@ -113,7 +113,7 @@ pub(super) fn of_user(
     wr: &mut SendWr,
     find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
 ) -> Option<()> {
-    let reliable = ty == Type::Rc || ty == Type::XrcInitiator;
+    let reliable = ty.is_reliable();
     let connected = reliable || ty == Type::Uc;
     let mut rdma = |operation, opcode, addr, rkey| {
         wqe.opcode = opcode;

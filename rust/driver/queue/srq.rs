@@ -133,7 +133,7 @@ struct State {
     told: bool,
 }
 
-/// What an XRC SRQ has besides.
+/// The domain, CQ and number of an XRC SRQ.
 struct Xrc {
     /// QPs of this domain take from the queue, whatever their number.
     domain: Arc<Xrcd>,
@@ -389,9 +389,12 @@ impl SharedReceiveQueue for Srq {
             return Err(EINVAL);
         }
         let max_sge = init.max_sge.max(1);
-        let table = xrcd::SRQS.whole()?;
+        let table;
         let slot = match &init.xrc {
-            Some(_) => Some(table.reserve_cyclic(xrcd::NUMBERS)?),
+            Some(_) => {
+                table = xrcd::SRQS.whole()?;
+                Some(table.reserve_cyclic(xrcd::NUMBERS)?)
+            }
             None => None,
         };
         let number = slot.as_ref().map(|slot| slot.key());

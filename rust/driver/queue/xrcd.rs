@@ -36,8 +36,8 @@ pub(crate) static SRQS: Table<Srq> = Table::new();
 
 /// An XRC domain; two are the same if they are the same object.
 pub(crate) struct Xrcd {
-    /// Stand for the protection domain and the CQs that its target QPs do not have: no memory is registered in the one,
-    /// and nothing is posted to the other.
+    /// Lent to its target QPs, which have neither a protection domain nor CQs. Nobody registers memory in `pd` or posts to
+    /// `cq`.
     pd: Arc<Pd>,
     cq: Arc<Cq>,
     _live: Live,

@@ -70,6 +70,12 @@ pub enum Type {
 }
 
 impl Type {
+    /// Whether requests are answered, and sent again if they are not.
+    #[inline]
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
+    }
+
     fn from_raw(raw: bindings::ib_qp_type) -> Option<Self> {
         Some(match raw {
             bindings::ib_qp_type_IB_QPT_GSI => Self::Gsi,

@@ -55,7 +55,7 @@ pub struct Change {
     pub limit: Option<u32>,
 }
 
-/// What makes a queue an XRC SRQ.
+/// The domain and the CQ of an XRC SRQ.
 pub struct Xrc<D, C> {
     /// The domain: QPs of it, and no others, take from the queue.
     pub domain: Arc<D>,
@@ -63,7 +63,7 @@ pub struct Xrc<D, C> {
     pub cq: Arc<C>,
 }
 
-/// What a consumer asks of a new shared receive queue, whose core is a `Q`.
+/// The attributes that a consumer asks for of a new shared receive queue, whose core is a `Q`.
 pub struct Init<Q: SharedReceiveQueue> {
     /// Receive requests outstanding.
     pub max_wr: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! XRC domains (IBTA annex A14): what an XRC target QP may reach, the XRC SRQs of the same domain.
+//! XRC domains (IBTA annex A14). An XRC target QP reaches the XRC SRQs of its own domain only.
 
 use crate::{
     object::Object,
@@ -29,10 +29,10 @@ pub trait XrcDomain: Sized + Send + Sync + 'static {
     fn alloc(device: &Arc<Self::Device>, context: Option<&Arc<Self::Context>>)
         -> Result<Arc<Self>>;
 
-    /// What stands for the protection domain of a target QP, which has none. Context: any.
+    /// The empty protection domain that the domain lends to its target QPs, which have none. Context: any.
     fn pd(&self) -> &Arc<Self::Pd>;
 
-    /// What stands for the completion queues of a target QP, which has none. Context: any.
+    /// The empty completion queue that the domain lends to its target QPs, which have none. Context: any.
     fn cq(&self) -> &Arc<Self::Cq>;
 
     /// Destroys it. No queue or QP uses it any more. Context: process, may sleep.

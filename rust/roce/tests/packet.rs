@@ -278,7 +278,7 @@ fn bytes_are_where_the_specification_has_them() {
     ];
     assert_eq!(headers(&packet), expected);
 
-    // What has nothing else behind its BTH has this.
+    // A middle packet has no other extension header.
     let mut packet = Packet::new(Opcode::XrcSendMiddle, 1, Psn::new(2));
     packet.xrc_srqn = Some(U24::new(0xff_fffe));
     #[rustfmt::skip]

@@ -1647,7 +1647,7 @@ fn requests_of_xrc_are_executed_and_answered() {
         assert!(packets
             .iter()
             .all(|packet| packet.emit(&mut buffer).is_some()));
-        // What is RC's is not for it, and what is empty is told in its words.
+        // An XRC target drops RC's packets. Its RNR NAK has XRC's opcode.
         assert_eq!(
             peer.deliver(&request(RcSendOnly, psn.add(6), 1)),
             Step::Dropped(DropReason::Opcode)

@@ -377,9 +377,10 @@ impl Qp {
     /// state. Of an unreliable service that is SQE: the rest of the queue is flushed, and receives go on
     /// (IBTA 10.3.1).
     fn fail_sends(&self, send: &mut SendSide) {
-        let next = match self.ty {
-            Type::Rc | Type::XrcInitiator | Type::XrcTarget => State::Error,
-            Type::Uc | Type::Ud | Type::Gsi | Type::RawPacket => State::Sqe,
+        let next = if self.ty.is_reliable() {
+            State::Error
+        } else {
+            State::Sqe
         };
         for state in [State::Rts, State::Sqd] {
             if self.change_state(state, next) {

@@ -221,7 +221,7 @@ pub enum ResponderEvent {
 }
 
 impl ResponderEvent {
-    /// What a NAK with this code goes with.
+    /// The event that tells of a NAK with this code.
     pub(super) const fn of_nak(code: NakCode) -> Self {
         match code {
             NakCode::RemoteAccess => Self::AccessError,
