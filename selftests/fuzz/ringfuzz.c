@@ -21,6 +21,7 @@
 
 #include "bystander.h"
 #include "choice.h"
+#include "command.h"
 #include "coverage.h"
 #include "fuzzer.h"
 #include "test.h"
@@ -868,27 +869,11 @@ static size_t send_make(struct choice *choice, const struct slot *slot, const st
 
 static void doorbell(const struct end *end)
 {
-	struct ib_uverbs_post_send_resp answer;
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_post_send command;
-	} bell = {
-		.header = {
-			.command = IB_USER_VERBS_CMD_POST_SEND,
-			.in_words = sizeof(bell) / 4,
-			.out_words = sizeof(answer) / 4,
-		},
-		.command = {
-			.response = (uintptr_t)&answer,
-			.qp_handle = end->qp->handle,
-			.wqe_size = sizeof(struct ib_uverbs_send_wr),
-		},
-	};
-	ssize_t written = write(end->device->context->cmd_fd, &bell, sizeof(bell));
+	int error = command_doorbell(end->device->context, end->qp->handle);
 
 	/* In some states it is refused. */
-	if (written < 0 && errno != EINVAL && errno != ENOMEM && errno != EIO)
-		die("a doorbell: %s", strerror(errno));
+	if (error && error != EINVAL && error != ENOMEM && error != EIO)
+		die("a doorbell: %s", strerror(error));
 }
 
 /* Appends an element, where the library or we would, and says so in the ring. */

@@ -12,6 +12,7 @@
 
 #include <rdma/ib_user_verbs.h>
 
+#include "command.h"
 #include "test.h"
 
 #define SIZE (16 * 4096)
@@ -140,11 +141,6 @@ static int again_at(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *at, s
 		struct ib_uverbs_cmd_hdr header;
 		struct ib_uverbs_rereg_mr core;
 	} command = {
-		.header = {
-			.command = IB_USER_VERBS_CMD_REREG_MR,
-			.in_words = sizeof(command) / 4,
-			.out_words = sizeof(response) / 4,
-		},
 		.core = {
 			.response = (uintptr_t)&response,
 			.mr_handle = mr->handle,
@@ -156,9 +152,11 @@ static int again_at(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *at, s
 			.access_flags = access,
 		},
 	};
+	int error;
 
-	if (write(b->context->cmd_fd, &command, sizeof(command)) != sizeof(command))
-		return errno;
+	error = command_write(b->context, IB_USER_VERBS_CMD_REREG_MR, &command, sizeof(command), sizeof(response));
+	if (error)
+		return error;
 	mr->lkey = response.lkey;
 	mr->rkey = response.rkey;
 	return 0;

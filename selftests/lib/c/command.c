@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <rdma/ib_user_verbs.h>
+#include <unistd.h>
+
+#include "command.h"
+
+int command_write(const struct ibv_context *context, int number, void *bytes, size_t size, size_t answer_size)
+{
+	struct ib_uverbs_cmd_hdr *header = bytes;
+
+	*header = (struct ib_uverbs_cmd_hdr){
+		.command = number,
+		.in_words = size / 4,
+		.out_words = answer_size / 4,
+	};
+	return write(context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
+}
+
+int command_doorbell(const struct ibv_context *context, uint32_t qp_handle)
+{
+	struct ib_uverbs_post_send_resp answer;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_post_send core;
+	} bytes = {
+		.core = {
+			.response = (uintptr_t)&answer,
+			.qp_handle = qp_handle,
+			.wqe_size = sizeof(struct ib_uverbs_send_wr),
+		},
+	};
+
+	return command_write(context, IB_USER_VERBS_CMD_POST_SEND, &bytes, sizeof(bytes), sizeof(answer));
+}
