@@ -430,6 +430,24 @@ static int full_queue(struct test *test, const struct row *row)
 	{ "every operation, from under an irqsave lock, " completed, every_operation, FROM_IRQS_OFF, kind }, \
 	{ "every operation, from a hard interrupt, " completed, every_operation, FROM_HARDIRQ, kind }
 
+/* No request of the kernel's has a field for the number of an XRC SRQ. */
+static int xrc_initiator(struct test *test, const struct row *row)
+{
+	const struct link_shape shape = {};
+	struct link *link = link_make(test, &shape);
+	struct ib_qp_init_attr attr = { .qp_type = IB_QPT_XRC_INI, .cap = { .max_send_wr = 1, .max_send_sge = 1 } };
+	struct ib_qp *qp;
+
+	if (!link)
+		return -1;
+	attr.send_cq = link->a.queue.cq;
+	qp = ib_create_qp(link->pd, &attr);
+	if (!IS_ERR(qp))
+		ib_destroy_qp(qp);
+	must(test, qp == ERR_PTR(-EOPNOTSUPP), "ib_create_qp: %pe", qp);
+	return 0;
+}
+
 static const struct row rows[] = {
 	FROM_ALL(QUEUE_DIRECT, "IB_POLL_DIRECT"),
 	FROM_ALL(QUEUE_SOFTIRQ, "IB_POLL_SOFTIRQ"),
@@ -446,6 +464,7 @@ static const struct row rows[] = {
 	{ "a list with too much inline in the middle", wrong_send, FROM_TASK, TOO_MUCH_INLINE },
 	{ "a list with an unknown opcode in the middle", wrong_send, FROM_IRQS_OFF, UNKNOWN_OPCODE },
 	{ "a list of receives with too many pieces in the middle", wrong_receive, FROM_TASK },
+	{ "an XRC initiator is refused", xrc_initiator },
 	{ "a full send queue", full_queue, FROM_TASK },
 	{ "a full send queue, from under an irqsave lock", full_queue, FROM_IRQS_OFF },
 };

@@ -68,7 +68,7 @@ removed()
 	await $((600 * slowness)) device_gone || fail "the device is still there"
 	note "gone after $((SECONDS - began)) s"
 	objects_gone 10 || fail "the device is gone"
-	[ "$(cat "$files/traffic")" = gone ] || { cat "$files/traffic"; fail "how the traffic has ended"; }
+	[ "$(cat "$files/traffic")" = gone ] || { cat "$files/traffic"; fail "the traffic did not end as it should"; }
 	! echo start >"$files/traffic" 2>/dev/null || fail "traffic without a device"
 }
 
