@@ -484,39 +484,79 @@ pub(crate) unsafe extern "C" fn dealloc<T: Device>(device: *mut bindings::ib_dev
     core.gone();
 }
 
-/// The sysfs attribute `parent`, by which tools find the netdev of a software device.
+type Show = unsafe extern "C" fn(
+    *mut kernel::bindings::device,
+    *const kernel::bindings::device_attribute,
+    *mut c_char,
+) -> isize;
+
+/// Sysfs attributes of a device: `parent`, by which tools find the netdev of a software device, and `hca_type`, the name
+/// of the module. By the latter a provider tells our devices from those of another module with the same driver id:
+/// `node_desc` is for users to change, and rdma-core's rdma-ndd does so.
 #[repr(C)]
-pub(crate) struct Parent {
+pub(crate) struct Attributes {
     pub(crate) group: kernel::bindings::attribute_group,
-    list: [*const kernel::bindings::attribute; 2],
-    attribute: kernel::bindings::device_attribute,
+    list: [*const kernel::bindings::attribute; 3],
+    parent: kernel::bindings::device_attribute,
+    hca_type: kernel::bindings::device_attribute,
 }
 
 // SAFETY: Nothing in it is ever changed.
-unsafe impl Sync for Parent {}
+unsafe impl Sync for Attributes {}
 
-pub(crate) static PARENT: Parent = Parent {
+pub(crate) static ATTRIBUTES: Attributes = Attributes {
     group: kernel::bindings::attribute_group {
         __bindgen_anon_2: kernel::bindings::attribute_group__bindgen_ty_2 {
-            attrs_const: (&raw const PARENT.list).cast(),
+            attrs_const: (&raw const ATTRIBUTES.list).cast(),
         },
         ..pin_init::zeroed()
     },
-    list: [&raw const PARENT.attribute.attr, core::ptr::null()],
-    attribute: kernel::bindings::device_attribute {
+    list: [
+        &raw const ATTRIBUTES.parent.attr,
+        &raw const ATTRIBUTES.hca_type.attr,
+        core::ptr::null(),
+    ],
+    parent: attribute(c"parent", show_parent),
+    hca_type: attribute(c"hca_type", show_hca_type),
+};
+
+const fn attribute(name: &'static CStr, show: Show) -> kernel::bindings::device_attribute {
+    kernel::bindings::device_attribute {
         // Kernels with lockdep have more fields in it; all-zero stands for its own place as the key.
         attr: {
             let mut attr: kernel::bindings::attribute = pin_init::zeroed();
-            attr.name = as_char_ptr_in_const_context(c"parent");
+            attr.name = as_char_ptr_in_const_context(name);
             attr.mode = 0o444;
             attr
         },
         __bindgen_anon_1: kernel::bindings::device_attribute__bindgen_ty_1 {
-            show_const: Some(show_parent),
+            show_const: Some(show),
         },
         ..pin_init::zeroed()
-    },
-};
+    }
+}
+
+/// Shows `hca_type`.
+///
+/// # Safety
+///
+/// Only sysfs may call this, for the device of an `ib_device` whose operations are those of this
+/// crate.
+unsafe extern "C" fn show_hca_type(
+    device: *mut kernel::bindings::device,
+    _attribute: *const kernel::bindings::device_attribute,
+    text: *mut c_char,
+) -> isize {
+    // SAFETY: While sysfs shows an attribute, its device is not deleted, and so the module is there. `text` has room for
+    // a page.
+    unsafe {
+        let owner = (*bindings::rdma_device_to_ibdev(device)).ops.owner;
+        if owner.is_null() {
+            return ENODEV.to_errno() as isize;
+        }
+        kernel::bindings::sysfs_emit(text, c"%s\n".as_char_ptr(), &raw const (*owner).name) as isize
+    }
+}
 
 /// Shows `parent`.
 ///

@@ -42,7 +42,7 @@ impl<D: Driver> Ops<D> {
         modify_device: Some(device::modify),
         get_dev_fw_str: Some(device::firmware),
         dealloc_driver: Some(device::dealloc::<D::Device>),
-        device_group: &raw const device::PARENT.group,
+        device_group: &raw const device::ATTRIBUTES.group,
 
         query_port: Some(port::query::<D::Device>),
         get_port_immutable: Some(port::immutable::<D::Device>),
