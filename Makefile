@@ -31,6 +31,11 @@ setup:
 module:
 	@scripts/module
 
+# A provider of our own for rdma-core, for the release in the Debian root.
+provider:
+	@scripts/setup --only root
+	@scripts/in-root $(MAKE) --no-print-directory -C provider OUTPUT=../build/provider
+
 debug-kernel:
 	@scripts/setup --only vm-debug
 
@@ -104,6 +109,7 @@ help:
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make module  only build/ferroce.ko'
+	@echo '  make provider  build/provider/libferroce-rdmavNN.so, for programs that want XRC; scripts/vm --provider ferroce'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
 	@echo '  make debug-kernel  a kernel with KASAN, lockdep, kmemleak and more, for scripts/vm --kernel debug'
 	@echo '  make test-debug [TESTS="NAME..."]  the selftests, and longer ones, or only those, with the debug kernel'
@@ -118,4 +124,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module debug-kernel demo test matrix test-suites test-debug test-the-tests mutants fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
