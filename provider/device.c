@@ -88,18 +88,23 @@ static const struct verbs_context_ops operations = {
 	.alloc_pd = pd_alloc,
 	.attach_mcast = ibv_cmd_attach_mcast,
 	.create_ah = ah_create,
+	.create_cq = cq_create,
+	.create_cq_ex = cq_create_ex,
 	.dealloc_mw = mw_dealloc,
 	.dealloc_pd = pd_dealloc,
 	.dereg_mr = mr_dereg,
 	.destroy_ah = ah_destroy,
+	.destroy_cq = cq_destroy,
 	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = context_free,
+	.poll_cq = cq_poll,
 	.query_device_ex = context_query_device,
 	.query_port = context_query_port,
 	.reg_dmabuf_mr = mr_reg_dmabuf,
 	.reg_mr = mr_reg,
 	.req_notify_cq = ibv_cmd_req_notify_cq,
 	.rereg_mr = mr_rereg,
+	.resize_cq = cq_resize,
 };
 
 static struct verbs_context *context_alloc(struct ibv_device *device, int cmd_fd, void *private_data)

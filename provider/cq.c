@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Completion queues: the kernel produces, the process polls. */
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ferroce.h"
+
+/* An element of the ring is what a program gets. */
+static_assert(sizeof(struct ibv_wc) == sizeof(struct ib_uverbs_wc), "the layout of completions");
+static_assert(offsetof(struct ibv_wc, imm_data) == offsetof(struct ib_uverbs_wc, ex), "the layout of completions");
+static_assert(offsetof(struct ibv_wc, wc_flags) == offsetof(struct ib_uverbs_wc, wc_flags),
+	      "the layout of completions");
+static_assert(offsetof(struct ibv_wc, dlid_path_bits) == offsetof(struct ib_uverbs_wc, dlid_path_bits),
+	      "the layout of completions");
+
+/* What can be asked of an extended completion queue. */
+#define WC_FIELDS (IBV_WC_STANDARD_FLAGS)
+
+static void cq_lock(struct cq *cq)
+{
+	if (!cq->is_unlocked)
+		pthread_spin_lock(&cq->lock);
+}
+
+static void cq_unlock(struct cq *cq)
+{
+	if (!cq->is_unlocked)
+		pthread_spin_unlock(&cq->lock);
+}
+
+/* --- Polling ---------------------------------------------------------------------------------- */
+
+int cq_poll(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
+{
+	struct cq *cq = cq_of(ibcq);
+	int found = 0;
+	uint32_t at;
+
+	cq_lock(cq);
+	at = ring_consumer(&cq->ring);
+	for (; found < count && !ring_is_empty(&cq->ring, at); found++, at++)
+		memcpy(&wc[found], ring_slot(&cq->ring, at), sizeof(*wc));
+	if (found)
+		ring_give_back(&cq->ring, at);
+	cq_unlock(cq);
+	return found;
+}
+
+static int cq_look(struct cq *cq)
+{
+	cq->current = NULL;
+	if (ring_is_empty(&cq->ring, cq->at))
+		return ENOENT;
+	cq->current = ring_slot(&cq->ring, cq->at);
+	cq->verbs.cq_ex.wr_id = cq->current->wr_id;
+	cq->verbs.cq_ex.status = cq->current->status;
+	return 0;
+}
+
+/* The current completion, if there is one, has been read. */
+static void cq_take(struct cq *cq)
+{
+	if (!cq->current)
+		return;
+	cq->at++;
+	ring_give_back(&cq->ring, cq->at);
+}
+
+/* The queue stays locked from here to cq_end_poll(), if there is a completion. */
+static int cq_start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
+{
+	struct cq *cq = cq_of_ex(ibcq);
+	int error;
+
+	if (attr->comp_mask)
+		return EINVAL;
+	cq_lock(cq);
+	cq->at = ring_consumer(&cq->ring);
+	error = cq_look(cq);
+	if (error)
+		cq_unlock(cq);
+	return error;
+}
+
+static int cq_next_poll(struct ibv_cq_ex *ibcq)
+{
+	struct cq *cq = cq_of_ex(ibcq);
+
+	cq_take(cq);
+	return cq_look(cq);
+}
+
+static void cq_end_poll(struct ibv_cq_ex *ibcq)
+{
+	struct cq *cq = cq_of_ex(ibcq);
+
+	cq_take(cq);
+	cq->current = NULL;
+	cq_unlock(cq);
+}
+
+static enum ibv_wc_opcode cq_read_opcode(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->opcode;
+}
+
+static uint32_t cq_read_vendor_err(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->vendor_err;
+}
+
+static unsigned int cq_read_wc_flags(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->wc_flags;
+}
+
+static uint32_t cq_read_byte_len(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->byte_len;
+}
+
+/* Or the key that was invalidated: they share their place. */
+static __be32 cq_read_imm_data(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->imm_data;
+}
+
+static uint32_t cq_read_qp_num(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->qp_num;
+}
+
+static uint32_t cq_read_src_qp(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->src_qp;
+}
+
+static uint32_t cq_read_slid(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->slid;
+}
+
+static uint8_t cq_read_sl(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->sl;
+}
+
+static uint8_t cq_read_dlid_path_bits(struct ibv_cq_ex *cq)
+{
+	return cq_of_ex(cq)->current->dlid_path_bits;
+}
+
+static void cq_set_functions(struct ibv_cq_ex *cq, uint64_t fields)
+{
+	cq->start_poll = cq_start_poll;
+	cq->next_poll = cq_next_poll;
+	cq->end_poll = cq_end_poll;
+	cq->read_opcode = cq_read_opcode;
+	cq->read_vendor_err = cq_read_vendor_err;
+	cq->read_wc_flags = cq_read_wc_flags;
+	if (fields & IBV_WC_EX_WITH_BYTE_LEN)
+		cq->read_byte_len = cq_read_byte_len;
+	if (fields & IBV_WC_EX_WITH_IMM)
+		cq->read_imm_data = cq_read_imm_data;
+	if (fields & IBV_WC_EX_WITH_QP_NUM)
+		cq->read_qp_num = cq_read_qp_num;
+	if (fields & IBV_WC_EX_WITH_SRC_QP)
+		cq->read_src_qp = cq_read_src_qp;
+	if (fields & IBV_WC_EX_WITH_SLID)
+		cq->read_slid = cq_read_slid;
+	if (fields & IBV_WC_EX_WITH_SL)
+		cq->read_sl = cq_read_sl;
+	if (fields & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		cq->read_dlid_path_bits = cq_read_dlid_path_bits;
+}
+
+/* --- Creating and destroying ------------------------------------------------------------------ */
+
+/* Maps the ring of a queue that the kernel has made. */
+static int cq_finish(struct cq *cq, struct ibv_context *context, const struct mminfo *info)
+{
+	int error = ring_map(&cq->ring, context, info, sizeof(struct ibv_wc));
+
+	if (error) {
+		/* libibverbs waits on these while it destroys the queue, and sets them up after us only. */
+		verbs_init_cq(&cq->verbs.cq, context, NULL, NULL);
+		ibv_cmd_destroy_cq(&cq->verbs.cq);
+		return error;
+	}
+	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
+	return 0;
+}
+
+struct ibv_cq *cq_create(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct {
+		struct ib_uverbs_create_cq_resp core;
+		struct rxe_create_cq_resp driver;
+	} response = {};
+	struct cq *cq = calloc(1, sizeof(*cq));
+	struct ibv_create_cq command;
+	int error;
+
+	if (!cq)
+		return NULL;
+	error = ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->verbs.cq, &command, sizeof(command),
+				  &response.core, sizeof(response));
+	if (!error)
+		error = cq_finish(cq, context, &response.driver.mi);
+	if (error) {
+		free(cq);
+		errno = error;
+		return NULL;
+	}
+	return &cq->verbs.cq;
+}
+
+struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	struct {
+		struct ib_uverbs_ex_create_cq_resp core;
+		struct rxe_create_cq_resp driver;
+	} response = {};
+	struct ibv_create_cq_ex command;
+	struct cq *cq;
+	int error;
+
+	if (attr->wc_flags & ~(uint64_t)WC_FIELDS || attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return NULL;
+	cq->is_unlocked = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
+			  attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	error = ibv_cmd_create_cq_ex(context, attr, &cq->verbs, &command, sizeof(command), &response.core,
+				     sizeof(response), 0);
+	if (!error)
+		error = cq_finish(cq, context, &response.driver.mi);
+	if (error) {
+		free(cq);
+		errno = error;
+		return NULL;
+	}
+	cq_set_functions(&cq->verbs.cq_ex, attr->wc_flags);
+	return &cq->verbs.cq_ex;
+}
+
+/* The kernel moves what was not polled to a new ring, so nobody may poll meanwhile. */
+int cq_resize(struct ibv_cq *ibcq, int cqe)
+{
+	struct {
+		struct ib_uverbs_resize_cq_resp core;
+		struct rxe_resize_cq_resp driver;
+	} response = {};
+	struct cq *cq = cq_of(ibcq);
+	struct ibv_resize_cq command;
+	struct ring ring;
+	int error;
+
+	cq_lock(cq);
+	error = ibv_cmd_resize_cq(ibcq, cqe, &command, sizeof(command), &response.core, sizeof(response));
+	if (!error)
+		error = ring_map(&ring, ibcq->context, &response.driver.mi, sizeof(struct ibv_wc));
+	if (!error) {
+		ring_unmap(&cq->ring);
+		cq->ring = ring;
+	}
+	cq_unlock(cq);
+	return error;
+}
+
+int cq_destroy(struct ibv_cq *ibcq)
+{
+	struct cq *cq = cq_of(ibcq);
+	int error = ibv_cmd_destroy_cq(ibcq);
+
+	if (error)
+		return error;
+	ring_unmap(&cq->ring);
+	pthread_spin_destroy(&cq->lock);
+	free(cq);
+	return 0;
+}
