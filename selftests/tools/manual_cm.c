@@ -562,8 +562,14 @@ static void beyond_the_manual(void)
 	shared = (struct ibv_srq_init_attr_ex){ .attr = { .max_wr = 8, .max_sge = 1 },
 						.comp_mask = IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_XRC };
 	errno = 0;
-	entry(rdma_create_srq_ex(id, &shared) == -1 && errno == EOPNOTSUPP && !id->srq,
-	      "rdma_create_srq_ex: the provider has no XRC");
+	if (has_own_provider()) {
+		entry(!rdma_create_srq_ex(id, &shared) && id->srq, "rdma_create_srq_ex: XRC");
+		if (id->srq)
+			rdma_destroy_srq(id);
+	} else {
+		entry(rdma_create_srq_ex(id, &shared) == -1 && errno == EOPNOTSUPP && !id->srq,
+		      "rdma_create_srq_ex: the provider has no XRC");
+	}
 	rdma_destroy_id(id);
 	rdma_destroy_id(listener);
 	rdma_destroy_event_channel(at_server);

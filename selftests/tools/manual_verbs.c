@@ -240,34 +240,81 @@ static void context_operations(struct end *end)
 	entry(channel && !ibv_destroy_comp_channel(channel), "3.3.11 ibv_destroy_comp_channel");
 }
 
-/* The old calls of XRC are gone from libibverbs; these are what came in their place. */
-static void xrc_refused(struct end *end)
+/* Whether another context can open the target, too, and uses it on when the first has left it. */
+static bool target_is_shared(struct end *end, struct ibv_xrcd_init_attr *domain, struct ibv_qp *first)
 {
+	struct ibv_context *other = ibv_open_device(end->device.context->device);
+	struct ibv_xrcd *xrcd = other ? ibv_open_xrcd(other, domain) : NULL;
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+		.qp_num = first->qp_num,
+		.xrcd = xrcd,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+	struct ibv_qp *second = xrcd ? ibv_open_qp(other, &attr) : NULL;
+	bool ok = second && second->qp_num == first->qp_num && !qp_init(second, access_of(IBV_QPT_RC), 0) &&
+		  qp_state(first) == IBV_QPS_INIT;
+
+	ok = !ibv_destroy_qp(first) && ok && qp_state(second) == IBV_QPS_INIT;
+	ok = (!second || !ibv_destroy_qp(second)) && ok;
+	ok = (!xrcd || !ibv_close_xrcd(xrcd)) && ok;
+	return (!other || !ibv_close_device(other)) && ok;
+}
+
+/*
+ * The old calls of XRC are gone from libibverbs; these are what came in their place. Our own provider has them, and
+ * librxe has not.
+ */
+static void xrc(struct end *end)
+{
+	bool has_xrc = has_own_provider(), ok;
+	FILE *file = tmpfile();
 	struct ibv_xrcd_init_attr domain = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-					     .fd = -1, .oflags = O_CREAT };
-	struct ibv_srq_init_attr_ex srq = {
+					     .fd = file ? fileno(file) : -1, .oflags = O_CREAT };
+	struct ibv_srq_init_attr_ex srq_init = {
 		.attr = { .max_wr = 16, .max_sge = 1 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ,
 		.srq_type = IBV_SRQT_XRC,
 		.pd = end->device.pd,
 		.cq = end->cq,
 	};
-	struct ibv_qp_init_attr_ex qp = {
+	struct ibv_qp_init_attr_ex qp_init = {
 		.qp_type = IBV_QPT_XRC_RECV,
 		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
 	};
-	bool no_domain, no_srq, no_qp;
+	struct ibv_xrcd *xrcd;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	uint32_t number = 0;
 
 	errno = 0;
-	no_domain = !ibv_open_xrcd(end->device.context, &domain) && errno == EOPNOTSUPP;
+	xrcd = ibv_open_xrcd(end->device.context, &domain);
+	ok = has_xrc ? !!xrcd : !xrcd && errno == EOPNOTSUPP;
+	entry(ok, has_xrc ? "3.4.8 ibv_open_xrc_domain: ibv_open_xrcd" :
+			    "3.4.8 ibv_open_xrc_domain: the provider has none");
+	if (xrcd) {
+		srq_init.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+		srq_init.xrcd = xrcd;
+		qp_init.xrcd = xrcd;
+	}
 	errno = 0;
-	no_srq = !ibv_create_srq_ex(end->device.context, &srq) && errno == EINVAL;
+	srq = ibv_create_srq_ex(end->device.context, &srq_init);
+	ok = has_xrc ? srq && !ibv_get_srq_num(srq, &number) && number : !srq && errno == EINVAL;
+	entry(ok, has_xrc ? "3.4.9 ibv_create_xrc_srq: ibv_create_srq_ex" :
+			    "3.4.9 ibv_create_xrc_srq: the provider has none");
 	errno = 0;
-	no_qp = !ibv_create_qp_ex(end->device.context, &qp) && errno;
-	entry(no_domain && !(end->device.attr.device_cap_flags & IBV_DEVICE_XRC),
-	      "3.4.8 ibv_open_xrc_domain: the provider has none");
-	entry(no_srq, "3.4.9 ibv_create_xrc_srq: the provider has none");
-	entry(no_qp, "3.4.11 ibv_create_xrc_rcv_qp: the provider has none");
+	qp = ibv_create_qp_ex(end->device.context, &qp_init);
+	if (!qp)
+		ok = !has_xrc && errno;
+	else
+		ok = has_xrc && ibv_close_xrcd(xrcd) == EBUSY && target_is_shared(end, &domain, qp);
+	/* Its SRQ keeps the domain, too. */
+	ok = (!srq || (ibv_close_xrcd(xrcd) == EBUSY && !ibv_destroy_srq(srq))) && ok;
+	ok = (!xrcd || !ibv_close_xrcd(xrcd)) && ok;
+	entry(ok, has_xrc ? "3.4.11 ibv_create_xrc_rcv_qp: ibv_create_qp_ex, ibv_open_qp" :
+			    "3.4.11 ibv_create_xrc_rcv_qp: the provider has none");
+	if (file)
+		fclose(file);
 }
 
 /* 3.4 */
@@ -303,7 +350,7 @@ static void domain_operations(struct end *end)
 	entry(srq && !ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR) && !ibv_query_srq(srq, &attr) &&
 	      attr.max_wr >= 200, "3.4.6 ibv_modify_srq");
 	entry(srq && !ibv_destroy_srq(srq), "3.4.7 ibv_destroy_srq");
-	xrc_refused(end);
+	xrc(end);
 	{
 		struct ibv_ah_attr way = {
 			.is_global = 1,

@@ -24,6 +24,13 @@ bool rows_are_chosen(void)
 	return pattern && *pattern;
 }
 
+bool has_own_provider(void)
+{
+	const char *name = getenv("FERROCE_PROVIDER");
+
+	return name && !strcmp(name, "ferroce");
+}
+
 bool row_is_wanted(const char *name)
 {
 	static bool is_compiled;

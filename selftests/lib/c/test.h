@@ -58,6 +58,8 @@ extern int family;
 extern uint64_t seed;
 
 void row_add(struct row row);
+/* Whether libferroce is installed for ferroce's devices, and not only librxe (selftests/run --provider). */
+bool has_own_provider(void);
 bool row_run(const struct row *row);
 /* A name that is put together. */
 const char *row_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
