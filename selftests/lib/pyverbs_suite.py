@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the suite of rdma-core's pyverbs on a device and prints a KTAP row for each test.
 
-pyverbs_suite.py [--count] [--rows REGEX] [--skips FILE] DIRECTORY DEVICE
+pyverbs_suite.py [--count] [--rows REGEX] [--skips FILE] [--provider NAME] DIRECTORY DEVICE
 
 DIRECTORY is where the suite's package `tests` is. The parts for other vendors' devices
 are left out. --count prints only how many rows there would be.
 
 --skips names the list of the tests that may be skipped, "NAME: REASON" in each line, below a line
-"[VERSION...]" with the versions of rdma-core that it holds for: then a skip that is not on it for the
+"[VERSION... [PROVIDER]]" with the versions of rdma-core, and the provider if not all, that it holds for: then a skip that is not on it for the
 version that is installed fails, and so does a test that is on it and passes. One row more says
 whether the list itself is in order.
 """
@@ -33,8 +33,10 @@ SECONDS = 90 if os.environ.get("FERROCE_KERNEL", "stock") == "stock" else 360
 REASONS = (
     "the stock provider has no such op",
     "the stock provider has no Ethernet data path",
+    "the device has no such capability",
     "needs a device that a VM has not",
 )
+PROVIDERS = ("librxe", "ferroce")
 # The reason of a test that ends with EOPNOTSUPP where others are skipped.
 UNEXPECTED = "the stock provider has no such op, which the suite does not expect"
 # What a reason ends with whose test may fail, too.
@@ -119,23 +121,26 @@ def installed():
     return found[1]
 
 
-def read_skips(file, version):
-    """The list of skips for a version of rdma-core, and what is wrong with it."""
+def read_skips(file, version, provider):
+    """The list of skips for a version of rdma-core and a provider, and what is wrong with it."""
     skips, wrong = {}, []
-    known, versions = set(), ()
+    known, versions, providers = set(), (), ()
     with open(file, encoding="utf-8") as lines:
         for line in lines:
             line = line.strip()
             if not line or line.startswith("#"):
                 continue
             if line.startswith("["):
-                versions = line.strip("[]").split()
+                words = line.strip("[]").split()
+                versions = [word for word in words if word.isdigit()]
+                providers = [word for word in words if not word.isdigit()] or PROVIDERS
                 known.update(versions)
+                wrong += [f"no such provider: {word}" for word in providers if word not in PROVIDERS]
                 continue
             test, _, reason = line.partition(": ")
             if reason not in (*REASONS, UNEXPECTED) and not reason.endswith(NOT_YET):
                 wrong.append(f"{test}: no such reason: {reason}")
-            if version not in versions:
+            if version not in versions or provider not in providers:
                 continue
             if test in skips:
                 wrong.append(f"{test} is there twice")
@@ -187,6 +192,7 @@ def main():
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--rows", default=".")
     parser.add_argument("--skips")
+    parser.add_argument("--provider", choices=PROVIDERS, default=PROVIDERS[0])
     parser.add_argument("directory")
     parser.add_argument("device")
     options = parser.parse_args()
@@ -200,7 +206,7 @@ def main():
         print(rows)
         return 0
     version = installed()
-    skips, wrong = read_skips(options.skips, version) if options.skips else (None, [])
+    skips, wrong = read_skips(options.skips, version, options.provider) if options.skips else (None, [])
     known = {name(test) for test in tests}
     wrong += [f"{test}: the suite of rdma-core {version} has no such test" for test in skips or () if test not in known]
 

@@ -14,7 +14,7 @@ set -u
 case ${FERROCE_DRIVER:-ferroce} in
 ferroce)
 	device=${FERROCE_DEV0:-fer0}
-	skips=(--skips "$here/pyverbs_skips")
+	skips=(--skips "$here/pyverbs_skips" --provider "${FERROCE_PROVIDER:-librxe}")
 	;;
 *)
 	device=${FERROCE_DEV0:-${FERROCE_DRIVER}0}
