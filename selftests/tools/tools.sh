@@ -166,11 +166,21 @@ rdma_pair()
 	grep -q 'rdma_server: end 0' "$ktap_dir/server" || fail "the server does not end with 0"
 }
 
-# Their connection is RC as asked for; XRC the module does not have.
+# Their connection is RC or XRC as asked for.
 xrc_pair()
 {
 	pair 60 7471 rdma_xserver "$@" -- rdma_xclient -s "$address1" "$@" || return 1
 	grep -q 'end 0' "$ktap_dir/client" || fail "the client does not end with 0"
+}
+
+# Each side is both ends of a connection to the other.
+xsrq_pair()
+{
+	pair 60 "$pingpong_port" \
+		ibv_xsrq_pingpong -d "$dev1" -g "$gid1" "$@" -- \
+		ibv_xsrq_pingpong -d "$dev2" -g "$gid2" "$@" "$address1" || return 1
+	grep -qx success "$ktap_dir/server" || fail "server: no success"
+	grep -qx success "$ktap_dir/client" || fail "client: no success"
 }
 
 # rsockets' datagrams are for address handles without a GRH, which the core refuses where there are no LIDs.
@@ -438,6 +448,37 @@ table()
 	for program in ib_write_bw ib_write_lat; do
 		echo "$program -c UC -s 4096 | perftest 1 $program -c UC -s 4096 -n $(count 200)"
 	done
+	[ "${FERROCE_PROVIDER:-librxe}" != ferroce ] || table_xrc
+}
+
+# What only our own provider has (Documentation/provider.rst).
+table_xrc()
+{
+	local program n
+	cat <<-END
+		ibv_xsrq_pingpong | xsrq_pair -n $(count 500)
+		ibv_xsrq_pingpong -e | xsrq_pair -n $(count 500) -e
+		ibv_xsrq_pingpong -s 100000 | xsrq_pair -n $(count 50) -s 100000
+		rdma_xserver, rdma_xclient -c x | xrc_pair -c x
+	END
+	n=$(count 20)
+	for program in ib_send_bw ib_send_lat ib_read_bw ib_read_lat ib_write_bw ib_write_lat; do
+		echo "$program -c XRC -a | perftest 23 $program -c XRC -a -n $n"
+	done
+	n=$(count 500 5000)
+	for program in ib_atomic_bw ib_atomic_lat; do
+		echo "$program -c XRC -A FETCH_AND_ADD | perftest 1 $program -c XRC -A FETCH_AND_ADD -n $n"
+		echo "$program -c XRC -A CMP_AND_SWAP | perftest 1 $program -c XRC -A CMP_AND_SWAP -n $n"
+	done
+	for program in ib_send_bw ib_write_bw ib_read_bw ib_atomic_bw; do
+		echo "$program -c XRC --use_old_post_send | perftest 1 $program -c XRC --use_old_post_send -n $n"
+		echo "$program -c XRC -q 8 | perftest 1 $program -c XRC -q 8 -n $(count 100 1000)"
+	done
+	for program in ib_send_bw ib_send_lat; do
+		echo "$program -c XRC -e | perftest 1 $program -c XRC -e -s 4096 -n $n"
+		echo "$program -c XRC -I 64 | perftest 1 $program -c XRC -I 64 -s 64 -n $n"
+	done
+	echo "ib_send_bw -c XRC -b | perftest 1 ib_send_bw -c XRC -b -s 65536 -n $(count 50)"
 }
 
 # shellcheck disable=SC2034 # used by the rows
