@@ -18,6 +18,11 @@
 /* The name of the kernel module, which sysfs shows of each of its devices. */
 #define MODULE "ferroce"
 
+static struct context *context_of(struct ibv_context *context)
+{
+	return container_of(context, struct context, verbs.context);
+}
+
 static int context_query_device(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 				struct ibv_device_attr_ex *attr, size_t size)
 {
@@ -29,6 +34,8 @@ static int context_query_device(struct ibv_context *context, const struct ibv_qu
 	error = ibv_cmd_query_device_any(context, input, attr, size, &response, &response_size);
 	if (error)
 		return error;
+	if (context_of(context)->features & FERROCE_FEATURE_XRC)
+		attr->orig_attr.device_cap_flags |= IBV_DEVICE_XRC;
 	version = response.base.fw_ver;
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u",
 		 (unsigned int)(version >> 32) & 0xffff, (unsigned int)(version >> 16) & 0xffff,
@@ -75,7 +82,7 @@ static int ah_destroy(struct ibv_ah *ah)
 
 static void context_free(struct ibv_context *context)
 {
-	struct context *ours = container_of(context, struct context, verbs.context);
+	struct context *ours = context_of(context);
 
 	verbs_uninit_context(&ours->verbs);
 	free(ours);
@@ -127,18 +134,22 @@ static const struct verbs_context_ops operations = {
 
 static struct verbs_context *context_alloc(struct ibv_device *device, int cmd_fd, void *private_data)
 {
-	struct ib_uverbs_get_context_resp response;
+	struct {
+		struct ib_uverbs_get_context_resp core;
+		struct ferroce_alloc_ucontext_resp driver;
+	} response = {};
 	struct ibv_get_context command;
 	struct context *context;
 
 	context = verbs_init_and_alloc_context(device, cmd_fd, context, verbs, RDMA_DRIVER_RXE);
 	if (!context)
 		return NULL;
-	if (ibv_cmd_get_context(&context->verbs, &command, sizeof(command), &response, sizeof(response))) {
+	if (ibv_cmd_get_context(&context->verbs, &command, sizeof(command), &response.core, sizeof(response))) {
 		verbs_uninit_context(&context->verbs);
 		free(context);
 		return NULL;
 	}
+	context->features = response.driver.features;
 	verbs_set_ops(&context->verbs, &operations);
 	return &context->verbs;
 }

@@ -8,6 +8,7 @@
 #include <infiniband/driver.h>
 #include <rdma/rdma_user_rxe.h>
 
+#include "../include/uapi/rdma/ferroce-abi.h"
 #include "ring.h"
 
 /* The tail of the send WQE: segments, inline data or the eight bytes of an ATOMIC WRITE. */
@@ -18,6 +19,8 @@
 
 struct context {
 	struct verbs_context verbs;
+	/* What the kernel module has beyond rdma_rxe's ABI (enum ferroce_feature); none in one that does not say. */
+	uint64_t features;
 };
 
 struct ah {

@@ -290,6 +290,7 @@ static void xrc(struct end *end)
 	errno = 0;
 	xrcd = ibv_open_xrcd(end->device.context, &domain);
 	ok = has_xrc ? !!xrcd : !xrcd && errno == EOPNOTSUPP;
+	ok = ok && !(end->device.attr.device_cap_flags & IBV_DEVICE_XRC) == !has_xrc;
 	entry(ok, has_xrc ? "3.4.8 ibv_open_xrc_domain: ibv_open_xrcd" :
 			    "3.4.8 ibv_open_xrc_domain: the provider has none");
 	if (xrcd) {

@@ -22,7 +22,10 @@ use kernel::{
 };
 use rdma::{
     ring::RingMemory,
-    ucontext::UserContext, //
+    ucontext::{
+        self,
+        UserContext, //
+    },
 };
 use sync::{
     new_spin_lock_irq,
@@ -100,6 +103,8 @@ impl Context {
 
 impl UserContext for Context {
     type Device = Device;
+
+    const FEATURES: u64 = ucontext::XRC;
 
     fn alloc(device: &Arc<Device>) -> Result<Arc<Self>> {
         let turns = Turns::new()?;

@@ -42,6 +42,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include <trace/events/ferroce.h>
+#include <uapi/rdma/ferroce-abi.h>
 
 /* Values that bindgen cannot read off a macro. */
 const gfp_t RUST_CONST_HELPER_XA_FLAGS_ACCOUNT = XA_FLAGS_ACCOUNT;

@@ -2,7 +2,10 @@
 
 //! Contexts of the processes that have a device open.
 
-use crate::object::Object;
+use crate::{
+    object::Object,
+    udata::Udata, //
+};
 use kernel::{
     error::from_result,
     mm::virt::VmaNew,
@@ -12,10 +15,17 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
+/// A feature: XRC domains, and what belongs to them.
+pub const XRC: u64 = bindings::ferroce_feature_FERROCE_FEATURE_XRC as u64;
+
 /// The core of the context of a process that has the device open.
 pub trait UserContext: Sized + Send + Sync + 'static {
     /// The core of the device.
     type Device: 'static;
+
+    /// What the driver can do beyond `rdma_rxe`'s ABI: `features` of `struct ferroce_alloc_ucontext_resp`. Libraries
+    /// that leave no room for it in the response do not get it.
+    const FEATURES: u64;
 
     /// A process opens the device. Context: process, may sleep.
     fn alloc(device: &Arc<Self::Device>) -> Result<Arc<Self>>;
@@ -81,11 +91,16 @@ pub(crate) unsafe fn of_udata<'a, T>(udata: *const bindings::ib_udata) -> Option
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn create<T: UserContext>(
     context: *mut bindings::ib_ucontext,
-    _udata: *mut bindings::ib_udata,
+    udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver.
         let device = unsafe { crate::device::core::<T::Device>((*context).device) };
+        // SAFETY: `ib_core` passes the driver's part of the call, which lasts longer than this one.
+        let udata = unsafe { Udata::from_raw(udata) };
+        if let Some(mut udata) = udata.filter(Udata::has_room_for::<u64>) {
+            udata.copy_out(&T::FEATURES)?;
+        }
         let core = T::alloc(device)?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe { Obj::<T>::init(context, core) };
@@ -140,3 +155,5 @@ pub(crate) unsafe extern "C" fn mmap<T: UserContext>(
 ///
 /// None.
 pub(crate) unsafe extern "C" fn disassociate(_context: *mut bindings::ib_ucontext) {}
+
+const _: () = assert!(size_of::<bindings::ferroce_alloc_ucontext_resp>() == size_of::<u64>());
