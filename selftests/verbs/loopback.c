@@ -39,6 +39,8 @@
 #define WAIT_MS 20000
 #define QUIET_MS 200
 #define GRH 40
+#define FAILURES 20
+#define FLUSHED 4
 #define RESIZED_ROUNDS 2
 #define RESIZED_LEAST 4
 /* Packets that a netdev may have for reasons of its own, as neighbour discovery. */
@@ -941,6 +943,46 @@ static bool run_full(void)
 	return full_free(&full) && ok;
 }
 
+/*
+ * Receives that are flushed because a request failed come behind it in a completion queue of both. No specification
+ * says so, but rdma-core's suite and programs like it poll for the request first.
+ */
+static bool run_failed_first(void)
+{
+	struct depth depth = { .send = 1, .receive = FLUSHED, .sges = 1 };
+	struct device *device = &devices[0];
+	struct side *side = &sides[0];
+	struct ibv_sge sge = region_sge(&side->source, 0, 3 * 4096), small = region_sge(&side->sink, 0, 8);
+	struct ibv_send_wr wr = {
+		.wr_id = FLUSHED,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)side->sink.memory, .rkey = side->sink.mr->rkey ^ 0x5a5a00 },
+	};
+	struct ibv_qp *qp, *peer;
+	unsigned int i, id;
+	bool ok = true;
+
+	for (i = 0; ok && i < FAILURES; i++) {
+		qp = qp_make(device, IBV_QPT_RC, side->send_cq, side->send_cq, depth, NULL);
+		peer = qp_make(device, IBV_QPT_RC, sides[1].send_cq, sides[1].recv_cq, depth, NULL);
+		qp_connect(device, qp, device, peer, IBV_MTU_1024, PATIENT);
+		for (id = 0; id < FLUSHED; id++)
+			recv_post(qp, &(struct ibv_recv_wr){ .wr_id = id, .sg_list = &small, .num_sge = 1 });
+		send_post(qp, &wr);
+		ok = cq_expect(side->send_cq, "the request", FLUSHED, IBV_WC_REM_ACCESS_ERR, WAIT_MS);
+		for (id = 0; ok && id < FLUSHED; id++)
+			ok = cq_expect(side->send_cq, "a receive", id, IBV_WC_WR_FLUSH_ERR, WAIT_MS);
+		qp_free(qp);
+		qp_free(peer);
+		cq_drain(side->send_cq);
+		cq_drain(sides[1].recv_cq);
+	}
+	return side_check(side) && ok;
+}
+
 /* Has a queue pair go on as soon as it is in SQE. */
 static void *go_on(void *qp)
 {
@@ -1408,6 +1450,7 @@ static const struct row rows[] = {
 	{ "the network sees it between two devices", run_seen },
 	{ "all the requests that a queue may have", run_full },
 	{ "all the requests behind one that fails", run_full_sqe },
+	{ "a request that fails, before the receives that are flushed", run_failed_first },
 	{ "a completion queue that is resized meanwhile", run_resized },
 	{ "a flood of datagrams", run_flood_datagrams },
 	{ "a flood of WRITEs", run_flood_writes },

@@ -305,17 +305,19 @@ impl Side for SendSide {
         self.act(qp, round.now(), batch);
     }
 
-    /// Completes what has ended, and arms the timer. What is flushed is not completed before the packets on their way
-    /// have left: they have its memory.
+    /// Completes what has ended, and arms the timer. What failed or is flushed is not completed before the packets on
+    /// their way have left: they have its memory. The QP fails no sooner, so that the request that failed completes
+    /// before the receives that are flushed for it: rdma-core's own suite relies on that.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
         self.placing = None;
-        round.failed = self.requester.take_error().is_some();
-        if round.failed {
+        if is_sent && self.requester.take_error().is_some() {
+            round.failed = true;
             // It leaves SQD for good, and has not drained.
             self.tell_drained = false;
             qp.fail_sends(self);
         }
-        round.notify = (is_sent || qp.state() != State::Error) && self.complete(qp);
+        let may_complete = is_sent || !(self.requester.has_error() || qp.state() == State::Error);
+        round.notify = may_complete && self.complete(qp);
         if self.tell_drained && self.is_drained() {
             self.tell_drained = false;
             round.event = Some(Event::SendQueueDrained);

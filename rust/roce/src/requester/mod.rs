@@ -423,6 +423,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.error.take()
     }
 
+    /// Whether there is an error that [`take_error`](Self::take_error) has not returned yet.
+    #[inline]
+    pub fn has_error(&self) -> bool {
+        self.error.is_some()
+    }
+
     /// What has happened so far.
     #[inline]
     pub fn counters(&self) -> &RequesterCounters {
