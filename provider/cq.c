@@ -49,6 +49,33 @@ int cq_poll(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
 	return found;
 }
 
+/*
+ * Removes the completions of a queue pair that starts anew, as providers of hardware do: who polls next gets those of
+ * new requests. The others move towards the kernel's end, in order; the slots that become free are given back.
+ */
+void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
+{
+	struct cq *cq = cq_of(ibcq);
+	uint32_t consumer, from, to;
+
+	cq_lock(cq);
+	consumer = ring_consumer(&cq->ring);
+	for (from = consumer; !ring_is_empty(&cq->ring, from); from++)
+		;
+	for (to = from; from != consumer;) {
+		const struct ibv_wc *wc = ring_slot(&cq->ring, --from);
+
+		if (wc->qp_num == qp_num)
+			continue;
+		to--;
+		if (to != from)
+			memcpy(ring_slot(&cq->ring, to), wc, sizeof(*wc));
+	}
+	if (to != consumer)
+		ring_give_back(&cq->ring, to);
+	cq_unlock(cq);
+}
+
 static int cq_look(struct cq *cq)
 {
 	cq->current = NULL;

@@ -107,6 +107,7 @@ struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_a
 int cq_resize(struct ibv_cq *cq, int cqe);
 int cq_destroy(struct ibv_cq *cq);
 int cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+void cq_forget(struct ibv_cq *cq, uint32_t qp_num);
 
 /* --- srq.c ------------------------------------------------------------------------------------ */
 

@@ -131,11 +131,20 @@ struct ibv_qp *qp_open(struct ibv_context *context, struct ibv_qp_open_attr *att
 int qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct ibv_modify_qp command;
+	int error;
 
 	/* The command has no such field. */
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;
-	return ibv_cmd_modify_qp(qp, attr, mask, &command, sizeof(command));
+	error = ibv_cmd_modify_qp(qp, attr, mask, &command, sizeof(command));
+	if (error || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
+		return error;
+	/* An XRC target has none. */
+	if (qp->send_cq)
+		cq_forget(qp->send_cq, qp->qp_num);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
+		cq_forget(qp->recv_cq, qp->qp_num);
+	return 0;
 }
 
 int qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
