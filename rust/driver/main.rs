@@ -39,6 +39,7 @@ module! {
     description: "Software RoCEv2 device",
     license: "GPL v2",
     alias: ["rdma-link-ferroce"],
+    imports_ns: ["DMA_BUF"],
 }
 
 /// The loaded module. What is dropped first stands first, see [`Ferroce::drop`].

@@ -121,6 +121,7 @@ impl MemoryRegion for Mr {
     fn describe(&self, details: &mut Details<'_>) -> Result {
         let (memory, access) = match &self.state.lock().backing {
             Backing::User { memory, range } => match memory {
+                UserMemory::Pinned(umem) if umem.is_dma_buf() => (c"dma-buf", Some(range.access)),
                 UserMemory::Pinned(_) => (c"pinned", Some(range.access)),
                 UserMemory::OnDemand(_) => (c"on demand", Some(range.access)),
             },

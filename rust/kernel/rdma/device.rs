@@ -186,7 +186,7 @@ type QueryDevice = unsafe extern "C" fn(
 ) -> c_int;
 
 /// The `struct device` in a device.
-fn embedded(device: *mut bindings::ib_device) -> *mut kernel::bindings::device {
+pub(crate) fn embedded(device: *mut bindings::ib_device) -> *mut kernel::bindings::device {
     // It is the first field of each part of a union.
     device
         .wrapping_byte_add(core::mem::offset_of!(bindings::ib_device, __bindgen_anon_1))

@@ -26,6 +26,7 @@ pub mod counter;
 pub mod cq;
 pub mod details;
 pub mod device;
+mod dma_buf;
 pub mod driver;
 pub mod error;
 mod extents;

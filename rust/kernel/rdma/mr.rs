@@ -45,7 +45,7 @@ use rdma_bindings as bindings;
 /// A process's memory, for a region.
 #[derive(Clone)]
 pub enum UserMemory {
-    /// Pinned until the region is destroyed.
+    /// Pinned until the region is destroyed; also another driver's buffer.
     Pinned(Arc<Umem>),
     /// Paged on demand.
     OnDemand(OnDemand),
@@ -219,6 +219,48 @@ pub(crate) unsafe extern "C" fn register_user<M: MemoryRegion>(
             iova,
             access,
             memory,
+        };
+        publish(None, || M::register_user(pd, region))
+    })())
+}
+
+/// `reg_user_mr_dmabuf`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn register_dma_buf<M: MemoryRegion>(
+    pd: *mut bindings::ib_pd,
+    offset: u64,
+    length: u64,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> *mut bindings::ib_mr {
+    into_ptr((|| {
+        if !dmah.is_null() {
+            return Err(not_supported());
+        }
+        let access = user_access(access)?;
+        if access.contains(Access::ON_DEMAND) || access.contains(Access::FLUSH_PERSISTENT) {
+            return Err(not_supported());
+        }
+        // The last address must exist.
+        iova.checked_add(length).ok_or(EINVAL)?;
+        // SAFETY: `ib_core` passes a protection domain of a registered device of this driver, which outlives its regions.
+        let (memory, pd) = unsafe {
+            let device = crate::device::embedded((*pd).device);
+            (
+                Umem::of_dma_buf(device, fd, offset, length)?,
+                pd::Obj::<M::Pd>::get(pd),
+            )
+        };
+        let region = UserRegion {
+            iova,
+            access,
+            memory: UserMemory::Pinned(Arc::pin_init(memory, GFP_KERNEL_ACCOUNT)?),
         };
         publish(None, || M::register_user(pd, region))
     })())

@@ -90,6 +90,7 @@ impl<D: Driver> Ops<D> {
         req_notify_cq: Some(cq::request_notify::<D::Cq>),
 
         reg_user_mr: Some(mr::register_user::<D::Mr>),
+        reg_user_mr_dmabuf: Some(mr::register_dma_buf::<D::Mr>),
         rereg_user_mr: Some(mr::reregister_user::<D::Mr>),
         get_dma_mr: Some(mr::get_dma::<D::Mr>),
         alloc_mr: Some(mr::alloc::<D>),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pinned memory of a user process.
+//! Memory that a process registers, and that stays where it is.
 
 use crate::{
     access::Access,
+    dma_buf::DmaBuf,
     memory::{
         Blocks,
         Fault,
@@ -13,16 +14,17 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    error::to_result,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    new_mutex,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Full, //
-    },
+    sync::Mutex, //
 };
 use rdma_bindings as bindings;
 use sync::{
@@ -30,37 +32,46 @@ use sync::{
     Pass, //
 };
 
-/// Pages of a process, pinned (`struct ib_umem`).
+/// Memory that stays where it is: pages of a process (`struct ib_umem`), or another driver's buffer.
 ///
-/// They are given back by [`Umem::release`], in process context. Dropping the value releases them
+/// It is given back by [`Umem::release`], in process context. Dropping the value releases it
 /// too; so if that can happen elsewhere, `release` must have been called before.
 ///
 /// # Invariants
 ///
-/// While the gate is open, and while there are passes, `raw` is a valid `ib_umem` that belongs to
-/// this value, and the blocks are its pages.
-#[pin_data(PinnedDrop)]
+/// While the gate is open, and while there are passes, there is an origin, and the blocks are its
+/// memory.
+#[pin_data]
 pub struct Umem {
-    raw: NonNull<bindings::ib_umem>,
     blocks: Blocks,
     /// The pages keep their contents without power, and are to be flushed.
     persistent: bool,
-    released: Atomic<u32>,
+    is_dma_buf: bool,
     #[pin]
     gate: Gate,
+    #[pin]
+    origin: Mutex<Option<Origin>>,
 }
 
-// SAFETY: A `struct ib_umem` can be released by any task. Its pages are accessed through `Blocks`.
-unsafe impl Send for Umem {}
-// SAFETY: As above.
-unsafe impl Sync for Umem {}
+/// What is given back. Drop: process context, may sleep.
+enum Origin {
+    Process(PinnedPages),
+    DmaBuf { _buffer: DmaBuf },
+}
 
-/// An `ib_umem` on its way into a [`Umem`].
-struct Raw(NonNull<bindings::ib_umem>);
+/// Pinned pages of a process.
+///
+/// # Invariants
+///
+/// `0` is a valid `ib_umem`, which belongs to this value.
+struct PinnedPages(NonNull<bindings::ib_umem>);
 
-impl Drop for Raw {
+// SAFETY: A `struct ib_umem` can be released by any task.
+unsafe impl Send for PinnedPages {}
+
+impl Drop for PinnedPages {
     fn drop(&mut self) {
-        // SAFETY: The umem belongs to `self` and is released only here.
+        // SAFETY: Valid by the type invariant, and released only here.
         unsafe { bindings::ib_umem_release(self.0.as_ptr()) };
     }
 }
@@ -93,7 +104,8 @@ impl Umem {
                 access.bits() as c_int,
             )
         };
-        let raw = Raw(NonNull::new(kernel::error::from_err_ptr(raw)?).ok_or(ENOMEM)?);
+        // INVARIANT: The function returned a new umem.
+        let raw = PinnedPages(NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?);
         let first_offset = (start as usize) & PAGE_SIZE.wrapping_sub(1);
         let pages = first_offset
             .checked_add(size)
@@ -133,15 +145,52 @@ impl Umem {
         // SAFETY: The blocks are the pinned pages, in order, and stay so until the umem is
         // released, which waits for those who use the blocks (see `release`).
         unsafe { blocks.set_range(PAGE_SHIFT as u32, first_offset, len)? };
-        Ok(pin_init!(Self {
-            // INVARIANT: The umem belongs to the new value from here on, not before: there may be no memory
-            // for one, and then this is dropped as it is.
-            raw: core::mem::ManuallyDrop::new(raw).0,
+        Ok(Self::new(Origin::Process(raw), blocks, persistent))
+    }
+
+    /// `len` bytes from `offset` on, of the buffer that the current process has open as `fd`. Process context.
+    ///
+    /// Errors: see [`DmaBuf::new`].
+    ///
+    /// # Safety
+    ///
+    /// `device` must be valid for as long as the result is there.
+    pub(crate) unsafe fn of_dma_buf(
+        device: *mut kernel::bindings::device,
+        fd: c_int,
+        offset: u64,
+        len: u64,
+    ) -> Result<impl PinInit<Self>> {
+        // SAFETY: By the promise of the caller.
+        let buffer = unsafe { DmaBuf::new(device, fd, offset, len)? };
+        let (start, size) = buffer.place();
+        // One block: the kernel's mapping has no gaps.
+        let mut blocks = Blocks::with_capacity(1)?;
+        let block_size = size.checked_next_power_of_two().ok_or(EINVAL)?;
+        if !blocks.push(start) {
+            return Err(ENOMEM);
+        }
+        // SAFETY: The block is the part of the buffer, and stays so until that is released, which waits for those who
+        // use the blocks (see `release`).
+        unsafe { blocks.set_range(block_size.trailing_zeros(), 0, len)? };
+        Ok(Self::new(Origin::DmaBuf { _buffer: buffer }, blocks, false))
+    }
+
+    /// `blocks` must be the memory of `origin`.
+    fn new(origin: Origin, blocks: Blocks, persistent: bool) -> impl PinInit<Self> {
+        // INVARIANT: The gate is open, and there is an origin, with these blocks.
+        pin_init!(Self {
             blocks,
             persistent,
-            released: Atomic::new(0),
+            is_dma_buf: matches!(origin, Origin::DmaBuf { .. }),
             gate <- Gate::new(),
-        }))
+            origin <- new_mutex!(Some(origin)),
+        })
+    }
+
+    /// Whether it is another driver's buffer.
+    pub fn is_dma_buf(&self) -> bool {
+        self.is_dma_buf
     }
 
     /// Bytes.
@@ -154,23 +203,26 @@ impl Umem {
         self.len() == 0
     }
 
-    /// Whether the pages are pinned such that a region may have these rights. Process context.
+    /// Whether the memory is such that a region may have these rights. Process context.
     ///
-    /// Errors: `EACCES` if they are not pinned for writing, `EINVAL` if they do not keep their contents without power, or
+    /// Errors: `EACCES` if pages are not pinned for writing, `EINVAL` if they do not keep their contents without power, or
     /// are released.
     pub(crate) fn check_access(&self, access: Access) -> Result {
-        let _pages = self.enter().ok_or(EINVAL)?;
         if access.contains(Access::FLUSH_PERSISTENT) && !self.persistent {
             return Err(EINVAL);
         }
-        // SAFETY: There is a pass, so the umem is valid by the type invariant.
-        to_result(unsafe {
-            bindings::ib_umem_check_rereg(
-                self.raw.as_ptr(),
-                bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int,
-                access.bits() as c_int,
-            )
-        })
+        match &*self.origin.lock() {
+            // SAFETY: The umem is valid by its type invariant.
+            Some(Origin::Process(pages)) => to_result(unsafe {
+                bindings::ib_umem_check_rereg(
+                    pages.0.as_ptr(),
+                    bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int,
+                    access.bits() as c_int,
+                )
+            }),
+            Some(Origin::DmaBuf { .. }) => Ok(()),
+            None => Err(EINVAL),
+        }
     }
 
     /// Access to the pages; [`None`] once they are, or are about to be, released. Any context.
@@ -183,23 +235,11 @@ impl Umem {
         })
     }
 
-    /// Waits for those who use the pages, then gives them back. Process context.
+    /// Waits for those who use the memory, then gives it back. Process context.
     pub fn release(&self) {
         self.gate.close_and_wait();
-        if self.released.xchg(1, Full) == 0 {
-            // SAFETY: The gate is closed and idle, so nobody uses the pages any more; the umem
-            // belongs to `self`, and the flag sees to it that it is released once.
-            unsafe { bindings::ib_umem_release(self.raw.as_ptr()) };
-        }
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for Umem {
-    fn drop(self: Pin<&mut Self>) {
-        if self.released.load(kernel::sync::atomic::Relaxed) == 0 {
-            self.release();
-        }
+        let origin = self.origin.lock().take();
+        drop(origin);
     }
 }
 
