@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A driver whose buffers are dma-bufs, for the selftest dma_buf. Its buffers move unless they are pinned, as those of a
+ * A driver whose buffers are dma-bufs, for the selftest dmabuf. Its buffers move unless they are pinned, as those of a
  * graphics card do: who maps one that is not pinned, or lets go of one in the wrong order, is counted.
  *
  * /dev/ferroce_exporter: ioctl() with one of the numbers below and a size in bytes returns a new buffer's file
@@ -225,5 +225,5 @@ static struct miscdevice exporter = {
 
 module_misc_device(exporter);
 MODULE_IMPORT_NS("DMA_BUF");
-MODULE_DESCRIPTION("Buffers for the selftest dma_buf");
+MODULE_DESCRIPTION("Buffers for the selftest dmabuf");
 MODULE_LICENSE("GPL");

@@ -2,7 +2,7 @@
 /*
  * Memory regions of buffers that belong to other drivers (dma-bufs): every byte, both ways, and what is refused.
  *
- * dma_buf DEVICE DEVICE, with the module exporter loaded.
+ * dmabuf DEVICE DEVICE, with the module exporter loaded.
  */
 #define _GNU_SOURCE
 

@@ -13,11 +13,11 @@ is_clean()
 	text=$(cat /dev/ferroce_exporter) && echo "# $text" && [ "$text" = "0 buffers, 0 mistakes" ]
 }
 
-rows=$(rows_of "$here/dma_buf")
+rows=$(rows_of "$here/dmabuf")
 ktap_start $((rows + 3))
 devices_wait
 row "module that exports buffers" insmod "$here/kernel/exporter.ko"
-absorb "$rows" "$here/dma_buf" "$dev1" "$dev2"
+absorb "$rows" "$here/dmabuf" "$dev1" "$dev2"
 row "all buffers are given back, in order" is_clean
 row "unloading it" rmmod exporter
 ktap_finish
