@@ -260,7 +260,7 @@ pub(crate) unsafe extern "C" fn register_dma_buf<M: MemoryRegion>(
         let region = UserRegion {
             iova,
             access,
-            memory: UserMemory::Pinned(Arc::pin_init(memory, GFP_KERNEL_ACCOUNT)?),
+            memory: UserMemory::Pinned(memory),
         };
         publish(None, || M::register_user(pd, region))
     })())
@@ -311,7 +311,7 @@ unsafe fn user_memory(
     }
     // SAFETY: By the promise of the caller.
     let umem = unsafe { Umem::get(device, start, length, access)? };
-    Ok(UserMemory::Pinned(Arc::pin_init(umem, GFP_KERNEL_ACCOUNT)?))
+    Ok(UserMemory::Pinned(umem))
 }
 
 /// `rereg_user_mr`: in place, under the same keys. Process context.

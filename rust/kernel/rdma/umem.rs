@@ -24,7 +24,10 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
-    sync::Mutex, //
+    sync::{
+        Arc,
+        Mutex, //
+    },
 };
 use rdma_bindings as bindings;
 use sync::{
@@ -90,7 +93,7 @@ impl Umem {
         start: u64,
         len: u64,
         access: Access,
-    ) -> Result<impl PinInit<Self>> {
+    ) -> Result<Arc<Self>> {
         let size = usize::try_from(len)?;
         // SAFETY: The device is valid by the promise of the caller, there are no attributes, and
         // any address and size may be asked for.
@@ -145,7 +148,7 @@ impl Umem {
         // SAFETY: The blocks are the pinned pages, in order, and stay so until the umem is
         // released, which waits for those who use the blocks (see `release`).
         unsafe { blocks.set_range(PAGE_SHIFT as u32, first_offset, len)? };
-        Ok(Self::new(Origin::Process(raw), blocks, persistent))
+        Self::new(Origin::Process(raw), blocks, persistent)
     }
 
     /// `len` bytes from `offset` on, of the buffer that the current process has open as `fd`. Process context.
@@ -160,7 +163,7 @@ impl Umem {
         fd: c_int,
         offset: u64,
         len: u64,
-    ) -> Result<impl PinInit<Self>> {
+    ) -> Result<Arc<Self>> {
         // SAFETY: By the promise of the caller.
         let buffer = unsafe { DmaBuf::new(device, fd, offset, len)? };
         let (start, size) = buffer.place();
@@ -173,19 +176,22 @@ impl Umem {
         // SAFETY: The block is the part of the buffer, and stays so until that is released, which waits for those who
         // use the blocks (see `release`).
         unsafe { blocks.set_range(block_size.trailing_zeros(), 0, len)? };
-        Ok(Self::new(Origin::DmaBuf { _buffer: buffer }, blocks, false))
+        Self::new(Origin::DmaBuf { _buffer: buffer }, blocks, false)
     }
 
     /// `blocks` must be the memory of `origin`.
-    fn new(origin: Origin, blocks: Blocks, persistent: bool) -> impl PinInit<Self> {
+    fn new(origin: Origin, blocks: Blocks, persistent: bool) -> Result<Arc<Self>> {
         // INVARIANT: The gate is open, and there is an origin, with these blocks.
-        pin_init!(Self {
-            blocks,
-            persistent,
-            is_dma_buf: matches!(origin, Origin::DmaBuf { .. }),
-            gate <- Gate::new(),
-            origin <- new_mutex!(Some(origin)),
-        })
+        Arc::pin_init(
+            pin_init!(Self {
+                blocks,
+                persistent,
+                is_dma_buf: matches!(origin, Origin::DmaBuf { .. }),
+                gate <- Gate::new(),
+                origin <- new_mutex!(Some(origin)),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
     }
 
     /// Whether it is another driver's buffer.
