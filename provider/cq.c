@@ -19,18 +19,6 @@ static_assert(offsetof(struct ibv_wc, dlid_path_bits) == offsetof(struct ib_uver
 /* What can be asked of an extended completion queue. */
 #define WC_FIELDS (IBV_WC_STANDARD_FLAGS)
 
-static void cq_lock(struct cq *cq)
-{
-	if (!cq->is_unlocked)
-		pthread_spin_lock(&cq->lock);
-}
-
-static void cq_unlock(struct cq *cq)
-{
-	if (!cq->is_unlocked)
-		pthread_spin_unlock(&cq->lock);
-}
-
 /* --- Polling ---------------------------------------------------------------------------------- */
 
 int cq_poll(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
@@ -39,13 +27,13 @@ int cq_poll(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
 	int found = 0;
 	uint32_t at;
 
-	cq_lock(cq);
+	lock_take(&cq->lock);
 	at = ring_consumer(&cq->ring);
 	for (; found < count && !ring_is_empty(&cq->ring, at); found++, at++)
 		memcpy(&wc[found], ring_slot(&cq->ring, at), sizeof(*wc));
 	if (found)
 		ring_give_back(&cq->ring, at);
-	cq_unlock(cq);
+	lock_release(&cq->lock);
 	return found;
 }
 
@@ -58,7 +46,7 @@ void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 	struct cq *cq = cq_of(ibcq);
 	uint32_t consumer, from, to;
 
-	cq_lock(cq);
+	lock_take(&cq->lock);
 	consumer = ring_consumer(&cq->ring);
 	for (from = consumer; !ring_is_empty(&cq->ring, from); from++)
 		;
@@ -73,7 +61,7 @@ void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 	}
 	if (to != consumer)
 		ring_give_back(&cq->ring, to);
-	cq_unlock(cq);
+	lock_release(&cq->lock);
 }
 
 static int cq_look(struct cq *cq)
@@ -104,11 +92,11 @@ static int cq_start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
-	cq_lock(cq);
+	lock_take(&cq->lock);
 	cq->at = ring_consumer(&cq->ring);
 	error = cq_look(cq);
 	if (error)
-		cq_unlock(cq);
+		lock_release(&cq->lock);
 	return error;
 }
 
@@ -126,7 +114,7 @@ static void cq_end_poll(struct ibv_cq_ex *ibcq)
 
 	cq_take(cq);
 	cq->current = NULL;
-	cq_unlock(cq);
+	lock_release(&cq->lock);
 }
 
 static enum ibv_wc_opcode cq_read_opcode(struct ibv_cq_ex *cq)
@@ -207,7 +195,7 @@ static void cq_set_functions(struct ibv_cq_ex *cq, uint64_t fields)
 /* --- Creating and destroying ------------------------------------------------------------------ */
 
 /* Maps the ring of a queue that the kernel has made. */
-static int cq_finish(struct cq *cq, struct ibv_context *context, const struct mminfo *info)
+static int cq_finish(struct cq *cq, struct ibv_context *context, const struct mminfo *info, bool is_of_one_thread)
 {
 	int error = ring_map(&cq->ring, context, info, sizeof(struct ibv_wc));
 
@@ -217,7 +205,7 @@ static int cq_finish(struct cq *cq, struct ibv_context *context, const struct mm
 		ibv_cmd_destroy_cq(&cq->verbs.cq);
 		return error;
 	}
-	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
+	lock_init(&cq->lock, is_of_one_thread);
 	return 0;
 }
 
@@ -236,7 +224,7 @@ struct ibv_cq *cq_create(struct ibv_context *context, int cqe, struct ibv_comp_c
 	error = ibv_cmd_create_cq(context, cqe, channel, comp_vector, &cq->verbs.cq, &command, sizeof(command),
 				  &response.core, sizeof(response));
 	if (!error)
-		error = cq_finish(cq, context, &response.driver.mi);
+		error = cq_finish(cq, context, &response.driver.mi, false);
 	if (error) {
 		free(cq);
 		errno = error;
@@ -251,23 +239,29 @@ struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_a
 		struct ib_uverbs_ex_create_cq_resp core;
 		struct rxe_create_cq_resp driver;
 	} response = {};
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	struct ibv_cq_init_attr_ex core = *attr;
 	struct ibv_create_cq_ex command;
+	bool is_of_one_thread;
 	struct cq *cq;
 	int error;
 
-	if (attr->wc_flags & ~(uint64_t)WC_FIELDS || attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) {
+	if (attr->wc_flags & ~(uint64_t)WC_FIELDS || attr->comp_mask & ~known) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return NULL;
-	cq->is_unlocked = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
-			  attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
-	error = ibv_cmd_create_cq_ex(context, attr, &cq->verbs, &command, sizeof(command), &response.core,
+	is_of_one_thread = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
+			    attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
+			   (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && pd_is_of_one_thread(attr->parent_domain));
+	/* The kernel has no part in that. */
+	core.comp_mask &= ~IBV_CQ_INIT_ATTR_MASK_PD;
+	error = ibv_cmd_create_cq_ex(context, &core, &cq->verbs, &command, sizeof(command), &response.core,
 				     sizeof(response), 0);
 	if (!error)
-		error = cq_finish(cq, context, &response.driver.mi);
+		error = cq_finish(cq, context, &response.driver.mi, is_of_one_thread);
 	if (error) {
 		free(cq);
 		errno = error;
@@ -289,7 +283,7 @@ int cq_resize(struct ibv_cq *ibcq, int cqe)
 	struct ring ring;
 	int error;
 
-	cq_lock(cq);
+	lock_take(&cq->lock);
 	error = ibv_cmd_resize_cq(ibcq, cqe, &command, sizeof(command), &response.core, sizeof(response));
 	if (!error)
 		error = ring_map(&ring, ibcq->context, &response.driver.mi, sizeof(struct ibv_wc));
@@ -297,7 +291,7 @@ int cq_resize(struct ibv_cq *ibcq, int cqe)
 		ring_unmap(&cq->ring);
 		cq->ring = ring;
 	}
-	cq_unlock(cq);
+	lock_release(&cq->lock);
 	return error;
 }
 
@@ -309,7 +303,7 @@ int cq_destroy(struct ibv_cq *ibcq)
 	if (error)
 		return error;
 	ring_unmap(&cq->ring);
-	pthread_spin_destroy(&cq->lock);
+	lock_destroy(&cq->lock);
 	free(cq);
 	return 0;
 }

@@ -92,7 +92,9 @@ static void context_free(struct ibv_context *context)
 static const struct verbs_context_ops operations = {
 	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_mw = mw_alloc,
+	.alloc_parent_domain = parent_domain_alloc,
 	.alloc_pd = pd_alloc,
+	.alloc_td = td_alloc,
 	.attach_mcast = ibv_cmd_attach_mcast,
 	.bind_mw = qp_bind_mw,
 	.close_xrcd = xrcd_close,
@@ -105,6 +107,7 @@ static const struct verbs_context_ops operations = {
 	.create_srq_ex = srq_create_ex,
 	.dealloc_mw = mw_dealloc,
 	.dealloc_pd = pd_dealloc,
+	.dealloc_td = td_dealloc,
 	.dereg_mr = mr_dereg,
 	.destroy_ah = ah_destroy,
 	.destroy_cq = cq_destroy,

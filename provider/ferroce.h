@@ -3,12 +3,11 @@
 #ifndef FERROCE_H
 #define FERROCE_H
 
-#include <pthread.h>
-
 #include <infiniband/driver.h>
 #include <rdma/rdma_user_rxe.h>
 
 #include "../include/uapi/rdma/ferroce-abi.h"
+#include "lock.h"
 #include "ring.h"
 
 /* The tail of the send WQE: segments, inline data or the eight bytes of an ATOMIC WRITE. */
@@ -32,9 +31,7 @@ struct ah {
 struct cq {
 	struct verbs_cq verbs;
 	struct ring ring;
-	pthread_spinlock_t lock;
-	/* The process promised to use it in one thread at a time. */
-	bool is_unlocked;
+	struct lock lock;
 	/* Between ibv_start_poll() and ibv_end_poll(): the completion, if there is one, and its index. */
 	const struct ibv_wc *current;
 	uint32_t at;
@@ -43,7 +40,7 @@ struct cq {
 /* A ring of receive requests: a QP's own or an SRQ's. */
 struct receives {
 	struct ring ring;
-	pthread_spinlock_t lock;
+	struct lock lock;
 	uint32_t max_sge;
 };
 
@@ -56,7 +53,7 @@ struct qp {
 	struct verbs_qp verbs;
 	struct receives receives;
 	struct ring sends;
-	pthread_spinlock_t lock;
+	struct lock lock;
 	uint32_t max_sge, max_inline;
 	/* Between ibv_wr_start() and ibv_wr_complete(): the last request, the next one's index, and what went wrong. */
 	struct rxe_send_wqe *wqe;
@@ -89,10 +86,18 @@ static inline struct qp *qp_of_ex(struct ibv_qp_ex *qp)
 	return container_of(qp, struct qp, verbs.qp_ex);
 }
 
-/* --- memory.c --------------------------------------------------------------------------------- */
+/* --- domain.c --------------------------------------------------------------------------------- */
 
 struct ibv_pd *pd_alloc(struct ibv_context *context);
 int pd_dealloc(struct ibv_pd *pd);
+struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int td_dealloc(struct ibv_td *td);
+struct ibv_pd *parent_domain_alloc(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
+/* Whether it is a parent domain with a thread domain: one thread at a time uses its queues. None is not. */
+bool pd_is_of_one_thread(struct ibv_pd *pd);
+
+/* --- memory.c --------------------------------------------------------------------------------- */
+
 struct ibv_mr *mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access);
 struct ibv_mr *mr_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 int mr_rereg(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
@@ -121,7 +126,8 @@ int srq_number(struct ibv_srq *srq, uint32_t *number);
 int srq_destroy(struct ibv_srq *srq);
 int srq_post_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-int receives_map(struct receives *receives, struct ibv_context *context, const struct mminfo *info, uint32_t max_sge);
+/* `pd` is that of the queue. */
+int receives_map(struct receives *receives, struct ibv_pd *pd, const struct mminfo *info, uint32_t max_sge);
 void receives_unmap(struct receives *receives);
 int receives_post(struct receives *receives, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 

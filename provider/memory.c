@@ -1,37 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Protection domains, memory regions and windows: what the kernel does alone. */
+/* Memory regions and windows: what the kernel does alone. */
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "ferroce.h"
-
-struct ibv_pd *pd_alloc(struct ibv_context *context)
-{
-	struct ib_uverbs_alloc_pd_resp response;
-	struct ibv_pd *pd = calloc(1, sizeof(*pd));
-	struct ibv_alloc_pd command;
-	int error;
-
-	if (!pd)
-		return NULL;
-	error = ibv_cmd_alloc_pd(context, pd, &command, sizeof(command), &response, sizeof(response));
-	if (error) {
-		free(pd);
-		errno = error;
-		return NULL;
-	}
-	return pd;
-}
-
-int pd_dealloc(struct ibv_pd *pd)
-{
-	int error = ibv_cmd_dealloc_pd(pd);
-
-	if (!error)
-		free(pd);
-	return error;
-}
 
 struct ibv_mr *mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access)
 {

@@ -214,7 +214,7 @@ int qp_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 		*bad = wr;
 		return EINVAL;
 	}
-	pthread_spin_lock(&qp->lock);
+	lock_take(&qp->lock);
 	begin = ring_producer(&qp->sends);
 	for (at = begin; wr; wr = wr->next, at++) {
 		error = post_one(qp, at, wr);
@@ -225,7 +225,7 @@ int qp_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 	}
 	if (at != begin)
 		ring_publish(&qp->sends, at);
-	pthread_spin_unlock(&qp->lock);
+	lock_release(&qp->lock);
 	if (at == begin)
 		return error;
 	refused = doorbell(ibqp);
@@ -269,7 +269,7 @@ static void wr_start(struct ibv_qp_ex *ibqp)
 {
 	struct qp *qp = qp_of_ex(ibqp);
 
-	pthread_spin_lock(&qp->lock);
+	lock_take(&qp->lock);
 	qp->next = ring_producer(&qp->sends);
 	qp->wqe = NULL;
 	qp->error = 0;
@@ -283,13 +283,13 @@ static int wr_complete(struct ibv_qp_ex *ibqp)
 
 	if (posts)
 		ring_publish(&qp->sends, qp->next);
-	pthread_spin_unlock(&qp->lock);
+	lock_release(&qp->lock);
 	return posts ? doorbell(&qp->verbs.qp) : error;
 }
 
 static void wr_abort(struct ibv_qp_ex *ibqp)
 {
-	pthread_spin_unlock(&qp_of_ex(ibqp)->lock);
+	lock_release(&qp_of_ex(ibqp)->lock);
 }
 
 /* A request. After an error there are no more, and NULL. */

@@ -11,27 +11,27 @@
  * Maps the rings of a QP that the kernel has made. Without a receive queue of its own it has no ring for it, and as the
  * target of an XRC connection none at all.
  */
-static int qp_map(struct qp *qp, const struct rxe_create_qp_resp *response, const struct ibv_qp_cap *cap)
+static int qp_map(struct qp *qp, struct ibv_pd *pd, const struct rxe_create_qp_resp *response,
+		  const struct ibv_qp_cap *cap)
 {
-	struct ibv_context *context = qp->verbs.qp.context;
 	int error;
 
 	if (response->sq_mi.size) {
-		error = ring_map(&qp->sends, context, &response->sq_mi,
+		error = ring_map(&qp->sends, pd->context, &response->sq_mi,
 				 SEND_WQE_ROOM(cap->max_send_sge, cap->max_inline_data));
 		if (error)
 			return error;
 		qp->max_sge = cap->max_send_sge;
 		qp->max_inline = cap->max_inline_data;
 	}
-	return response->rq_mi.size ? receives_map(&qp->receives, context, &response->rq_mi, cap->max_recv_sge) : 0;
+	return response->rq_mi.size ? receives_map(&qp->receives, pd, &response->rq_mi, cap->max_recv_sge) : 0;
 }
 
 static void qp_free(struct qp *qp)
 {
 	ring_unmap(&qp->sends);
 	receives_unmap(&qp->receives);
-	pthread_spin_destroy(&qp->lock);
+	lock_destroy(&qp->lock);
 	free(qp);
 }
 
@@ -45,6 +45,8 @@ struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr
 		struct ib_uverbs_create_qp_resp core;
 		struct rxe_create_qp_resp driver;
 	} response = {};
+	/* The target of an XRC connection has none, and no rings. */
+	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL;
 	struct ibv_create_qp command;
 	struct qp *qp;
 	int error;
@@ -61,7 +63,7 @@ struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
-	pthread_spin_init(&qp->lock, PTHREAD_PROCESS_PRIVATE);
+	lock_init(&qp->lock, pd_is_of_one_thread(pd));
 	qp->verbs.qp.qp_type = attr->qp_type;
 	error = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? qp_set_operations(qp, attr->send_ops_flags) : 0;
 	if (error)
@@ -72,7 +74,7 @@ struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr
 	attr->comp_mask |= empty;
 	if (error)
 		goto free;
-	error = qp_map(qp, &response.driver, &attr->cap);
+	error = qp_map(qp, pd, &response.driver, &attr->cap);
 	if (error)
 		goto destroy;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
@@ -117,7 +119,7 @@ struct ibv_qp *qp_open(struct ibv_context *context, struct ibv_qp_open_attr *att
 
 	if (!qp)
 		return NULL;
-	pthread_spin_init(&qp->lock, PTHREAD_PROCESS_PRIVATE);
+	lock_init(&qp->lock, false);
 	error = ibv_cmd_open_qp(context, &qp->verbs, sizeof(qp->verbs), attr, &command, sizeof(command), &response,
 				sizeof(response));
 	if (error) {

@@ -8,14 +8,14 @@
 
 /* --- Rings of receive requests ---------------------------------------------------------------- */
 
-int receives_map(struct receives *receives, struct ibv_context *context, const struct mminfo *info, uint32_t max_sge)
+int receives_map(struct receives *receives, struct ibv_pd *pd, const struct mminfo *info, uint32_t max_sge)
 {
-	int error = ring_map(&receives->ring, context, info, RECV_WQE_ROOM(max_sge));
+	int error = ring_map(&receives->ring, pd->context, info, RECV_WQE_ROOM(max_sge));
 
 	if (error)
 		return error;
 	receives->max_sge = max_sge;
-	pthread_spin_init(&receives->lock, PTHREAD_PROCESS_PRIVATE);
+	lock_init(&receives->lock, pd_is_of_one_thread(pd));
 	return 0;
 }
 
@@ -24,7 +24,7 @@ void receives_unmap(struct receives *receives)
 	if (!receives->ring.head)
 		return;
 	ring_unmap(&receives->ring);
-	pthread_spin_destroy(&receives->lock);
+	lock_destroy(&receives->lock);
 }
 
 static int receive_fill(const struct receives *receives, uint32_t at, const struct ibv_recv_wr *wr)
@@ -61,7 +61,7 @@ int receives_post(struct receives *receives, struct ibv_recv_wr *wr, struct ibv_
 	uint32_t begin, at;
 	int error = 0;
 
-	pthread_spin_lock(&receives->lock);
+	lock_take(&receives->lock);
 	begin = ring_producer(&receives->ring);
 	for (at = begin; wr; wr = wr->next, at++) {
 		error = receive_fill(receives, at, wr);
@@ -72,7 +72,7 @@ int receives_post(struct receives *receives, struct ibv_recv_wr *wr, struct ibv_
 	}
 	if (at != begin)
 		ring_publish(&receives->ring, at);
-	pthread_spin_unlock(&receives->lock);
+	lock_release(&receives->lock);
 	return error;
 }
 
@@ -110,9 +110,9 @@ int xrcd_close(struct ibv_xrcd *ibxrcd)
 /* --- Shared receive queues -------------------------------------------------------------------- */
 
 /* Maps the ring of a queue that the kernel has made. */
-static int srq_finish(struct srq *srq, const struct mminfo *info, uint32_t max_sge)
+static int srq_finish(struct srq *srq, struct ibv_pd *pd, const struct mminfo *info, uint32_t max_sge)
 {
-	int error = receives_map(&srq->receives, srq->verbs.srq.context, info, max_sge);
+	int error = receives_map(&srq->receives, pd, info, max_sge);
 
 	if (error)
 		ibv_cmd_destroy_srq(&srq->verbs.srq);
@@ -134,7 +134,7 @@ struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 	error = ibv_cmd_create_srq(pd, &srq->verbs.srq, attr, &command, sizeof(command), &response.core,
 				   sizeof(response));
 	if (!error)
-		error = srq_finish(srq, &response.driver.mi, attr->attr.max_sge);
+		error = srq_finish(srq, pd, &response.driver.mi, attr->attr.max_sge);
 	if (error) {
 		free(srq);
 		errno = error;
@@ -170,7 +170,7 @@ struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_a
 	error = ibv_cmd_create_srq_ex(context, &srq->verbs, attr, &command, sizeof(command), &response.core,
 				      sizeof(response));
 	if (!error)
-		error = srq_finish(srq, &response.driver.mi, attr->attr.max_sge);
+		error = srq_finish(srq, attr->pd, &response.driver.mi, attr->attr.max_sge);
 	if (error) {
 		free(srq);
 		errno = error;
@@ -191,7 +191,7 @@ int srq_modify(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 	struct ring ring;
 	int error;
 
-	pthread_spin_lock(&srq->receives.lock);
+	lock_take(&srq->receives.lock);
 	error = ibv_cmd_modify_srq(ibsrq, attr, mask, &command.core, sizeof(command));
 	if (!error && mask & IBV_SRQ_MAX_WR) {
 		error = ring_map(&ring, ibsrq->context, &info, RECV_WQE_ROOM(srq->receives.max_sge));
@@ -200,7 +200,7 @@ int srq_modify(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 			srq->receives.ring = ring;
 		}
 	}
-	pthread_spin_unlock(&srq->receives.lock);
+	lock_release(&srq->receives.lock);
 	return error;
 }
 
