@@ -31,10 +31,12 @@ setup:
 module:
 	@scripts/module
 
-# A provider of our own for rdma-core, for the release in the Debian root.
+# A provider of our own for rdma-core, for the release in the Debian root; make provider SUITE=bookworm|forky, for that
+# suite's.
 provider:
-	@scripts/setup --only root
-	@scripts/in-root $(MAKE) --no-print-directory -C provider OUTPUT=../build/provider
+	@scripts/setup --only $(if $(SUITE),root-$(SUITE),root)
+	@scripts/in-root $(MAKE) --no-print-directory -C provider $(if $(SUITE),OUTPUT=../build/provider-$(SUITE) \
+		SYSROOT=$$(scripts/setup --print root-$(SUITE)),OUTPUT=../build/provider)
 
 debug-kernel:
 	@scripts/setup --only vm-debug

@@ -8,6 +8,7 @@
 
 #include "../include/uapi/rdma/ferroce-abi.h"
 #include "lock.h"
+#include "release.h"
 #include "ring.h"
 
 /* The tail of the send WQE: segments, inline data or the eight bytes of an ATOMIC WRITE. */

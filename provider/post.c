@@ -392,6 +392,7 @@ static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, 
 	wqe->dma.resid = ATOMIC_WRITE_LENGTH;
 }
 
+#if HAS_FLUSH
 static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t length, uint8_t type, uint8_t level)
 {
 	struct rxe_send_wqe *wqe = wr_begin(qp, IBV_WR_FLUSH);
@@ -410,6 +411,7 @@ static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t 
 	wqe->dma.length = length;
 	wqe->dma.resid = length;
 }
+#endif
 
 static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
@@ -523,7 +525,9 @@ int qp_set_operations(struct qp *qp, uint64_t operations)
 	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
 	ex->wr_atomic_write = wr_atomic_write;
 	ex->wr_bind_mw = wr_bind_mw;
+#if HAS_FLUSH
 	ex->wr_flush = wr_flush;
+#endif
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_rdma_read = wr_rdma_read;
 	ex->wr_rdma_write = wr_rdma_write;
