@@ -34,8 +34,11 @@ static int context_query_device(struct ibv_context *context, const struct ibv_qu
 	error = ibv_cmd_query_device_any(context, input, attr, size, &response, &response_size);
 	if (error)
 		return error;
-	if (context_of(context)->features & FERROCE_FEATURE_XRC)
+	if (context_of(context)->features & FERROCE_FEATURE_XRC) {
 		attr->orig_attr.device_cap_flags |= IBV_DEVICE_XRC;
+		if (size >= offsetof(struct ibv_device_attr_ex, device_cap_flags_ex) + sizeof(attr->device_cap_flags_ex))
+			attr->device_cap_flags_ex |= IBV_DEVICE_XRC;
+	}
 	version = response.base.fw_ver;
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u",
 		 (unsigned int)(version >> 32) & 0xffff, (unsigned int)(version >> 16) & 0xffff,
