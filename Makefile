@@ -68,6 +68,9 @@ test-the-tests:
 mutants:
 	@scripts/mutants $(NAMES)
 
+deb:
+	@scripts/deb
+
 SECONDS ?= 600
 fuzz:
 	@scripts/fuzz $(SECONDS) $(SEED)
@@ -110,6 +113,7 @@ help:
 	@echo '  make matrix [TESTS="NAME..."] [ROWS=REGEX]  on each kernel: builds, loads, selftests; then with 4 and 8 CPUs; a table'
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
+	@echo '  make deb     Debian packages in build/deb: the module for DKMS, and a command with a service'
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make provider  build/provider/libferroce-rdmavNN.so, for programs that want XRC; scripts/vm --provider ferroce'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
@@ -126,4 +130,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help

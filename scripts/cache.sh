@@ -79,6 +79,7 @@ made_from() {
 	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
 	vm-debug) echo root debug-kernel stage/vm-debug vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	root-packages) echo root stage/root-packages ;;
 	root-consumers) echo root stage/root-suite packages-suite packages-consumers ;;
 	root-*) echo root stage/root-suite packages-suite ;;
 	vm-consumers-debug)
@@ -93,7 +94,7 @@ made_from() {
 # Prints the script that makes an artifact and, if that makes those of several suites, which.
 stage_of() {
 	case $1 in
-	*-stock | *-debug) echo "$1" ;;
+	*-stock | *-debug | *-packages) echo "$1" ;;
 	root) if [[ $FERROCE_SUITE == trixie ]]; then echo root; else echo root-whole; fi ;;
 	root-* | vm-*) echo "${1%%-*}-suite ${1#*-}" ;;
 	*) echo "$1" ;;
