@@ -71,6 +71,9 @@ mutants:
 deb:
 	@scripts/deb
 
+test-packages:
+	@scripts/test-packages
+
 SECONDS ?= 600
 fuzz:
 	@scripts/fuzz $(SECONDS) $(SEED)
@@ -114,6 +117,7 @@ help:
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make deb     Debian packages in build/deb: the module for DKMS, and a command with a service'
+	@echo '  make test-packages  install them in a fresh Debian, boot it, and test all of them'
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make provider  build/provider/libferroce-rdmavNN.so, for programs that want XRC; scripts/vm --provider ferroce'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
@@ -130,4 +134,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb test-packages fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help

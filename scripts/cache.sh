@@ -80,6 +80,7 @@ made_from() {
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
 	vm-debug) echo root debug-kernel stage/vm-debug vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
 	root-packages) echo root stage/root-packages ;;
+	vm-packages) echo root stage/vm-packages ;;
 	root-consumers) echo root stage/root-suite packages-suite packages-consumers ;;
 	root-*) echo root stage/root-suite packages-suite ;;
 	vm-consumers-debug)
