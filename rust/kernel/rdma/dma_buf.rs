@@ -20,7 +20,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `0` is a valid `dma_buf`, of which this value owns a reference.
+/// This value owns a reference to the `dma_buf` at `0`, which keeps it valid.
 struct Buffer(NonNull<bindings::dma_buf>);
 
 impl Buffer {
@@ -150,7 +150,8 @@ impl Drop for Pinned {
     }
 }
 
-/// How long a buffer may take to arrive where it is pinned, in milliseconds.
+/// How long a buffer may take to arrive where it is pinned, in milliseconds. A guard against a driver that never
+/// signals its fence: `dma_fence` requires each to be signalled within a finite time, and ordinary moves take milliseconds.
 const ARRIVAL_MS: u32 = 10_000;
 
 /// A buffer that the CPU may read and write at an address of the kernel.

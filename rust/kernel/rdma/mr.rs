@@ -189,6 +189,34 @@ fn into_ptr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
     }
 }
 
+/// Makes a region of a process at the address `iova`, of the memory that `find` returns for its rights. Process context.
+///
+/// # Safety
+///
+/// `pd` must be a protection domain of a registered device whose driver's regions are of the type `M`.
+unsafe fn register<M: MemoryRegion>(
+    pd: *mut bindings::ib_pd,
+    iova: u64,
+    access: c_int,
+    dmah: *mut bindings::ib_dmah,
+    find: impl FnOnce(Access) -> Result<UserMemory>,
+) -> *mut bindings::ib_mr {
+    into_ptr((|| {
+        if !dmah.is_null() {
+            return Err(not_supported());
+        }
+        let access = user_access(access)?;
+        let region = UserRegion {
+            iova,
+            access,
+            memory: find(access)?,
+        };
+        // SAFETY: By the promise of the caller.
+        let pd = unsafe { pd::Obj::<M::Pd>::get(pd) };
+        publish(None, || M::register_user(pd, region))
+    })())
+}
+
 /// `reg_user_mr`. Process context.
 ///
 /// # Safety
@@ -203,25 +231,12 @@ pub(crate) unsafe extern "C" fn register_user<M: MemoryRegion>(
     dmah: *mut bindings::ib_dmah,
     _udata: *mut bindings::ib_udata,
 ) -> *mut bindings::ib_mr {
-    into_ptr((|| {
-        if !dmah.is_null() {
-            return Err(not_supported());
-        }
-        let access = user_access(access)?;
-        // SAFETY: `ib_core` passes a protection domain of a registered device of this driver.
-        let (memory, pd) = unsafe {
-            (
-                user_memory((*pd).device, start, length, iova, access)?,
-                pd::Obj::<M::Pd>::get(pd),
-            )
-        };
-        let region = UserRegion {
-            iova,
-            access,
-            memory,
-        };
-        publish(None, || M::register_user(pd, region))
-    })())
+    // SAFETY: `ib_core` passes a protection domain of a registered device of this driver.
+    unsafe {
+        register::<M>(pd, iova, access, dmah, |access| {
+            user_memory((*pd).device, start, length, iova, access)
+        })
+    }
 }
 
 /// `reg_user_mr_dmabuf`. Process context.
@@ -239,31 +254,21 @@ pub(crate) unsafe extern "C" fn register_dma_buf<M: MemoryRegion>(
     dmah: *mut bindings::ib_dmah,
     _attrs: *mut bindings::uverbs_attr_bundle,
 ) -> *mut bindings::ib_mr {
-    into_ptr((|| {
-        if !dmah.is_null() {
-            return Err(not_supported());
-        }
-        let access = user_access(access)?;
+    let find = |access: Access| {
         if access.contains(Access::ON_DEMAND) || access.contains(Access::FLUSH_PERSISTENT) {
             return Err(not_supported());
         }
         // The last address must exist.
         iova.checked_add(length).ok_or(EINVAL)?;
-        // SAFETY: `ib_core` passes a protection domain of a registered device of this driver, which outlives its regions.
-        let (memory, pd) = unsafe {
+        // SAFETY: `ib_core` passes a protection domain of a registered device, which outlives its regions.
+        let umem = unsafe {
             let device = crate::device::embedded((*pd).device);
-            (
-                Umem::of_dma_buf(device, fd, offset, length)?,
-                pd::Obj::<M::Pd>::get(pd),
-            )
+            Umem::of_dma_buf(device, fd, offset, length)?
         };
-        let region = UserRegion {
-            iova,
-            access,
-            memory: UserMemory::Pinned(memory),
-        };
-        publish(None, || M::register_user(pd, region))
-    })())
+        Ok(UserMemory::Pinned(umem))
+    };
+    // SAFETY: `ib_core` passes a protection domain of a registered device of this driver.
+    unsafe { register::<M>(pd, iova, access, dmah, find) }
 }
 
 /// The rights that a process asks for. Errors: `EOPNOTSUPP` if there are none such.

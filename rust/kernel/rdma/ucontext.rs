@@ -23,8 +23,8 @@ pub trait UserContext: Sized + Send + Sync + 'static {
     /// The core of the device.
     type Device: 'static;
 
-    /// What the driver can do beyond `rdma_rxe`'s ABI: `features` of `struct ferroce_alloc_ucontext_resp`. Libraries
-    /// that leave no room for it in the response do not get it.
+    /// Tells libraries what the driver has beyond `rdma_rxe`'s ABI: `features` of `struct ferroce_alloc_ucontext_resp`.
+    /// A library that leaves no room for it in the response does not get it.
     const FEATURES: u64;
 
     /// A process opens the device. Context: process, may sleep.

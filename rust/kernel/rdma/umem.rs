@@ -56,7 +56,7 @@ pub struct Umem {
     origin: Mutex<Option<Origin>>,
 }
 
-/// What is given back. Drop: process context, may sleep.
+/// The owner of the memory; dropping it gives the memory back, in process context, and may sleep.
 enum Origin {
     Process(PinnedPages),
     DmaBuf { _buffer: DmaBuf },

@@ -305,9 +305,9 @@ impl Side for SendSide {
         self.act(qp, round.now(), batch);
     }
 
-    /// Completes what has ended, and arms the timer. What failed or is flushed is not completed before the packets on
-    /// their way have left: they have its memory. The QP fails no sooner, so that the request that failed completes
-    /// before the receives that are flushed for it: rdma-core's own suite relies on that.
+    /// Completes requests that have ended, and arms the timer. A request that failed or is flushed does not complete before
+    /// the packets on their way have left: they have its memory. The QP fails no sooner, so that the failed request
+    /// completes before the receives that are flushed for it. rdma-core's own suite relies on that.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
         self.placing = None;
         if is_sent && self.requester.take_error().is_some() {
