@@ -33,10 +33,11 @@ module:
 
 # A provider of our own for rdma-core, for the release in the Debian root; make provider SUITE=bookworm|forky, for that
 # suite's.
+provider: other = $(filter-out trixie,$(SUITE))
 provider:
-	@scripts/setup --only $(if $(SUITE),root-$(SUITE),root)
-	@scripts/in-root $(MAKE) --no-print-directory -C provider $(if $(SUITE),OUTPUT=../build/provider-$(SUITE) \
-		SYSROOT=$$(scripts/setup --print root-$(SUITE)),OUTPUT=../build/provider)
+	@scripts/setup --only $(if $(other),root-$(other),root)
+	@scripts/in-root $(MAKE) --no-print-directory -C provider $(if $(other),OUTPUT=../build/provider-$(other) \
+		SYSROOT=$$(scripts/setup --print root-$(other)),OUTPUT=../build/provider)
 
 debug-kernel:
 	@scripts/setup --only vm-debug

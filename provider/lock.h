@@ -9,13 +9,13 @@
 struct lock {
 	pthread_spinlock_t spin;
 	/* The program promised that one thread at a time uses what it guards. */
-	bool is_idle;
+	bool has_one_user;
 };
 
-static inline void lock_init(struct lock *lock, bool is_idle)
+static inline void lock_init(struct lock *lock, bool has_one_user)
 {
 	pthread_spin_init(&lock->spin, PTHREAD_PROCESS_PRIVATE);
-	lock->is_idle = is_idle;
+	lock->has_one_user = has_one_user;
 }
 
 static inline void lock_destroy(struct lock *lock)
@@ -25,13 +25,13 @@ static inline void lock_destroy(struct lock *lock)
 
 static inline void lock_take(struct lock *lock)
 {
-	if (!lock->is_idle)
+	if (!lock->has_one_user)
 		pthread_spin_lock(&lock->spin);
 }
 
 static inline void lock_release(struct lock *lock)
 {
-	if (!lock->is_idle)
+	if (!lock->has_one_user)
 		pthread_spin_unlock(&lock->spin);
 }
 
