@@ -8,9 +8,9 @@ DIRECTORY is where the suite's package `tests` is. The parts for other vendors' 
 are left out. --count prints only how many rows there would be.
 
 --skips names the list of the tests that may be skipped, "NAME: REASON" in each line, below a line
-"[VERSION... [PROVIDER]]" with the versions of rdma-core, and the provider if not all, that it holds for: then a skip that is not on it for the
-version that is installed fails, and so does a test that is on it and passes. One row more says
-whether the list itself is in order.
+"[VERSION... [PROVIDER]]": the versions of rdma-core that it holds for, and the provider, if it is not for all. Then a
+skip that is not on the list for the installed version and the provider fails, and so does a test that is on it and
+passes. One row more says whether the list itself is in order.
 """
 
 import argparse

@@ -140,7 +140,7 @@ static bool is_missing(const struct exporter *exporter)
 static int command_register(const struct device *device, uint64_t offset, uint64_t size, uint64_t iova, int fd,
 			    uint32_t access, struct ibv_mr *mr)
 {
-	enum { PD, OFFSET, LENGTH_, IOVA, FD, ACCESS, HANDLE, LKEY, RKEY, COUNT };
+	enum { HANDLE, COUNT = 9 };
 	struct {
 		struct ib_uverbs_ioctl_hdr header;
 		struct ib_uverbs_attr attributes[COUNT];
@@ -153,15 +153,15 @@ static int command_register(const struct device *device, uint64_t offset, uint64
 			.driver_id = RDMA_DRIVER_RXE,
 		},
 		.attributes = {
-			[PD] = { UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, .data = device->pd->handle },
-			[OFFSET] = { UVERBS_ATTR_REG_DMABUF_MR_OFFSET, sizeof(offset), .data = offset },
-			[LENGTH_] = { UVERBS_ATTR_REG_DMABUF_MR_LENGTH, sizeof(size), .data = size },
-			[IOVA] = { UVERBS_ATTR_REG_DMABUF_MR_IOVA, sizeof(iova), .data = iova },
-			[FD] = { UVERBS_ATTR_REG_DMABUF_MR_FD, sizeof(uint32_t), .data = (uint32_t)fd },
-			[ACCESS] = { UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, sizeof(access), .data = access },
 			[HANDLE] = { UVERBS_ATTR_REG_DMABUF_MR_HANDLE },
-			[LKEY] = { UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, sizeof(mr->lkey), .data = (uintptr_t)&mr->lkey },
-			[RKEY] = { UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, sizeof(mr->rkey), .data = (uintptr_t)&mr->rkey },
+			{ UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, .data = device->pd->handle },
+			{ UVERBS_ATTR_REG_DMABUF_MR_OFFSET, sizeof(offset), .data = offset },
+			{ UVERBS_ATTR_REG_DMABUF_MR_LENGTH, sizeof(size), .data = size },
+			{ UVERBS_ATTR_REG_DMABUF_MR_IOVA, sizeof(iova), .data = iova },
+			{ UVERBS_ATTR_REG_DMABUF_MR_FD, sizeof(uint32_t), .data = (uint32_t)fd },
+			{ UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, sizeof(access), .data = access },
+			{ UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, sizeof(mr->lkey), .data = (uintptr_t)&mr->lkey },
+			{ UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, sizeof(mr->rkey), .data = (uintptr_t)&mr->rkey },
 		},
 	};
 	int i;
