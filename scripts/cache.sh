@@ -11,27 +11,28 @@ set -euo pipefail
 # The kernels that the module is built for, each with the compilers that it was built with: a root of its
 # own. `stock` is the usual one; its series is the environment's, if that names one.
 # shellcheck disable=SC2034 # the scripts that read this one use it
-other_kernels=(7.3 forky)
+other_kernels=(cloud rt 7.3 forky arm64 arm64-16k)
 # Whose userspace the module is tried with, too, under the stock kernel.
 # shellcheck disable=SC2034
 other_suites=(bookworm forky)
 
 # choose_kernel NAME: from now on, here and in what is started from here, all artifacts are those of that
-# kernel. Sets the Debian suite of the root, and the series of the kernels of trixie-backports, or of the
-# suite itself, of which the newest is taken.
+# kernel. Sets the Debian suite of the root; the suite and the series of the kernels, of which the newest is taken;
+# their architecture and flavour, as Debian calls them.
 choose_kernel() {
 	local before=${FERROCE_PLATFORM:-stock}
+	[[ $before == stock ]] || unset FERROCE_KERNEL_SERIES
+	FERROCE_SUITE=trixie FERROCE_KERNEL_SUITE=trixie-backports FERROCE_ARCH=amd64 FERROCE_FLAVOUR=amd64
 	case $1 in
-	stock)
-		[[ $before == stock ]] || unset FERROCE_KERNEL_SERIES
-		FERROCE_SUITE=trixie FERROCE_KERNEL_SERIES=${FERROCE_KERNEL_SERIES:-7.2}
-		;;
-	7.3) FERROCE_SUITE=trixie FERROCE_KERNEL_SERIES=7.3 ;;
-	forky) FERROCE_SUITE=forky FERROCE_KERNEL_SERIES=7.2 ;;
+	stock) FERROCE_KERNEL_SERIES=${FERROCE_KERNEL_SERIES:-7.2} ;;
+	cloud | rt) FERROCE_KERNEL_SERIES=7.2 FERROCE_FLAVOUR=$1-amd64 ;;
+	7.3) FERROCE_KERNEL_SERIES=7.3 ;;
+	forky) FERROCE_KERNEL_SERIES=7.2 FERROCE_SUITE=forky FERROCE_KERNEL_SUITE=forky ;;
+	arm64 | arm64-16k) FERROCE_KERNEL_SERIES=7.2 FERROCE_ARCH=arm64 FERROCE_FLAVOUR=$1 ;;
 	*) fail "no kernel is called '$1': there are stock ${other_kernels[*]}" ;;
 	esac
 	FERROCE_PLATFORM=$1
-	export FERROCE_PLATFORM FERROCE_SUITE FERROCE_KERNEL_SERIES
+	export FERROCE_PLATFORM FERROCE_SUITE FERROCE_KERNEL_SUITE FERROCE_KERNEL_SERIES FERROCE_ARCH FERROCE_FLAVOUR
 	known_keys=()
 	# Where commands in the root find the kernel's source.
 	# shellcheck disable=SC2034
@@ -68,26 +69,22 @@ tree_files() (
 
 # Every kind of artifact with the files and the artifacts it is made from.
 made_from() {
+	local image=(vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py)
+	local foreign=()
+	[[ $FERROCE_ARCH == amd64 ]] || foreign=("packages-$FERROCE_ARCH")
 	case $1 in
-	root)
-		case $FERROCE_SUITE in
-		trixie) echo stage/root stage/install-kernel packages ;;
-		*) echo stage/root-whole packages ;;
-		esac
-		;;
-	kernel) echo root stage/kernel ;;
-	vm-stock) echo root stage/vm-stock vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	root) echo stage/root stage/archive.sh stage/install-kernel packages packages-guest "${foreign[@]}" ;;
+	root-guest) echo root stage/root-guest stage/archive.sh packages-guest packages-suite ;;
+	kernel) echo root stage/kernel complete-headers ;;
+	vm-stock) echo root ${foreign:+root-guest} stage/vm-stock "${image[@]}" ;;
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
-	vm-debug) echo root debug-kernel stage/vm-debug vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	vm-debug) echo root debug-kernel stage/vm-debug "${image[@]}" ;;
 	root-packages) echo root stage/root-packages ;;
 	vm-packages) echo root stage/vm-packages ;;
-	root-consumers) echo root stage/root-suite packages-suite packages-consumers ;;
-	root-*) echo root stage/root-suite packages-suite ;;
-	vm-consumers-debug)
-		echo root root-consumers debug-kernel stage/vm-consumers-debug vm-image vm.d/archive.py vm.d/initramfs.py \
-			vm.d/unsign.py
-		;;
-	vm-*) echo root "root-${1#vm-}" stage/vm-suite vm-image vm.d/archive.py vm.d/initramfs.py vm.d/unsign.py ;;
+	root-consumers) echo root stage/root-suite stage/archive.sh packages-suite packages-consumers ;;
+	root-*) echo root stage/root-suite stage/archive.sh packages-suite ;;
+	vm-consumers-debug) echo root root-consumers debug-kernel stage/vm-consumers-debug "${image[@]}" ;;
+	vm-*) echo root "root-${1#vm-}" stage/vm-suite "${image[@]}" ;;
 	*) fail "no artifact is called $1" ;;
 	esac
 }
@@ -95,8 +92,7 @@ made_from() {
 # Prints the script that makes an artifact and, if that makes those of several suites, which.
 stage_of() {
 	case $1 in
-	*-stock | *-debug | *-packages) echo "$1" ;;
-	root) if [[ $FERROCE_SUITE == trixie ]]; then echo root; else echo root-whole; fi ;;
+	*-stock | *-debug | *-packages | *-guest) echo "$1" ;;
 	root-* | vm-*) echo "${1%%-*}-suite ${1#*-}" ;;
 	*) echo "$1" ;;
 	esac
@@ -117,7 +113,7 @@ declare -A known_keys=()
 find_key() {
 	local kind=$1 part material
 	[[ -z ${known_keys[$kind]:-} ]] || return 0
-	material="$kind $FERROCE_SUITE $FERROCE_KERNEL_SERIES"$'\n'
+	material="$kind $FERROCE_SUITE $FERROCE_KERNEL_SERIES $FERROCE_FLAVOUR"$'\n'
 	for part in $(made_from "$kind"); do
 		if [[ -f $scripts/$part ]]; then
 			material+="$(sha256sum <"$scripts/$part")"$'\n'

@@ -24,11 +24,16 @@ IMAGE = pathlib.Path("/mnt/image")
 MODULE = pathlib.Path("/mnt/ferroce.ko")
 GUEST = pathlib.Path("/mnt/src/scripts/vm.d")
 
-# `rep` string instructions are emulated byte by byte: the guest's kernel must not choose them.
-CPU = "max,-erms,-fsrm,-fsrs,-fzrm,-fsrc"
+# What QEMU emulates for each architecture: the machine and the CPU.
+MACHINES = {
+    # `rep` string instructions are emulated byte by byte: the guest's kernel must not choose them.
+    "x86_64": ("-M", "pc", "-cpu", "max,-erms,-fsrm,-fsrs,-fzrm,-fsrc"),
+    # The architecture's own algorithm of pointer authentication takes most of the time in emulation.
+    "aarch64": ("-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on"),
+}
 KERNEL_ARGUMENTS = (
-    "console=hvc0 loglevel=8 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
-    "no_timer_check audit=0 apparmor=0 watchdog_thresh=30 rcupdate.rcu_expedited=1"
+    "console=hvc0 loglevel=8 panic=-1 oops=panic mitigations=off nokaslr "
+    "audit=0 apparmor=0 watchdog_thresh=30 rcupdate.rcu_expedited=1"
 )
 # Every report, not only the first of a kind. Slab caches that are checked have no sheaves: those are arrays with
 # stale pointers to objects in use, and what they point to is no leak to kmemleak.
@@ -53,13 +58,13 @@ def complain(message):
     print(f"vm: {message}", file=sys.stderr, flush=True)
 
 
-def module_files():
+def module_files(arch):
     """What a guest needs to load ferroce.ko: the module, and depmod's tables with it in them."""
     version = (IMAGE / "version").read_text().strip()
     updates = IMAGE / "modules/lib/modules" / version / "updates"
     stripped = RUN / "updates/ferroce.ko"
     stripped.parent.mkdir()
-    strip = ("strip", "--strip-debug", "-o", stripped, MODULE)
+    strip = (f"{arch}-linux-gnu-strip", "--strip-debug", "-o", stripped, MODULE)
     if subprocess.run(strip, capture_output=True).returncode:
         raise Failure("ferroce.ko is no kernel module")
     magic = subprocess.run(
@@ -142,7 +147,7 @@ class Node:
 
     def _command(self):
         options = self.options
-        command = ["qemu-system-x86_64", "-M", "pc", "-cpu", CPU, "-nodefaults", "-no-user-config"]
+        command = [f"qemu-system-{options.arch}", *MACHINES[options.arch], "-nodefaults", "-no-user-config"]
         command += ["-nographic", "-display", "none", "-monitor", "none", "-no-reboot"]
         if options.icount:
             command += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
@@ -171,11 +176,13 @@ class Node:
         return command
 
     def _clock(self):
+        if self.options.arch != "x86_64":
+            return ""
         # The guest would measure its time-stamp counter against another clock while it boots. On a busy machine that
         # measurement can be wrong by an order of magnitude, and so is the guest's time from then on. With icount the
         # counter is no clock of this machine's, and the measurement is exact.
         frequency = None if self.options.icount else tsc.frequency()
-        return f" tsc_early_khz={frequency}" if frequency else ""
+        return " tsc=reliable no_timer_check" + (f" tsc_early_khz={frequency}" if frequency else "")
 
     def connections(self):
         """The guest's ports. QEMU connects to all of them before it starts the guest."""
@@ -209,7 +216,7 @@ class Run:
         self.status = None
         self.waiting = set(range(1, options.nodes + 1))
         self.selector = selectors.DefaultSelector()
-        module = module_files() if MODULE.exists() else {}
+        module = module_files(options.arch) if MODULE.exists() else {}
         self.nodes = []
         # The second node first: when the first one's command starts, it must be there.
         for number in range(options.nodes, 0, -1):
@@ -305,6 +312,7 @@ def main():
     parser.add_argument("--log")
     parser.add_argument("--plugin")
     parser.add_argument("--kernel")
+    parser.add_argument("--arch")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for stream in (1, 2):
