@@ -72,8 +72,9 @@ mutants:
 deb:
 	@scripts/deb
 
+# make test-packages [KERNEL=cloud]
 test-packages:
-	@scripts/test-packages
+	@scripts/test-packages $(if $(KERNEL),--kernel $(KERNEL))
 
 SECONDS ?= 600
 fuzz:
@@ -118,7 +119,7 @@ help:
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make deb     Debian packages in build/deb: the module for DKMS, and a command with a service'
-	@echo '  make test-packages  install them in a fresh Debian, boot it, and test all of them'
+	@echo '  make test-packages [KERNEL=cloud]  install them in a fresh Debian, boot it, and test all of them'
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make provider  build/provider/libferroce-rdmavNN.so, for programs that want XRC; scripts/vm --provider ferroce'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
