@@ -165,16 +165,21 @@ impl Engine {
     }
 
     /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be dropped
-    /// there. Then the QP goes on when they may have drained.
+    /// there. Then the QP goes on when they may have drained. Queues that others empty may stay full: it waits for them
+    /// no longer than [`PATIENCE_NS`].
     #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();
+        // Who empties this queue may be preempted for long, on PREEMPT_RT, but always goes on.
+        if path.is_some_and(|path| path.is_loopback()) && device.loopback().is_congested() {
+            wait_for_queues(qp);
+            return true;
+        }
         // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
         let has_no_window = matches!(qp.ty, Type::Uc | Type::Ud);
         let is_steered_full = has_no_window && device.registry().steered.is_congested();
         let are_full = is_steered_full
             || match path {
-                Some(path) if path.is_loopback() => device.loopback().is_congested(),
                 Some(path) => path.queued_bytes() > QUEUE_LIMIT,
                 None => qp.ty == Type::RawPacket && device.is_congested(),
             };

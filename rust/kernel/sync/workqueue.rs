@@ -37,9 +37,16 @@ unsafe impl Sync for WorkQueue {}
 
 impl WorkQueue {
     /// Makes a queue whose work runs in softirq context, on the CPU that queued it. Process.
+    ///
+    /// With `PREEMPT_RT`, softirqs run in the thread that raised them: for a timer, one that all ordinary threads wait
+    /// for. There the work has ordinary threads of its own, which it may not sleep in all the same.
     pub fn new_bh(name: &CStr) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_BH | bindings::wq_flags_WQ_PERCPU;
-        Self::new(name, flags)
+        let context = if cfg!(CONFIG_PREEMPT_RT) {
+            bindings::wq_flags_WQ_MEM_RECLAIM
+        } else {
+            bindings::wq_flags_WQ_BH
+        };
+        Self::new(name, context | bindings::wq_flags_WQ_PERCPU)
     }
 
     /// Makes a queue whose work may sleep, and runs on whatever CPU is free. It promises no progress
