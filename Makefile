@@ -76,6 +76,9 @@ deb:
 test-packages:
 	@scripts/test-packages $(if $(KERNEL),--kernel $(KERNEL))
 
+docs:
+	@scripts/docs
+
 SECONDS ?= 600
 fuzz:
 	@scripts/fuzz $(SECONDS) $(SEED)
@@ -120,6 +123,7 @@ help:
 	@echo '  make check   formatting, lints, panic and stack gates, documentation'
 	@echo '  make deb     Debian packages in build/deb: the module for DKMS, and a command with a service'
 	@echo '  make test-packages [KERNEL=cloud]  install them in a fresh Debian, boot it, and test all of them'
+	@echo '  make docs    the site of the documentation in build/docs/html; every link in it leads somewhere'
 	@echo '  make module  only build/ferroce.ko'
 	@echo '  make provider  build/provider/libferroce-rdmavNN.so, for programs that want XRC; scripts/vm --provider ferroce'
 	@echo '  make setup   only what all of these need, in the cache (FERROCE_CACHE)'
@@ -136,4 +140,4 @@ help:
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb test-packages fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb test-packages docs fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help

@@ -80,6 +80,7 @@ made_from() {
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
 	vm-debug) echo root debug-kernel stage/vm-debug "${image[@]}" ;;
 	root-packages) echo root stage/root-packages ;;
+	root-docs) echo root stage/root-docs stage/archive.sh ;;
 	vm-packages) echo root stage/vm-packages ;;
 	root-consumers) echo root stage/root-suite stage/archive.sh packages-suite packages-consumers ;;
 	root-*) echo root stage/root-suite stage/archive.sh packages-suite ;;
@@ -92,7 +93,7 @@ made_from() {
 # Prints the script that makes an artifact and, if that makes those of several suites, which.
 stage_of() {
 	case $1 in
-	*-stock | *-debug | *-packages | *-guest) echo "$1" ;;
+	*-stock | *-debug | *-packages | *-guest | *-docs) echo "$1" ;;
 	root-* | vm-*) echo "${1%%-*}-suite ${1#*-}" ;;
 	*) echo "$1" ;;
 	esac
