@@ -29,6 +29,8 @@ struct test {
 	struct list_head links;
 	struct list_head memories;
 	bool has_failed;
+	/* Why the row is skipped, if it is. */
+	const char *skipped;
 	/* What is said of a failure. */
 	char text[TEXT];
 	size_t length;
@@ -36,6 +38,9 @@ struct test {
 
 /* Returns -1, for the caller to return. */
 __printf(2, 3) int row_fails(struct test *test, const char *format, ...);
+
+/* Returns -1, for the caller to return: the row cannot run here. */
+int row_skips(struct test *test, const char *reason);
 
 #define must(test, condition, format, ...)							\
 	do {											\

@@ -48,10 +48,12 @@ static void call_now(struct call *call)
 		call->was_right = in_serving_softirq();
 		break;
 	case FROM_IRQS_OFF:
-		call->was_right = in_task() && irqs_disabled();
+		/* With PREEMPT_RT such a lock leaves interrupts on. */
+		call->was_right = in_task() && (IS_ENABLED(CONFIG_PREEMPT_RT) || irqs_disabled());
 		break;
 	case FROM_HARDIRQ:
-		call->was_right = in_hardirq();
+		/* With PREEMPT_RT the handlers of interrupts are threads. */
+		call->was_right = IS_ENABLED(CONFIG_PREEMPT_RT) ? in_task() : in_hardirq();
 		break;
 	}
 	call->function(call->argument);
@@ -122,6 +124,7 @@ static const enum ib_poll_context poll_contexts[] = {
 	[QUEUE_UNBOUND] = IB_POLL_UNBOUND_WORKQUEUE,
 	[QUEUE_SHARED_SOFTIRQ] = IB_POLL_SOFTIRQ,
 	[QUEUE_SHARED_WORKQUEUE] = IB_POLL_WORKQUEUE,
+	[QUEUE_BARE] = IB_POLL_DIRECT,
 };
 
 static bool is_pooled(enum queue_kind kind)
@@ -172,6 +175,8 @@ int queue_open(struct test *test, struct queue *queue, unsigned int entries)
 	struct ib_cq *cq;
 
 	queue->entries = entries;
+	if (IS_ENABLED(CONFIG_PREEMPT_RT) && poll_contexts[queue->kind] == IB_POLL_SOFTIRQ)
+		return row_skips(test, "irq_poll can crash with PREEMPT_RT");
 	if (queue->kind == QUEUE_BARE)
 		cq = ib_create_cq(test->device, bare_handler, NULL, queue, &attr);
 	else if (is_pooled(queue->kind))

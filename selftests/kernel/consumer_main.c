@@ -102,6 +102,12 @@ int row_fails(struct test *test, const char *format, ...)
 	return -1;
 }
 
+int row_skips(struct test *test, const char *reason)
+{
+	test->skipped = reason;
+	return -1;
+}
+
 void test_init(struct test *test, struct ib_device *of, u8 index)
 {
 	memset(test, 0, sizeof(*test));
@@ -155,8 +161,9 @@ static void run_row(struct reader *reader, const struct row *row)
 	test->length = min(test->length, TEXT - room);
 	if (test->length && test->text[test->length - 1] != '\n')
 		test->text[test->length++] = '\n';
-	test->length += scnprintf(test->text + test->length, TEXT - test->length, "%s %u %s\n",
-				  test->has_failed ? "not ok" : "ok", ++reader->number, row->name);
+	test->length += scnprintf(test->text + test->length, TEXT - test->length, "%s %u %s%s%s\n",
+				  test->has_failed && !test->skipped ? "not ok" : "ok", ++reader->number, row->name,
+				  test->skipped ? " # SKIP " : "", test->skipped ?: "");
 	reader->done = 0;
 }
 

@@ -80,7 +80,8 @@ static int traffic_make(struct traffic *traffic, bool is_peer_silent)
 {
 	static const struct link_shape busy = { .queue = QUEUE_WORKQUEUE, .rights = ALL_RIGHTS };
 	static const struct link_shape waiting = {
-		.queue = QUEUE_SHARED_SOFTIRQ, .rights = ALL_RIGHTS, .is_shared = true,
+		.queue = IS_ENABLED(CONFIG_PREEMPT_RT) ? QUEUE_SHARED_WORKQUEUE : QUEUE_SHARED_SOFTIRQ,
+		.rights = ALL_RIGHTS, .is_shared = true,
 		.pd_flags = IB_PD_UNSAFE_GLOBAL_RKEY,
 	};
 	static const struct link_shape datagrams = { .queue = QUEUE_BARE, .type = IB_QPT_UD };

@@ -26,7 +26,7 @@ static int on_call(struct kprobe *probe, struct pt_regs *regs)
 {
 	/* The third argument. */
 	atomic64_inc(&calls);
-	atomic64_add(regs->dx, &bytes);
+	atomic64_add(regs_get_kernel_argument(regs, 2), &bytes);
 	return 0;
 }
 
