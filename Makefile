@@ -46,7 +46,7 @@ demo:
 	@scripts/setup
 	@scripts/demo
 
-# make test [KERNEL=7.3|forky]; SUITE=forky is that Debian suite as a whole, its kernel too.
+# make test [KERNEL=rt|7.3|forky|arm64|arm64-16k]; SUITE=forky is that Debian suite as a whole, its kernel too.
 KERNEL ?= $(SUITE)
 test:
 	@scripts/test $(if $(KERNEL),--kernel $(KERNEL))
@@ -116,7 +116,7 @@ help:
 	@echo 'For the stock Debian kernel that scripts/setup fetches, as root:'
 	@echo '  make demo    run rping and perftest over ferroce in a VM, and show a table'
 	@echo '  make test    host tests, then the selftests in a VM'
-	@echo '  make test KERNEL=7.3  the same on the next kernel in the backports'
+	@echo '  make test KERNEL=7.3  the same on the next kernel in the backports; also rt, arm64, arm64-16k'
 	@echo '  make test SUITE=forky the same in Debian testing: its kernel, compilers and userspace'
 	@echo '  make matrix [TESTS="NAME..."] [ROWS=REGEX]  on each kernel: builds, loads, selftests; then with 4 and 8 CPUs; a table'
 	@echo '  make test-suites  selftests with the userspace of Debian 12 and of testing: rdma-core 44 and 65'

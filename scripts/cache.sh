@@ -11,7 +11,7 @@ set -euo pipefail
 # The kernels that the module is built for, each with the compilers that it was built with: a root of its
 # own. `stock` is the usual one; its series is the environment's, if that names one.
 # shellcheck disable=SC2034 # the scripts that read this one use it
-other_kernels=(cloud rt 7.3 forky arm64 arm64-16k)
+other_kernels=(rt 7.3 forky arm64 arm64-16k cloud)
 # Whose userspace the module is tried with, too, under the stock kernel.
 # shellcheck disable=SC2034
 other_suites=(bookworm forky)
@@ -31,6 +31,11 @@ choose_kernel() {
 	arm64 | arm64-16k) FERROCE_KERNEL_SERIES=7.2 FERROCE_ARCH=arm64 FERROCE_FLAVOUR=$1 ;;
 	*) fail "no kernel is called '$1': there are stock ${other_kernels[*]}" ;;
 	esac
+	# What set-up makes unless it is told what.
+	# shellcheck disable=SC2034
+	usual_kinds='kernel vm-stock'
+	# Without 9P, which scripts/vm has the source tree by. scripts/test-packages has a machine of its own.
+	[[ $1 != cloud ]] || usual_kinds=kernel
 	FERROCE_PLATFORM=$1
 	export FERROCE_PLATFORM FERROCE_SUITE FERROCE_KERNEL_SUITE FERROCE_KERNEL_SERIES FERROCE_ARCH FERROCE_FLAVOUR
 	known_keys=()

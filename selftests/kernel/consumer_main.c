@@ -155,15 +155,16 @@ static void run_row(struct reader *reader, const struct row *row)
 	test_init(test, device, gid_index);
 	if (!device)
 		row_fails(test, "there is no device %s", device_name);
-	else if (row->run(test, row))
+	else if (row->run(test, row) && !test->skipped)
 		test->has_failed = true;
 	test_free(test);
 	test->length = min(test->length, TEXT - room);
 	if (test->length && test->text[test->length - 1] != '\n')
 		test->text[test->length++] = '\n';
 	test->length += scnprintf(test->text + test->length, TEXT - test->length, "%s %u %s%s%s\n",
-				  test->has_failed && !test->skipped ? "not ok" : "ok", ++reader->number, row->name,
-				  test->skipped ? " # SKIP " : "", test->skipped ?: "");
+				  test->has_failed ? "not ok" : "ok", ++reader->number, row->name,
+				  test->skipped && !test->has_failed ? " # SKIP " : "",
+				  test->skipped && !test->has_failed ? test->skipped : "");
 	reader->done = 0;
 }
 

@@ -170,8 +170,11 @@ impl Engine {
     #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();
-        // Who empties this queue may be preempted for long, on PREEMPT_RT, but always goes on.
-        if path.is_some_and(|path| path.is_loopback()) && device.loopback().is_congested() {
+        let is_loopback = path.is_some_and(|path| path.is_loopback());
+        // The device's own CPUs empty this queue, and nobody else: to send all the same would only lose packets. With
+        // PREEMPT_RT, whoever empties it may be preempted for long.
+        if is_loopback && device.loopback().is_congested() {
+            self.paced_since.get_or_insert_with(super::now);
             wait_for_queues(qp);
             return true;
         }
@@ -180,7 +183,7 @@ impl Engine {
         let is_steered_full = has_no_window && device.registry().steered.is_congested();
         let are_full = is_steered_full
             || match path {
-                Some(path) => path.queued_bytes() > QUEUE_LIMIT,
+                Some(path) => !is_loopback && path.queued_bytes() > QUEUE_LIMIT,
                 None => qp.ty == Type::RawPacket && device.is_congested(),
             };
         if !are_full {

@@ -36,10 +36,9 @@ unsafe impl Send for WorkQueue {}
 unsafe impl Sync for WorkQueue {}
 
 impl WorkQueue {
-    /// Makes a queue whose work runs in softirq context, on the CPU that queued it. Process.
-    ///
-    /// With `PREEMPT_RT`, softirqs run in the thread that raised them: for a timer, one that all ordinary threads wait
-    /// for. There the work has ordinary threads of its own, which it may not sleep in all the same.
+    /// Makes a queue whose work runs on the CPU that queued it and must not sleep: in softirq context, or with
+    /// `PREEMPT_RT` in an ordinary thread. There, BH work that a timer queues would run in `ktimers`, whose real-time
+    /// priority keeps all ordinary threads from the CPU. Process.
     pub fn new_bh(name: &CStr) -> Result<Self> {
         let context = if cfg!(CONFIG_PREEMPT_RT) {
             bindings::wq_flags_WQ_MEM_RECLAIM
