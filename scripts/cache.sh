@@ -31,11 +31,10 @@ choose_kernel() {
 	arm64 | arm64-16k) FERROCE_KERNEL_SERIES=7.2 FERROCE_ARCH=arm64 FERROCE_FLAVOUR=$1 ;;
 	*) fail "no kernel is called '$1': there are stock ${other_kernels[*]}" ;;
 	esac
-	# What set-up makes unless it is told what.
+	# What set-up makes unless it is told what. The cloud kernel has no 9P, by which scripts/vm has the source tree;
+	# scripts/test-packages has a machine of its own.
 	# shellcheck disable=SC2034
-	usual_kinds='kernel vm-stock'
-	# Without 9P, which scripts/vm has the source tree by. scripts/test-packages has a machine of its own.
-	[[ $1 != cloud ]] || usual_kinds=kernel
+	if [[ $1 == cloud ]]; then usual_kinds=kernel; else usual_kinds='kernel vm-stock'; fi
 	FERROCE_PLATFORM=$1
 	export FERROCE_PLATFORM FERROCE_SUITE FERROCE_KERNEL_SUITE FERROCE_KERNEL_SERIES FERROCE_ARCH FERROCE_FLAVOUR
 	known_keys=()
