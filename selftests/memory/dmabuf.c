@@ -23,6 +23,8 @@
 #include "test.h"
 
 #define SIZE (1 << 18)
+/* A multiple of the page of every kernel. */
+#define PAGE 65536
 #define SECONDS 60
 #define WAIT_MS 20000
 #define ROUNDS 20
@@ -332,7 +334,7 @@ static bool run_atomics(int which)
 
 	if (is_missing(exporter))
 		return true;
-	buffer = exporter->make(4096);
+	buffer = exporter->make(PAGE);
 	region = region_of(b, &buffer);
 	pair_make();
 	for (i = 0; ok && i < 16; i++) {
@@ -341,16 +343,16 @@ static bool run_atomics(int which)
 			.num_sge = 1,
 			.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
 			.send_flags = IBV_SEND_SIGNALED,
-			.wr.atomic = { .remote_addr = (uintptr_t)region.memory + 4088, .compare_add = i + 5,
+			.wr.atomic = { .remote_addr = (uintptr_t)region.memory + PAGE - 8, .compare_add = i + 5,
 				       .rkey = region.mr->rkey },
 		};
 
 		send_post(qps[0], &wr);
-		memcpy(&old, region.expected + 4088, 8);
+		memcpy(&old, region.expected + PAGE - 8, 8);
 		ok = cq_expect(sides[0].send_cq, "the atomic", 0, IBV_WC_SUCCESS, WAIT_MS) &&
 		     !memcmp(sides[0].sink.memory, &old, 8);
 		word = old + i + 5;
-		memcpy(region.expected + 4088, &word, 8);
+		memcpy(region.expected + PAGE - 8, &word, 8);
 		ok = ok && region_check(&region, "the buffer");
 	}
 	memcpy(sides[0].sink.expected, sides[0].sink.memory, 8);
@@ -363,8 +365,8 @@ static bool run_atomics(int which)
 /* A region that is the middle of a buffer, at another address: what is outside of it is out of reach. */
 static bool run_part(void)
 {
-	struct buffer buffer = buffer_that_moves(8 * 4096);
-	const size_t offset = 3 * 4096 + 100, size = 2 * 4096;
+	struct buffer buffer = buffer_that_moves(8 * PAGE);
+	const size_t offset = 3 * PAGE + 100, size = 2 * PAGE;
 	const uint64_t iova = (0x7ULL << 44) + 100;
 	const struct {
 		uint64_t at;
@@ -376,7 +378,7 @@ static bool run_part(void)
 		{ iova + size - LENGTH + 1, IBV_WC_REM_ACCESS_ERR },
 		{ (uintptr_t)buffer.memory + offset, IBV_WC_REM_ACCESS_ERR },
 	};
-	static uint8_t expected[8 * 4096];
+	static uint8_t expected[8 * PAGE];
 	struct ibv_mr *mr;
 	unsigned int i;
 	bool ok = true;
@@ -409,7 +411,7 @@ static bool run_part(void)
 /* A region that its owner alone may use, and one that peers may only read. */
 static bool run_rights(void)
 {
-	struct buffer buffer = buffer_that_moves(2 * 4096);
+	struct buffer buffer = buffer_that_moves(2 * PAGE);
 	const int rights[] = { IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ };
 	struct ibv_mr *mr;
 	unsigned int i;
@@ -442,20 +444,20 @@ static bool is_error(const char *what, int expected, uint64_t offset, uint64_t s
 /* What makes no sense. */
 static bool run_nonsense(void)
 {
-	struct buffer buffer = buffer_that_moves(4 * 4096);
+	struct buffer buffer = buffer_that_moves(4 * PAGE);
 	int file = opened("/dev/null");
 	bool ok;
 
-	ok = is_error("no file", EBADF, 0, 4096, 0, 9999, ALL_RIGHTS);
-	ok = is_error("no buffer", EINVAL, 0, 4096, 0, file, ALL_RIGHTS) && ok;
-	ok = is_error("a device's own file", EINVAL, 0, 4096, 0, a->context->cmd_fd, ALL_RIGHTS) && ok;
+	ok = is_error("no file", EBADF, 0, PAGE, 0, 9999, ALL_RIGHTS);
+	ok = is_error("no buffer", EINVAL, 0, PAGE, 0, file, ALL_RIGHTS) && ok;
+	ok = is_error("a device's own file", EINVAL, 0, PAGE, 0, a->context->cmd_fd, ALL_RIGHTS) && ok;
 	ok = is_error("no bytes", EINVAL, 0, 0, 0, buffer.fd, ALL_RIGHTS) && ok;
 	ok = is_error("a byte too many", EINVAL, 0, buffer.size + 1, 0, buffer.fd, ALL_RIGHTS) && ok;
 	ok = is_error("behind it", EINVAL, buffer.size, 1, 0, buffer.fd, ALL_RIGHTS) && ok;
-	ok = is_error("a sum too large", EINVAL, 4096, UINT64_MAX, 0, buffer.fd, ALL_RIGHTS) && ok;
+	ok = is_error("a sum too large", EINVAL, PAGE, UINT64_MAX, 0, buffer.fd, ALL_RIGHTS) && ok;
 	ok = is_error("another place in the page", EINVAL, 100, 100, 101, buffer.fd, ALL_RIGHTS) && ok;
-	ok = is_error("no last address", EINVAL, 0, 8192, UINT64_MAX - 4095, buffer.fd, ALL_RIGHTS) && ok;
-	ok = is_error("write without local write", EINVAL, 0, 4096, 0, buffer.fd, IBV_ACCESS_REMOTE_WRITE) && ok;
+	ok = is_error("no last address", EINVAL, 0, 2 * PAGE, UINT64_MAX - PAGE + 1, buffer.fd, ALL_RIGHTS) && ok;
+	ok = is_error("write without local write", EINVAL, 0, PAGE, 0, buffer.fd, IBV_ACCESS_REMOTE_WRITE) && ok;
 	ok = is_error("all of it", 0, 0, buffer.size, 0, buffer.fd, ALL_RIGHTS) && ok;
 	close(file);
 	buffer_free(&buffer);
@@ -478,9 +480,9 @@ static bool run_driver_refuses(void)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct buffer buffer = buffer_of_driver(cases[i].kind, 4096);
+		struct buffer buffer = buffer_of_driver(cases[i].kind, PAGE);
 
-		ok = is_error(cases[i].what, cases[i].error, 0, 4096, 0, buffer.fd, ALL_RIGHTS) && ok;
+		ok = is_error(cases[i].what, cases[i].error, 0, PAGE, 0, buffer.fd, ALL_RIGHTS) && ok;
 		buffer_free(&buffer);
 	}
 	return ok;
@@ -512,7 +514,7 @@ static bool succeeds(enum ibv_wr_opcode opcode, uint64_t at, uint32_t rkey)
 /* The region keeps the buffer, when the process has closed it; and gives it back. */
 static bool run_closed(void)
 {
-	struct buffer buffer = buffer_that_moves(2 * 4096);
+	struct buffer buffer = buffer_that_moves(2 * PAGE);
 	struct ibv_mr *mr;
 	bool ok;
 
