@@ -56,7 +56,7 @@ moves()
 		# shellcheck disable=SC2086
 		env -u FERROCE_ROWS "$here"/$program "$dev1" "$dev2" || status=1
 	done
-	FERROCE_ROWS='^(SEND of|RDMA READ|fetch and add|messages to)' "$here"/xrc "$dev1" "$dev2" || status=1
+	FERROCE_ROWS='^(SEND of|RDMA READ|fetch and add|messages to)' "$here"/xrc -l "$dev1" "$dev2" || status=1
 	impair
 	after=$(counter "$counter") sent=$(($(counter sent_pkts) - sent))
 	echo "$counter: $before, $after; $sent packets sent"

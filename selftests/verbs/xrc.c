@@ -3,6 +3,8 @@
  * Extended reliable connections (IBTA annex A14): each request of an initiator names the XRC SRQ that takes it. librxe
  * knows nothing of them, so the test gives commands to the kernel itself, and writes into the rings.
  *
+ *	-l	the network is lossy: leave out what is refused, by a NAK that is sent once
+ *
  * Test: XRC: messages, whose memory, shared targets, refusals
  */
 
@@ -483,6 +485,8 @@ static bool run_immediate(int opcode)
 	return ok;
 }
 
+static bool is_lossy;
+
 /* WRITE, READ and ATOMICs of what the SRQ's domain lends, and of what the other's does. */
 static bool run_remote(int opcode)
 {
@@ -497,6 +501,8 @@ static bool run_remote(int opcode)
 		struct rxe_send_wqe *wqe;
 		uint64_t before;
 
+		if (is_lossy && named != owner)
+			continue;
 		link = link_make();
 		region_fill(&source);
 		memcpy(&before, window->memory + 64, sizeof(before));
@@ -1216,7 +1222,15 @@ static void end(void)
 	close(domain_file);
 }
 
+static bool take_option(int option, const char *argument)
+{
+	is_lossy = true;
+	return true;
+}
+
 const struct test test = {
+	.options = "l",
+	.option = take_option,
 	.add = add,
 	.run_row = run_row,
 	.with_devices = true,
