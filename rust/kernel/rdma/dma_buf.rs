@@ -257,7 +257,7 @@ impl Drop for DmaBuf {
 }
 
 const BOTH_DIRECTIONS: bindings::dma_data_direction =
-    bindings::dma_data_direction_DMA_BIDIRECTIONAL;
+    kernel::bindings::dma_data_direction_DMA_BIDIRECTIONAL;
 
 // SAFETY: None of what a `DmaBuf` holds belongs to a task: any one may end it.
 unsafe impl Send for DmaBuf {}
