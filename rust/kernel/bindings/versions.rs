@@ -6,10 +6,26 @@
 //! source is the same for all. `linux_7_3` means "that or later": Kbuild sets it, and nothing else asks for it.
 
 use kernel::{
-    bindings::hrtimer_restart,
+    bindings::{
+        dma_data_direction,
+        hrtimer_restart, //
+    },
     ffi::c_int, //
 };
 use pin_init::PinInit;
+
+/// The direction of DMA that goes both ways.
+///
+/// Until 7.2 an integer, from 7.3 on of a type of its own, as [`HRTIMER_NORESTART`].
+#[cfg(not(linux_7_3))]
+pub const DMA_BIDIRECTIONAL: dma_data_direction =
+    kernel::bindings::dma_data_direction_DMA_BIDIRECTIONAL;
+
+/// The direction of DMA that goes both ways.
+///
+/// Until 7.2 an integer, from 7.3 on of a type of its own, as [`HRTIMER_NORESTART`].
+#[cfg(linux_7_3)]
+pub const DMA_BIDIRECTIONAL: dma_data_direction = dma_data_direction::DMA_BIDIRECTIONAL;
 
 /// What the callback of a timer returns that is not to be started again.
 ///

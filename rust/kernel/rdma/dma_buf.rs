@@ -15,6 +15,7 @@ use kernel::{
     },
     prelude::*, //
 };
+use rdma_bindings::DMA_BIDIRECTIONAL;
 
 /// A buffer.
 ///
@@ -228,7 +229,7 @@ impl DmaBuf {
         let mapped = Mapped::new(Pinned::new(attachment)?)?;
         // SAFETY: The buffer is valid, and the lock is not held.
         to_result(unsafe {
-            bindings::dma_buf_begin_cpu_access(mapped.pinned.buffer(), BOTH_DIRECTIONS)
+            bindings::dma_buf_begin_cpu_access(mapped.pinned.buffer(), DMA_BIDIRECTIONAL)
         })?;
         // INVARIANT: The access has just begun, and the part lies in the buffer, as checked.
         Ok(Self {
@@ -251,13 +252,10 @@ impl Drop for DmaBuf {
         // SAFETY: The buffer is valid, its access has begun by the type invariant, and the lock is not held. An error
         // means that caches may not be flushed: nobody is left to be told.
         unsafe {
-            bindings::dma_buf_end_cpu_access(self.mapped.pinned.buffer(), BOTH_DIRECTIONS);
+            bindings::dma_buf_end_cpu_access(self.mapped.pinned.buffer(), DMA_BIDIRECTIONAL);
         }
     }
 }
-
-const BOTH_DIRECTIONS: bindings::dma_data_direction =
-    kernel::bindings::dma_data_direction_DMA_BIDIRECTIONAL;
 
 // SAFETY: None of what a `DmaBuf` holds belongs to a task: any one may end it.
 unsafe impl Send for DmaBuf {}
