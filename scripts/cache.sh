@@ -17,8 +17,8 @@ other_kernels=(rt 7.3 forky arm64 arm64-16k cloud)
 other_suites=(bookworm forky)
 
 # choose_kernel NAME: from now on, here and in what is started from here, all artifacts are those of that
-# kernel. Sets the Debian suite of the root; the suite and the series of the kernels, of which the newest is taken;
-# their architecture and flavour, as Debian calls them.
+# kernel: the newest one of a series, an architecture and a flavour in a Debian suite. The suite of the root may be
+# another.
 choose_kernel() {
 	local before=${FERROCE_PLATFORM:-stock}
 	[[ $before == stock ]] || unset FERROCE_KERNEL_SERIES
@@ -31,10 +31,11 @@ choose_kernel() {
 	arm64 | arm64-16k) FERROCE_KERNEL_SERIES=7.2 FERROCE_ARCH=arm64 FERROCE_FLAVOUR=$1 ;;
 	*) fail "no kernel is called '$1': there are stock ${other_kernels[*]}" ;;
 	esac
-	# What set-up makes unless it is told what. The cloud kernel has no 9P, by which scripts/vm has the source tree;
-	# scripts/test-packages has a machine of its own.
+	# scripts/setup makes these by default. scripts/vm cannot boot the cloud kernel: it shares the source tree by 9P,
+	# which that kernel does not have.
 	# shellcheck disable=SC2034
-	if [[ $1 == cloud ]]; then usual_kinds=kernel; else usual_kinds='kernel vm-stock'; fi
+	usual_kinds=(kernel vm-stock)
+	[[ $1 != cloud ]] || unset 'usual_kinds[1]'
 	FERROCE_PLATFORM=$1
 	export FERROCE_PLATFORM FERROCE_SUITE FERROCE_KERNEL_SUITE FERROCE_KERNEL_SERIES FERROCE_ARCH FERROCE_FLAVOUR
 	known_keys=()
