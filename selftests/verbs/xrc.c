@@ -19,21 +19,16 @@
 #include <unistd.h>
 
 #include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_rxe.h>
 
 #include "command.h"
 #include "test.h"
+#include "xrc.h"
 
 #define SIZE (64 * 1024)
 #define LENGTH 9000
 #define DEPTH 64
 #define WAIT_MS 20000
 #define MESSAGES 400
-
-/* enum ib_uverbs_qp_type and ib_uverbs_srq_type. */
-#define XRC_INI 9
-#define XRC_TGT 10
-#define SRQT_XRC 1
 
 /* The one whose SRQs these are, and the one that asks: another one, or the same. */
 static struct device *const b = &devices[1], *a;
@@ -47,289 +42,56 @@ static struct region sources[2], source, places[2], windows[2];
 /* The file that stands for the domain in other processes. */
 static int domain_file;
 
-/* --- Commands --------------------------------------------------------------------------------- */
-
 static void must(int error, const char *what)
 {
 	if (error)
 		die("%s: %s", what, strerror(error));
 }
 
-static int domain_open_at(const struct device *device, int file, int flags, uint32_t *handle)
-{
-	struct ib_uverbs_open_xrcd_resp answer = {};
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_open_xrcd core;
-	} bytes = { .core = { .response = (uintptr_t)&answer, .fd = file, .oflags = flags } };
-	int error = command_write(device->context, IB_USER_VERBS_CMD_OPEN_XRCD, &bytes, sizeof(bytes), sizeof(answer));
-
-	*handle = answer.xrcd_handle;
-	return error;
-}
-
 static uint32_t domain_open(const struct device *device, int file)
 {
-	uint32_t handle;
+	uint32_t domain;
 
-	must(domain_open_at(device, file, O_CREAT, &handle), "open_xrcd");
-	return handle;
+	must(xrc_domain_open(device->context, file, O_CREAT, &domain), "open_xrcd");
+	return domain;
 }
 
-static int domain_close(const struct device *device, uint32_t handle)
+static void domain_close(const struct device *device, uint32_t domain)
 {
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_close_xrcd core;
-		uint32_t padding;
-	} bytes = { .core = { .xrcd_handle = handle } };
-
-	return command_write(device->context, IB_USER_VERBS_CMD_CLOSE_XRCD, &bytes, sizeof(bytes), 0);
+	must(xrc_domain_close(device->context, domain), "close_xrcd");
 }
 
-/* --- Rings ------------------------------------------------------------------------------------ */
-
-struct ring {
-	struct rxe_queue_buf *head;
-	size_t size;
-};
-
-static struct ring ring_map(const struct device *device, const struct mminfo *info)
+static void srq_make(struct xrc_srq *srq, uint32_t domain, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	struct ring ring = { .size = info->size };
-
-	ring.head = mmap(NULL, info->size, PROT_READ | PROT_WRITE, MAP_SHARED, device->context->cmd_fd, info->offset);
-	if (ring.head == MAP_FAILED)
-		die("a ring cannot be mapped: %s", strerror(errno));
-	return ring;
+	must(xrc_srq_create(srq, domain, pd, cq, DEPTH), "create_xsrq");
 }
 
-static void ring_unmap(struct ring *ring)
+static void srq_free(struct xrc_srq *srq)
 {
-	if (munmap(ring->head, ring->size))
-		die("munmap: %s", strerror(errno));
+	must(xrc_srq_destroy(srq), "destroy_srq");
 }
 
-/* The next element, of zeros; the caller sees to it that it is free. */
-static void *ring_next(const struct ring *ring)
+static void srq_post(const struct xrc_srq *srq, uint64_t id, const struct region *place, size_t at, uint32_t length)
 {
-	uint32_t at = ring->head->producer_index & ring->head->index_mask;
-	void *element = ring->head->data + ((size_t)at << ring->head->log2_elem_size);
-
-	memset(element, 0, (size_t)1 << ring->head->log2_elem_size);
-	return element;
+	xrc_srq_post(srq, id, place->memory + at, length, place->mr->lkey);
 }
 
-static void ring_push(const struct ring *ring)
+static void end_free(struct xrc_qp *end)
 {
-	__atomic_store_n(&ring->head->producer_index,
-			 (ring->head->producer_index + 1) & ring->head->index_mask, __ATOMIC_RELEASE);
+	must(xrc_qp_destroy(end), "destroy_qp");
 }
 
-/* --- Shared receive queues -------------------------------------------------------------------- */
-
-struct srq {
-	uint32_t handle, number;
-	struct ring ring;
-};
-
-static int srq_make_at(struct srq *srq, uint32_t domain, struct ibv_pd *pd, struct ibv_cq *cq)
-{
-	struct {
-		struct ib_uverbs_create_srq_resp core;
-		struct rxe_create_srq_resp driver;
-	} answer = {};
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_create_xsrq core;
-	} bytes = {
-		.core = {
-			.response = (uintptr_t)&answer,
-			.user_handle = (uintptr_t)srq,
-			.srq_type = SRQT_XRC,
-			.pd_handle = pd->handle,
-			.max_wr = DEPTH,
-			.max_sge = 1,
-			.xrcd_handle = domain,
-			.cq_handle = cq->handle,
-		},
-	};
-	int error = command_write(b->context, IB_USER_VERBS_CMD_CREATE_XSRQ, &bytes, sizeof(bytes), sizeof(answer));
-
-	if (error)
-		return error;
-	srq->handle = answer.core.srq_handle;
-	srq->number = answer.core.srqn;
-	if (srq->number != answer.driver.srq_num)
-		die("the SRQ's number is %u, and %u to the provider", srq->number, answer.driver.srq_num);
-	srq->ring = ring_map(b, &answer.driver.mi);
-	return 0;
-}
-
-static void srq_make(struct srq *srq, uint32_t domain, struct ibv_pd *pd, struct ibv_cq *cq)
-{
-	must(srq_make_at(srq, domain, pd, cq), "create_xsrq");
-}
-
-static void srq_free(struct srq *srq)
-{
-	struct ib_uverbs_destroy_srq_resp answer;
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_destroy_srq core;
-	} bytes = { .core = { .response = (uintptr_t)&answer, .srq_handle = srq->handle } };
-
-	must(command_write(b->context, IB_USER_VERBS_CMD_DESTROY_SRQ, &bytes, sizeof(bytes), sizeof(answer)),
-	     "destroy_srq");
-	ring_unmap(&srq->ring);
-}
-
-static void srq_arm(const struct srq *srq, uint32_t limit)
-{
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_modify_srq core;
-	} bytes = { .core = { .srq_handle = srq->handle, .attr_mask = IBV_SRQ_LIMIT, .srq_limit = limit } };
-
-	must(command_write(b->context, IB_USER_VERBS_CMD_MODIFY_SRQ, &bytes, sizeof(bytes), 0), "modify_srq");
-}
-
-static void srq_post(const struct srq *srq, uint64_t id, const struct region *place, size_t at, uint32_t length)
-{
-	struct rxe_recv_wqe *wqe = ring_next(&srq->ring);
-
-	wqe->wr_id = id;
-	wqe->dma.length = length;
-	wqe->dma.resid = length;
-	wqe->dma.num_sge = 1;
-	wqe->dma.sge[0] = (struct rxe_sge){
-		.addr = (uintptr_t)place->memory + at, .length = length, .lkey = place->mr->lkey,
-	};
-	ring_push(&srq->ring);
-}
-
-/* --- Queue pairs ------------------------------------------------------------------------------ */
-
-/* libibverbs needs no more of it to modify it. */
-struct end {
-	struct ibv_qp qp;
-	struct ring sends;
-};
-
-static int end_make(struct end *end, struct device *device, int type, uint32_t owner)
-{
-	struct {
-		struct ib_uverbs_create_qp_resp core;
-		struct rxe_create_qp_resp driver;
-	} answer = {};
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_create_qp core;
-	} bytes = {
-		.core = {
-			.response = (uintptr_t)&answer,
-			.user_handle = (uintptr_t)end,
-			.pd_handle = owner,
-			.send_cq_handle = type == XRC_INI ? send_cq->handle : 0,
-			.max_send_wr = DEPTH,
-			.max_send_sge = 1,
-			.qp_type = type,
-		},
-	};
-	int error = command_write(device->context, IB_USER_VERBS_CMD_CREATE_QP, &bytes, sizeof(bytes), sizeof(answer));
-
-	memset(end, 0, sizeof(*end));
-	if (error)
-		return error;
-	end->qp.context = device->context;
-	end->qp.handle = answer.core.qp_handle;
-	end->qp.qp_num = answer.core.qpn;
-	end->qp.qp_type = type;
-	if (type == XRC_INI)
-		end->sends = ring_map(device, &answer.driver.sq_mi);
-	return 0;
-}
-
-/* A target that somebody else has made. */
-static int target_open(struct end *end, const struct device *device, uint32_t domain, uint32_t number)
-{
-	struct ib_uverbs_create_qp_resp answer = {};
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_open_qp core;
-	} bytes = {
-		.core = {
-			.response = (uintptr_t)&answer,
-			.user_handle = (uintptr_t)end,
-			.pd_handle = domain,
-			.qpn = number,
-			.qp_type = XRC_TGT,
-		},
-	};
-	int error = command_write(device->context, IB_USER_VERBS_CMD_OPEN_QP, &bytes, sizeof(bytes), sizeof(answer));
-
-	memset(end, 0, sizeof(*end));
-	end->qp.context = device->context;
-	end->qp.handle = answer.qp_handle;
-	end->qp.qp_num = answer.qpn;
-	end->qp.qp_type = XRC_TGT;
-	return error;
-}
-
-static void end_free(struct end *end)
-{
-	struct ib_uverbs_destroy_qp_resp answer;
-	struct {
-		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_destroy_qp core;
-	} bytes = { .core = { .response = (uintptr_t)&answer, .qp_handle = end->qp.handle } };
-
-	must(command_write(end->qp.context, IB_USER_VERBS_CMD_DESTROY_QP, &bytes, sizeof(bytes), sizeof(answer)),
-	     "destroy_qp");
-	if (end->sends.head)
-		ring_unmap(&end->sends);
-}
-
-/* To RTS. A target takes requests from RTR on. */
-static void end_ready(struct end *end, const struct device *to, uint32_t number, uint32_t psn, uint32_t peer_psn,
+static void end_ready(struct xrc_qp *end, const struct device *to, uint32_t number, uint32_t psn, uint32_t peer_psn,
 		      struct patience patience)
 {
-	const struct device *from = end->qp.context == a->context ? a : b;
-	bool is_target = end->qp.qp_type == XRC_TGT;
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = number,
-		.rq_psn = peer_psn,
-		.max_dest_rd_atomic = 4,
-		.min_rnr_timer = 12,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = PORT,
-			.grh = { .dgid = to->gid, .sgid_index = from->gid_index, .hop_limit = 64 },
-		},
-	};
-	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-
-	must(qp_init(&end->qp, access_of(IBV_QPT_RC), 0), "RESET to INIT");
-	mask |= is_target ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
-	must(ibv_modify_qp(&end->qp, &attr, mask), "INIT to RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	attr.sq_psn = psn;
-	attr.timeout = patience.timeout;
-	attr.retry_cnt = patience.retries;
-	attr.rnr_retry = patience.rnr_retries;
-	attr.max_rd_atomic = 4;
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
-	mask |= is_target ? 0 : IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	must(ibv_modify_qp(&end->qp, &attr, mask), "RTR to RTS");
+	xrc_qp_ready(end, end->qp.context == a->context ? a : b, to, number, IBV_MTU_1024, patience, psn, peer_psn);
 }
 
 /* A connection to two SRQs of one domain. */
 struct link {
 	uint32_t domain;
-	struct srq srqs[2];
-	struct end from, to;
+	struct xrc_srq srqs[2];
+	struct xrc_qp from, to;
 };
 
 static void link_make_with(struct link *link, struct patience patience)
@@ -340,8 +102,8 @@ static void link_make_with(struct link *link, struct patience patience)
 	link->domain = domain_open(b, domain_file);
 	for (i = 0; i < 2; i++)
 		srq_make(&link->srqs[i], link->domain, pds[i], recv_cqs[i]);
-	must(end_make(&link->from, a, XRC_INI, a->pd->handle), "an initiator");
-	must(end_make(&link->to, b, XRC_TGT, link->domain), "a target");
+	must(xrc_initiator_create(&link->from, a->pd, send_cq, DEPTH), "an initiator");
+	must(xrc_target_create(&link->to, b->context, link->domain), "a target");
 	end_ready(&link->to, a, link->from.qp.qp_num, 7, psn, patience);
 	end_ready(&link->from, b, link->to.qp.qp_num, psn, 7, patience);
 }
@@ -362,7 +124,7 @@ static void link_free(struct link *link)
 	end_free(&link->to);
 	for (i = 0; i < 2; i++)
 		srq_free(&link->srqs[i]);
-	must(domain_close(b, link->domain), "close_xrcd");
+	domain_close(b, link->domain);
 	cq_drain(send_cq);
 	for (i = 0; i < 2; i++)
 		cq_drain(recv_cqs[i]);
@@ -373,7 +135,7 @@ static void link_free(struct link *link)
 /* The next request, to be filled in: LENGTH bytes of the source, for this SRQ. */
 static struct rxe_send_wqe *request(struct link *link, uint32_t srqn, enum ibv_wr_opcode opcode, uint32_t length)
 {
-	struct rxe_send_wqe *wqe = ring_next(&link->from.sends);
+	struct rxe_send_wqe *wqe = xrc_request(&link->from);
 
 	wqe->wr.wr_id = opcode;
 	wqe->wr.reserved = srqn;
@@ -390,8 +152,8 @@ static struct rxe_send_wqe *request(struct link *link, uint32_t srqn, enum ibv_w
 
 static void ring_doorbell(struct link *link)
 {
-	ring_push(&link->from.sends);
-	must(command_doorbell(a->context, link->from.qp.handle), "a doorbell");
+	xrc_request_push(&link->from);
+	must(xrc_doorbell(&link->from), "a doorbell");
 }
 
 static bool is_sent(enum ibv_wc_status expected)
@@ -539,9 +301,9 @@ static bool run_same_key(void)
 	region_fill(&source);
 	for (i = 0; i < 2; i++) {
 		aim(request(link, link->srqs[i].number, IBV_WR_RDMA_WRITE, 100), &windows[0], 200 * i);
-		ring_push(&link->from.sends);
+		xrc_request_push(&link->from);
 	}
-	must(command_doorbell(a->context, link->from.qp.handle), "a doorbell");
+	must(xrc_doorbell(&link->from), "a doorbell");
 	ok = is_sent(IBV_WC_SUCCESS) && is_sent(IBV_WC_REM_ACCESS_ERR);
 	memcpy(windows[0].expected, source.memory, 100);
 	ok = region_check(&windows[0], "the window") && ok;
@@ -558,7 +320,7 @@ static bool run_stranger(int stranger)
 		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
 	};
 	uint32_t other_domain = domain_open(b, -1);
-	struct srq other;
+	struct xrc_srq other;
 	unsigned int i;
 	bool ok = true;
 
@@ -566,7 +328,7 @@ static bool run_stranger(int stranger)
 	for (i = 0; i < ARRAY_SIZE(opcodes) && ok; i++) {
 		struct link *link = link_make();
 		struct rxe_send_wqe *wqe;
-		struct srq gone;
+		struct xrc_srq gone;
 		uint32_t number = 0;
 
 		switch (stranger) {
@@ -598,7 +360,7 @@ static bool run_stranger(int stranger)
 		link_free(link);
 	}
 	srq_free(&other);
-	must(domain_close(b, other_domain), "close_xrcd");
+	domain_close(b, other_domain);
 	return ok;
 }
 
@@ -611,7 +373,7 @@ static bool run_not_ready(void)
 	region_fill(&source);
 	srq_post(&link->srqs[1], 2, &places[1], 0, SIZE);
 	request(link, link->srqs[0].number, IBV_WR_SEND, LENGTH);
-	ring_push(&link->from.sends);
+	xrc_request_push(&link->from);
 	request(link, link->srqs[1].number, IBV_WR_SEND, LENGTH);
 	ring_doorbell(link);
 	ok = cq_quiet(send_cq, 20) && cq_quiet(recv_cqs[1], 1);
@@ -764,7 +526,7 @@ static bool run_limit(void)
 
 	for (i = 0; i < 4; i++)
 		srq_post(&link->srqs[0], i, &places[0], 0, SIZE);
-	srq_arm(&link->srqs[0], 4);
+	must(xrc_srq_arm(&link->srqs[0], 4), "modify_srq");
 	request(link, link->srqs[0].number, IBV_WR_SEND, 10);
 	ring_doorbell(link);
 	ok = is_sent(IBV_WC_SUCCESS) && is_told(IBV_EVENT_SRQ_LIMIT_REACHED, &link->srqs[0]);
@@ -782,7 +544,7 @@ static bool run_spoilt(void)
 	link->srqs[0].ring.head->producer_index = 0x7fffffff;
 	srq_post(&link->srqs[1], 3, &places[1], 0, SIZE);
 	request(link, link->srqs[1].number, IBV_WR_SEND, 10);
-	ring_push(&link->from.sends);
+	xrc_request_push(&link->from);
 	request(link, link->srqs[0].number, IBV_WR_SEND, 10);
 	ring_doorbell(link);
 	ok = is_received(link, 1, 3, IBV_WC_RECV, 10) && is_sent(IBV_WC_SUCCESS) && is_sent(IBV_WC_REM_INV_REQ_ERR) &&
@@ -798,7 +560,7 @@ static bool run_overflow(void)
 	struct link *link = link_make();
 	struct ibv_cq *small = cq_make(b, 1);
 	int room = small->cqe, i;
-	struct srq srq;
+	struct xrc_srq srq;
 	bool ok = true;
 
 	srq_make(&srq, link->domain, pds[0], small);
@@ -823,13 +585,13 @@ static bool run_overflow(void)
 static int stranger_opens(uint32_t number)
 {
 	struct device own = *b;
-	struct end target;
+	struct xrc_qp target;
 	uint32_t domain;
 
 	device_open(&own, b->name, family);
-	if (domain_open_at(&own, domain_file, 0, &domain))
+	if (xrc_domain_open(own.context, domain_file, 0, &domain))
 		return 1;
-	if (target_open(&target, &own, domain, number))
+	if (xrc_target_open(&target, own.context, domain, number))
 		return 2;
 	if (target.qp.qp_num != number || qp_state(&target.qp) != IBV_QPS_RTS)
 		return 3;
@@ -841,7 +603,7 @@ static bool run_shared(void)
 {
 	struct link *link = link_make();
 	uint32_t number = link->to.qp.qp_num;
-	struct end second = {};
+	struct xrc_qp second = {};
 	int status = 0;
 	pid_t child;
 	bool ok;
@@ -854,7 +616,7 @@ static bool run_shared(void)
 	if (!ok)
 		ksft_print_msg("the other process: status %#x\n", status);
 	/* A second handle here; the first goes, and the target stays. */
-	ok = ok && !target_open(&second, b, link->domain, number);
+	ok = ok && !xrc_target_open(&second, b->context, link->domain, number);
 	if (ok) {
 		end_free(&link->to);
 		link->to = second;
@@ -871,8 +633,8 @@ static bool run_shared(void)
 	if (ok) {
 		uint32_t domain = domain_open(b, domain_file);
 
-		ok = target_open(&second, b, domain, number) == EINVAL;
-		must(domain_close(b, domain), "close_xrcd");
+		ok = xrc_target_open(&second, b->context, domain, number) == EINVAL;
+		domain_close(b, domain);
 	}
 	return ok;
 }
@@ -911,7 +673,7 @@ static bool run_target_posts(void)
 	const int errors[] = {
 		command_write(b->context, IB_USER_VERBS_CMD_POST_SEND, &bytes, sizeof(bytes), sizeof(answer)),
 		command_write(b->context, IB_USER_VERBS_CMD_POST_RECV, &receive, sizeof(receive), sizeof(receive_answer)),
-		command_doorbell(b->context, link->to.qp.handle),
+		xrc_doorbell(&link->to),
 	};
 	/* No process posts receives by command: ib_core refuses that by itself. */
 	bool ok = errors[0] == EINVAL && errors[1] == EOPNOTSUPP && errors[2] == EINVAL;
@@ -928,7 +690,7 @@ static bool run_destroyed_in_the_middle(void)
 	struct link *link = link_make();
 	uint8_t *memory = pages_make(SIZE, MAP_PRIVATE | MAP_ANONYMOUS);
 	struct region place = { .memory = memory, .size = SIZE };
-	struct srq srq;
+	struct xrc_srq srq;
 	int absence;
 	bool ok;
 
@@ -954,7 +716,7 @@ static bool run_destroyed_in_the_middle(void)
 static bool run_busy_domain(void)
 {
 	struct link *link = link_make();
-	bool ok = domain_close(b, link->domain) == EBUSY;
+	bool ok = xrc_domain_close(b->context, link->domain) == EBUSY;
 
 	link_free(link);
 	return ok;
@@ -973,10 +735,10 @@ struct shared {
 static int sharer(struct shared *shared, int index)
 {
 	struct region place;
-	struct end target;
+	struct xrc_qp target;
 	struct ibv_cq *cq;
 	uint32_t domain;
-	struct srq srq;
+	struct xrc_srq srq;
 	struct ibv_wc wc;
 	int i;
 
@@ -985,7 +747,7 @@ static int sharer(struct shared *shared, int index)
 	region_make(&place, b, SIZE, IBV_ACCESS_LOCAL_WRITE);
 	domain = domain_open(b, domain_file);
 	srq_make(&srq, domain, b->pd, cq);
-	if (target_open(&target, b, domain, shared->target))
+	if (xrc_target_open(&target, b->context, domain, shared->target))
 		return 2;
 	for (i = 0; i < EACH; i++)
 		srq_post(&srq, i, &place, 1000 * i, 1000);
@@ -1065,10 +827,10 @@ static int unprivileged(void)
 	if (syscall(SYS_capset, &header, data))
 		return 2;
 	device_open(b, b->name, family);
-	if (domain_open_at(b, -1, O_CREAT, &domain) != EPERM)
+	if (xrc_domain_open(b->context, -1, O_CREAT, &domain) != EPERM)
 		return 3;
 	/* One that somebody else has made. */
-	return domain_open_at(b, domain_file, 0, &domain) ? 4 : 0;
+	return xrc_domain_open(b->context, domain_file, 0, &domain) ? 4 : 0;
 }
 
 static bool run_unprivileged(void)
@@ -1082,7 +844,7 @@ static bool run_unprivileged(void)
 	if (!child)
 		_exit(unprivileged());
 	waitpid(child, &status, 0);
-	must(domain_close(b, domain), "close_xrcd");
+	domain_close(b, domain);
 	if (status)
 		ksft_print_msg("the other process: status %#x\n", status);
 	return !status;
@@ -1098,12 +860,12 @@ static bool run_left_behind(void)
 	child = fork();
 	if (!child) {
 		struct device *device = &devices[1];
-		struct end target;
+		struct xrc_qp target;
 		uint32_t domain;
 
 		device_open(device, b->name, family);
 		domain = domain_open(device, -1);
-		must(end_make(&target, device, XRC_TGT, domain), "a target");
+		must(xrc_target_create(&target, device->context, domain), "a target");
 		_exit(0);
 	}
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
