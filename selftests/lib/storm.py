@@ -52,7 +52,8 @@ HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
 # KiB that a storm leaves free, and that a lack of memory does.
 FREE = 550 << 10
 SPARE = 80 << 10
-KINDS = ("rc", "uc", "ud", "odp", "srq", "raw")
+# xrc is ours alone.
+KINDS = ("rc", "uc", "ud", "odp", "srq", "raw") + (("xrc",) if DRIVER == "ferroce" else ())
 # By how many KiB the kernel may have grown, and what it has to give have shrunk, in a soak: see memory_row().
 MOST_GROWTH = {"SUnreclaim": 8 << 10, "Percpu": 1 << 10, "KernelStack": 1 << 10}
 MOST_LOSS = {"MemAvailable": 48 << 10}

@@ -8,9 +8,9 @@
  *	-m	how many messages each end must have received in the end
  *
  * KIND is rc, uc, ud, odp (RC with memory that is paged on demand, and taken away again), srq (two RC queue pairs of
- * each end share their receives) or raw (whole frames).
+ * each end share their receives), xrc (an initiator of each end asks two XRC SRQs of the other one) or raw (whole frames).
  *
- * RC messages arrive once and in order. UC, UD and raw messages may be lost, come twice, late, or in another order, so
+ * RC and XRC messages arrive once and in order. UC, UD and raw messages may be lost, come twice, late, or in another order, so
  * each is only compared with the number that stands in it. One may even come after its sender has ended, when netem has
  * kept it, and its queue pair has the same number as one of a module that was loaded since: so it also has the seed in
  * it; one of an earlier run must be right, too, and is not counted.
@@ -42,6 +42,7 @@
 #include "endpoint.h"
 #include "kselftest.h"
 #include "namespace.h"
+#include "xrc.h"
 
 #define PAIRS 2
 #define WINDOW 8
@@ -83,6 +84,8 @@ static const struct kind {
 	{ "ud", IBV_QPT_UD, 1, false, false },
 	{ "odp", IBV_QPT_RC, 1, true, false },
 	{ "srq", IBV_QPT_RC, PAIRS, false, true },
+	/* Its pairs are XRC SRQs. */
+	{ "xrc", IBV_QPT_XRC_SEND, PAIRS, false, false },
 	{ "raw", IBV_QPT_RAW_PACKET, 1, false, false },
 };
 
@@ -90,7 +93,9 @@ static const struct kind {
 struct news {
 	atomic_bool is_made, is_connected, is_drained;
 	struct device device;
+	/* XRC: of the initiator and of the target. */
 	uint32_t qp_nums[PAIRS];
+	uint32_t srq_nums[PAIRS];
 	uint32_t psns[PAIRS];
 	uint32_t rkey;
 	uint64_t address;
@@ -133,6 +138,9 @@ static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_srq *srq;
 static struct ibv_qp *qps[PAIRS];
+static uint32_t domain;
+static struct xrc_srq xrc_srqs[PAIRS];
+static struct xrc_qp initiator, target;
 static struct ibv_ah *ah;
 static struct ibv_mr *mr;
 static uint8_t *memory;
@@ -157,9 +165,14 @@ static void leave(enum status status, const char *format, ...)
 	_exit(status);
 }
 
+static bool is_xrc(void)
+{
+	return kind->type == IBV_QPT_XRC_SEND;
+}
+
 static bool is_reliable(void)
 {
-	return kind->type == IBV_QPT_RC;
+	return kind->type == IBV_QPT_RC || is_xrc();
 }
 
 /* The bytes of a message are a function of what its head says. */
@@ -221,6 +234,10 @@ static void receive_post(unsigned int index)
 	struct ibv_recv_wr wr = { .wr_id = index, .sg_list = &sge, .num_sge = 1 }, *bad;
 	int error;
 
+	if (is_xrc()) {
+		xrc_srq_post(&xrc_srqs[index / RECEIVES], index, memory + RECEIVED + index * SLOT, SLOT, mr->lkey);
+		return;
+	}
 	error = srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(qps[index / RECEIVES], &wr, &bad);
 	if (error)
 		leave(LOST, "post a receive: %s", strerror(error));
@@ -258,6 +275,24 @@ static void frames_open(void)
 		die("no socket for frames: %s", strerror(errno));
 }
 
+static void xrc_make(void)
+{
+	int error = xrc_domain_open(device.context, -1, O_CREAT, &domain);
+	unsigned int i;
+
+	for (i = 0; !error && i < PAIRS; i++) {
+		error = xrc_srq_create(&xrc_srqs[i], domain, device.pd, cq, RECEIVES);
+		own->srq_nums[i] = xrc_srqs[i].number;
+		own->psns[i] = random_between(0, 0xffffff);
+	}
+	error = error ? error : xrc_initiator_create(&initiator, device.pd, cq, PAIRS * WINDOW);
+	error = error ? error : xrc_target_create(&target, device.context, domain);
+	if (error)
+		die("XRC: %s", strerror(error));
+	own->qp_nums[0] = initiator.qp.qp_num;
+	own->qp_nums[1] = target.qp.qp_num;
+}
+
 static void objects_make(void)
 {
 	struct depth depth = { .send = 2 * WINDOW, .receive = kind->shared ? 0 : RECEIVES, .sges = 1 };
@@ -277,7 +312,9 @@ static void objects_make(void)
 		if (!srq)
 			die("ibv_create_srq: %s", strerror(errno));
 	}
-	for (i = 0; i < kind->pairs; i++) {
+	if (is_xrc())
+		xrc_make();
+	for (i = 0; i < kind->pairs && !is_xrc(); i++) {
 		struct ibv_qp_init_attr attr = {
 			.send_cq = cq,
 			.recv_cq = cq,
@@ -338,7 +375,13 @@ static void connect_pairs(void)
 	await(&peer->is_made);
 	if (peer->device.active_mtu < mtu)
 		mtu = peer->device.active_mtu;
-	for (i = 0; i < kind->pairs && kind->type != IBV_QPT_RAW_PACKET; i++) {
+	if (is_xrc()) {
+		xrc_qp_ready(&target, &device, &peer->device, peer->qp_nums[0], mtu, patience, own->psns[1],
+			     peer->psns[0]);
+		xrc_qp_ready(&initiator, &device, &peer->device, peer->qp_nums[1], mtu, patience, own->psns[0],
+			     peer->psns[1]);
+	}
+	for (i = 0; i < kind->pairs && kind->type != IBV_QPT_RAW_PACKET && !is_xrc(); i++) {
 		error = qp_init(qps[i], kind->type == IBV_QPT_UD ? 0 : access_of(kind->type), QKEY);
 		if (error)
 			die("RESET to INIT: %s", strerror(error));
@@ -441,7 +484,7 @@ static void request_post(unsigned int pair, unsigned int slot)
 	}
 	sge.length = request->length;
 	request->is_under_way = true;
-	error = ibv_post_send(qps[pair], &wr, &bad);
+	error = is_xrc() ? xrc_send_post(&initiator, &wr, peer->srq_nums[pair]) : ibv_post_send(qps[pair], &wr, &bad);
 	if (error)
 		leave(LOST, "post a request: %s", strerror(error));
 }
@@ -502,7 +545,9 @@ static unsigned int pair_of(const struct ibv_wc *wc)
 {
 	unsigned int pair;
 
-	for (pair = 0; pair < kind->pairs; pair++)
+	if (is_xrc() && wc->qp_num == target.qp.qp_num)
+		return wc->wr_id / RECEIVES;
+	for (pair = 0; pair < kind->pairs && !is_xrc(); pair++)
 		if (qps[pair]->qp_num == wc->qp_num)
 			return pair;
 	leave(WRONG, "a completion of the queue pair %u", wc->qp_num);
@@ -622,6 +667,17 @@ static void completion_await(void)
 	ibv_ack_cq_events(told, 1);
 }
 
+static int xrc_free(void)
+{
+	int error = xrc_qp_destroy(&initiator);
+	unsigned int i;
+
+	error = error ? error : xrc_qp_destroy(&target);
+	for (i = 0; !error && i < PAIRS; i++)
+		error = xrc_srq_destroy(&xrc_srqs[i]);
+	return error ? error : xrc_domain_close(device.context, domain);
+}
+
 static void objects_free(void)
 {
 	unsigned int i;
@@ -629,8 +685,10 @@ static void objects_free(void)
 
 	if (ah)
 		error = ibv_destroy_ah(ah);
-	for (i = 0; !error && i < kind->pairs; i++)
+	for (i = 0; !error && i < kind->pairs && !is_xrc(); i++)
 		error = ibv_destroy_qp(qps[i]);
+	if (is_xrc())
+		error = xrc_free();
 	if (!error && srq)
 		error = ibv_destroy_srq(srq);
 	if (!error)
