@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "test.h"
+#include "xrc.h"
 
 #define SIZE (1 << 18)
 #define DEPTH 16
@@ -231,6 +232,9 @@ static struct ibv_mw *mw;
 static struct ibv_ah *ah;
 static struct ibv_qp *qp;
 static struct ibv_srq *srq;
+static uint32_t domain;
+static struct xrc_srq xrc_srq;
+static struct xrc_qp initiator, target, opened;
 static void *memory;
 
 static int open_device(void)
@@ -473,6 +477,92 @@ static int query_port(void)
 	return ibv_query_port(devices[0].context, PORT, &attr);
 }
 
+static int open_domain(void)
+{
+	return xrc_domain_open(devices[0].context, -1, O_CREAT, &domain);
+}
+
+static int close_domain(void)
+{
+	return xrc_domain_close(devices[0].context, domain);
+}
+
+static int create_xrc_srq(void)
+{
+	return xrc_srq_create(&xrc_srq, domain, devices[0].pd, cqs[0], 100);
+}
+
+static int destroy_xrc_srq(void)
+{
+	return xrc_srq_destroy(&xrc_srq);
+}
+
+static int create_initiator(void)
+{
+	return xrc_initiator_create(&initiator, devices[0].pd, cqs[0], 100);
+}
+
+static int destroy_initiator(void)
+{
+	return xrc_qp_destroy(&initiator);
+}
+
+static int create_target(void)
+{
+	return xrc_target_create(&target, devices[0].context, domain);
+}
+
+static int destroy_target(void)
+{
+	return xrc_qp_destroy(&target);
+}
+
+static int open_domain_and_target(void)
+{
+	int error = open_domain();
+
+	return error ? error : create_target();
+}
+
+static int close_domain_and_target(void)
+{
+	int error = destroy_target();
+
+	return error ? error : close_domain();
+}
+
+static int open_target(void)
+{
+	return xrc_target_open(&opened, devices[0].context, domain, target.qp.qp_num);
+}
+
+static int close_target(void)
+{
+	return xrc_qp_destroy(&opened);
+}
+
+/* Of the second device, which asks, and the first one. */
+static int connect_xrc(void)
+{
+	int error = open_domain_and_target();
+
+	error = error ? error : create_xrc_srq();
+	error = error ? error : xrc_initiator_create(&initiator, devices[1].pd, cqs[1], DEPTH);
+	if (error)
+		return error;
+	xrc_qp_ready(&target, &devices[0], &devices[1], initiator.qp.qp_num, IBV_MTU_1024, PATIENT, 0, 0);
+	xrc_qp_ready(&initiator, &devices[1], &devices[0], target.qp.qp_num, IBV_MTU_1024, PATIENT, 0, 0);
+	return 0;
+}
+
+static int disconnect_xrc(void)
+{
+	int error = destroy_initiator();
+
+	error = error ? error : destroy_xrc_srq();
+	return error ? error : close_domain_and_target();
+}
+
 static int arm(void)
 {
 	return ibv_req_notify_cq(cq, 0);
@@ -550,6 +640,25 @@ static int datagram_one(void)
 	return transfer(ud, IBV_WR_SEND, 1000);
 }
 
+static int xrc_send_one(void)
+{
+	struct ibv_sge sge = piece(1, 0, LONG);
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1,
+	};
+	int error;
+
+	region_fill(&regions[1]);
+	xrc_srq_post(&xrc_srq, 0, regions[0].memory, LONG, regions[0].mr->lkey);
+	error = xrc_send_post(&initiator, &wr, xrc_srq.number);
+	if (error)
+		return error;
+	if (!cq_expect(cqs[1], "the send", 0, IBV_WC_SUCCESS, WAIT_MS) ||
+	    !cq_expect(cqs[0], "the receive", 0, IBV_WC_SUCCESS, WAIT_MS))
+		return ETIMEDOUT;
+	return memcmp(regions[0].memory, regions[1].memory, LONG) ? EBADMSG : 0;
+}
+
 static int nothing(void)
 {
 	return 0;
@@ -612,6 +721,15 @@ static const struct operation {
 	{ "READ", read_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "FETCH AND ADD", add_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "datagram", datagram_one, nothing, create_ah, destroy_ah, true, { 0 }, 0 },
+	{ "open XRC domain", open_domain, close_domain, nothing, nothing, false, { 0 }, SLAB },
+	{ "create XRC SRQ", create_xrc_srq, destroy_xrc_srq, open_domain, close_domain, false, { 0 }, SLAB | PAGES | COPIES },
+	{ "create XRC initiator", create_initiator, destroy_initiator, nothing, nothing, false, { 0 }, SLAB | PAGES | COPIES },
+	{ "create XRC target", create_target, destroy_target, open_domain, close_domain, false, { 0 }, SLAB },
+	{ "open XRC target", open_target, close_target, open_domain_and_target, close_domain_and_target, false, { 0 }, 0 },
+	{ "destroy XRC SRQ", destroy_xrc_srq, create_xrc_srq, connect_xrc, disconnect_xrc, true, { 0 }, 0 },
+	{ "destroy XRC target", destroy_target, create_target, open_domain_and_target, close_domain_and_target, true, { 0 }, 0 },
+	{ "close XRC domain", close_domain, open_domain, open_domain, close_domain, true, { 0 }, 0 },
+	{ "XRC SEND", xrc_send_one, nothing, connect_xrc, disconnect_xrc, true, { 0 }, PAGES },
 	/* A socket without an inode is one file too many; memory of a socket is a buffer. */
 	{ "rdma link add", link_add, link_del, nothing, nothing, false, { ENFILE, ENOBUFS }, SLAB },
 };

@@ -36,14 +36,14 @@ int xrc_domain_close(const struct ibv_context *context, uint32_t domain)
 
 /* --- Rings ------------------------------------------------------------------------------------ */
 
-static struct xrc_ring ring_map(const struct ibv_context *context, const struct mminfo *info)
+static int ring_map(struct xrc_ring *ring, const struct ibv_context *context, const struct mminfo *info)
 {
-	struct xrc_ring ring = { .size = info->size };
+	void *memory = mmap(NULL, info->size, PROT_READ | PROT_WRITE, MAP_SHARED, context->cmd_fd, info->offset);
 
-	ring.head = mmap(NULL, info->size, PROT_READ | PROT_WRITE, MAP_SHARED, context->cmd_fd, info->offset);
-	if (ring.head == MAP_FAILED)
-		die("a ring cannot be mapped: %s", strerror(errno));
-	return ring;
+	if (memory == MAP_FAILED)
+		return errno;
+	*ring = (struct xrc_ring){ .head = memory, .size = info->size };
+	return 0;
 }
 
 static int ring_unmap(struct xrc_ring *ring)
@@ -100,9 +100,11 @@ int xrc_srq_create(struct xrc_srq *srq, uint32_t domain, const struct ibv_pd *pd
 		.context = pd->context,
 		.handle = answer.core.srq_handle,
 		.number = answer.core.srqn,
-		.ring = ring_map(pd->context, &answer.driver.mi),
 	};
-	return 0;
+	error = ring_map(&srq->ring, srq->context, &answer.driver.mi);
+	if (error)
+		xrc_srq_destroy(srq);
+	return error;
 }
 
 int xrc_srq_destroy(struct xrc_srq *srq)
@@ -173,8 +175,10 @@ static int qp_create(struct xrc_qp *qp, struct ibv_context *context, int type, u
 	qp->qp.qp_num = answer.core.qpn;
 	qp->qp.qp_type = type;
 	if (type == XRC_INI)
-		qp->sends = ring_map(context, &answer.driver.sq_mi);
-	return 0;
+		error = ring_map(&qp->sends, context, &answer.driver.sq_mi);
+	if (error)
+		xrc_qp_destroy(qp);
+	return error;
 }
 
 int xrc_initiator_create(struct xrc_qp *qp, const struct ibv_pd *pd, const struct ibv_cq *cq, uint32_t depth)

@@ -32,7 +32,7 @@ struct xrc_qp {
 	struct xrc_ring sends;
 };
 
-/* What returns int returns zero, or the error. A ring that cannot be mapped ends the program. */
+/* What returns int returns zero, or the error. */
 
 /* `file` is -1 for a domain of this process only. */
 int xrc_domain_open(const struct ibv_context *context, int file, int flags, uint32_t *domain);
