@@ -514,9 +514,11 @@ static uint64_t operations_of(enum ibv_qp_type type)
 
 int qp_set_operations(struct qp *qp, uint64_t operations)
 {
+	const uint64_t known = operations_of(qp->verbs.qp.qp_type);
 	struct ibv_qp_ex *ex = &qp->verbs.qp_ex;
 
-	if (operations & ~operations_of(qp->verbs.qp.qp_type))
+	/* The target of an XRC connection sends nothing. */
+	if (!known || operations & ~known)
 		return EOPNOTSUPP;
 	ex->wr_start = wr_start;
 	ex->wr_complete = wr_complete;

@@ -8,22 +8,22 @@
 #include "ferroce.h"
 
 /*
- * Maps the rings of a QP that the kernel has made. Without a receive queue of its own it has no ring for it, and as the
- * target of an XRC connection none at all.
+ * Maps the rings of a QP that the kernel has made. Without a receive queue of its own it has no ring for it. The target
+ * of an XRC connection has no PD and no ring at all.
  */
 static int qp_map(struct qp *qp, struct ibv_pd *pd, const struct rxe_create_qp_resp *response,
 		  const struct ibv_qp_cap *cap)
 {
 	int error;
 
-	if (response->sq_mi.size) {
-		error = ring_map(&qp->sends, pd->context, &response->sq_mi,
-				 SEND_WQE_ROOM(cap->max_send_sge, cap->max_inline_data));
-		if (error)
-			return error;
-		qp->max_sge = cap->max_send_sge;
-		qp->max_inline = cap->max_inline_data;
-	}
+	if (!pd)
+		return 0;
+	error = ring_map(&qp->sends, pd->context, &response->sq_mi,
+			 SEND_WQE_ROOM(cap->max_send_sge, cap->max_inline_data));
+	if (error)
+		return error;
+	qp->max_sge = cap->max_send_sge;
+	qp->max_inline = cap->max_inline_data;
 	return response->rq_mi.size ? receives_map(&qp->receives, pd, &response->rq_mi, cap->max_recv_sge) : 0;
 }
 
