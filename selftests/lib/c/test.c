@@ -28,7 +28,7 @@ bool has_own_provider(void)
 {
 	const char *name = getenv("FERROCE_PROVIDER");
 
-	return name && !strcmp(name, "ferroce");
+	return name && strcmp(name, "librxe");
 }
 
 bool row_is_wanted(const char *name)

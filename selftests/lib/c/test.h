@@ -58,7 +58,7 @@ extern int family;
 extern uint64_t seed;
 
 void row_add(struct row row);
-/* Whether libferroce is installed for ferroce's devices, and not only librxe (selftests/run --provider). */
+/* Whether the provider has more than stock librxe: libferroce, or librxe with our patches (selftests/run --provider). */
 bool has_own_provider(void);
 bool row_run(const struct row *row);
 /* A name that is put together. */
