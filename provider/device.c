@@ -119,6 +119,8 @@ static const struct verbs_context_ops operations = {
 	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = context_free,
 	.get_srq_num = srq_number,
+	.import_mr = mr_import,
+	.import_pd = pd_import,
 	.modify_qp = qp_modify,
 	.modify_srq = srq_modify,
 	.open_qp = qp_open,
@@ -136,6 +138,8 @@ static const struct verbs_context_ops operations = {
 	.req_notify_cq = ibv_cmd_req_notify_cq,
 	.rereg_mr = mr_rereg,
 	.resize_cq = cq_resize,
+	.unimport_mr = mr_unimport,
+	.unimport_pd = pd_unimport,
 };
 
 static struct verbs_context *context_alloc(struct ibv_device *device, int cmd_fd, void *private_data)
@@ -156,6 +160,27 @@ static struct verbs_context *context_alloc(struct ibv_device *device, int cmd_fd
 		return NULL;
 	}
 	context->features = response.driver.features;
+	verbs_set_ops(&context->verbs, &operations);
+	return &context->verbs;
+}
+
+/* Of another process that has sent its file. The module of one that can be imported has XRC. */
+static struct verbs_context *context_import(struct ibv_device *device, int cmd_fd)
+{
+	struct context *context;
+	int error;
+
+	context = verbs_init_and_alloc_context(device, cmd_fd, context, verbs, RDMA_DRIVER_RXE);
+	if (!context)
+		return NULL;
+	error = ibv_cmd_query_context(&context->verbs.context, NULL);
+	if (error) {
+		verbs_uninit_context(&context->verbs);
+		free(context);
+		errno = error;
+		return NULL;
+	}
+	context->features = FERROCE_FEATURE_XRC;
 	verbs_set_ops(&context->verbs, &operations);
 	return &context->verbs;
 }
@@ -196,5 +221,6 @@ static const struct verbs_device_ops device_operations = {
 	.alloc_device = device_alloc,
 	.uninit_device = device_free,
 	.alloc_context = context_alloc,
+	.import_context = context_import,
 };
 PROVIDER_DRIVER(ferroce, device_operations);

@@ -68,6 +68,23 @@ int pd_dealloc(struct ibv_pd *ibpd)
 	return error;
 }
 
+/* The kernel has no call that says whether there is such a domain: who uses it will learn it. */
+struct ibv_pd *pd_import(struct ibv_context *context, uint32_t handle)
+{
+	struct pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd)
+		return NULL;
+	pd->pd.context = context;
+	pd->pd.handle = handle;
+	return &pd->pd;
+}
+
+void pd_unimport(struct ibv_pd *pd)
+{
+	free(pd_of(pd));
+}
+
 struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
 	struct td *td;

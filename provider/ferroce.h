@@ -91,6 +91,9 @@ static inline struct qp *qp_of_ex(struct ibv_qp_ex *qp)
 
 struct ibv_pd *pd_alloc(struct ibv_context *context);
 int pd_dealloc(struct ibv_pd *pd);
+/* One that another process has made in the same context, by its handle. That process still owns it. */
+struct ibv_pd *pd_import(struct ibv_context *context, uint32_t handle);
+void pd_unimport(struct ibv_pd *pd);
 struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int td_dealloc(struct ibv_td *td);
 struct ibv_pd *parent_domain_alloc(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
@@ -103,6 +106,9 @@ struct ibv_mr *mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca
 struct ibv_mr *mr_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 int mr_rereg(struct verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 int mr_dereg(struct verbs_mr *mr);
+/* As pd_import(). */
+struct ibv_mr *mr_import(struct ibv_pd *pd, uint32_t handle);
+void mr_unimport(struct ibv_mr *mr);
 struct ibv_mw *mw_alloc(struct ibv_pd *pd, enum ibv_mw_type type);
 int mw_dealloc(struct ibv_mw *mw);
 

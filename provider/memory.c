@@ -25,6 +25,27 @@ struct ibv_mr *mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca
 	return &mr->ibv_mr;
 }
 
+struct ibv_mr *mr_import(struct ibv_pd *pd, uint32_t handle)
+{
+	struct verbs_mr *mr = calloc(1, sizeof(*mr));
+	int error;
+
+	if (!mr)
+		return NULL;
+	error = ibv_cmd_query_mr(pd, mr, handle);
+	if (error) {
+		free(mr);
+		errno = error;
+		return NULL;
+	}
+	return &mr->ibv_mr;
+}
+
+void mr_unimport(struct ibv_mr *mr)
+{
+	free(container_of(mr, struct verbs_mr, ibv_mr));
+}
+
 struct ibv_mr *mr_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
 {
 	struct verbs_mr *mr = calloc(1, sizeof(*mr));

@@ -36,7 +36,7 @@ REASONS = (
     "the device has no such capability",
     "needs a device that a VM has not",
 )
-PROVIDERS = ("librxe", "ferroce")
+PROVIDERS = ("librxe", "ferroce", "patched-librxe")
 # The reason of a test that ends with EOPNOTSUPP where others are skipped.
 UNEXPECTED = "the stock provider has no such op, which the suite does not expect"
 # What a reason ends with whose test may fail, too.

@@ -45,6 +45,10 @@ pub(crate) const MAX_FAST_PAGES: u32 = 512;
 /// Objects of each type.
 const MAX_OBJECTS: u32 = 1 << 20;
 
+/// What RC and XRC do with memory that is paged on demand.
+const PAGING_CONNECTED: u32 =
+    paging::SEND | paging::SHARED_RECEIVE | paging::WRITE | paging::READ | paging::ATOMIC;
+
 /// Checks the sizes that a consumer asks of a QP. Those of the receive queue mean nothing if that is
 /// shared. Errors: `EINVAL` if one is out of range.
 pub(crate) fn check_qp_cap(cap: &Cap, shared: bool) -> Result {
@@ -100,14 +104,8 @@ pub(crate) fn of(guid: [u8; 8]) -> Attr {
         // Words are exchanged by atomic instructions of the CPU.
         atomics: AtomicScope::Global,
         ack_delay: 15,
-        paging_rc: paging::SEND
-            | paging::RECEIVE
-            | paging::SHARED_RECEIVE
-            | paging::WRITE
-            | paging::READ
-            | paging::ATOMIC
-            | paging::FLUSH
-            | paging::ATOMIC_WRITE,
+        paging_rc: PAGING_CONNECTED | paging::RECEIVE | paging::FLUSH | paging::ATOMIC_WRITE,
+        paging_xrc: PAGING_CONNECTED,
         paging_ud: paging::SEND | paging::RECEIVE | paging::SHARED_RECEIVE,
     }
 }

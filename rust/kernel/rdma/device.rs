@@ -132,6 +132,8 @@ pub struct Attr {
     pub ack_delay: u8,
     /// See [`paging`]; for RC.
     pub paging_rc: u32,
+    /// See [`paging`]; for XRC.
+    pub paging_xrc: u32,
     /// See [`paging`]; for UD.
     pub paging_ud: u32,
 }
@@ -397,6 +399,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
             | bindings::ib_uverbs_odp_general_cap_bits_IB_UVERBS_ODP_SUPPORT_IMPLICIT,
     );
     raw.odp_caps.per_transport_caps.rc_odp_caps = attr.paging_rc;
+    raw.odp_caps.per_transport_caps.xrc_odp_caps = attr.paging_xrc;
     raw.odp_caps.per_transport_caps.ud_odp_caps = attr.paging_ud;
     raw.max_qp = limit(attr.max_qp);
     raw.max_qp_wr = limit(attr.max_qp_wr);

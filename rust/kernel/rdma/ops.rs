@@ -67,6 +67,7 @@ impl<D: Driver> Ops<D> {
 
         alloc_ucontext: Some(ucontext::create::<D::Context>),
         dealloc_ucontext: Some(ucontext::destroy::<D::Context>),
+        query_ucontext: Some(ucontext::query),
         disassociate_ucontext: Some(ucontext::disassociate),
         mmap: Some(ucontext::mmap::<D::Context>),
 

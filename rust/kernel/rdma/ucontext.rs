@@ -120,6 +120,20 @@ pub(crate) unsafe extern "C" fn destroy<T: UserContext>(context: *mut bindings::
     core.dealloc();
 }
 
+/// `query_ucontext`: a process asks about a context whose file it was given (`ibv_import_device(3)`).
+///
+/// `ib_core` answers, once it knows that the driver lets contexts be shared so: a driver has nothing to add.
+///
+/// # Safety
+///
+/// None.
+pub(crate) unsafe extern "C" fn query(
+    _context: *mut bindings::ib_ucontext,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> c_int {
+    0
+}
+
 /// `mmap`. Process context.
 ///
 /// # Safety
