@@ -291,6 +291,53 @@ static bool run_remote(int opcode)
 	return ok;
 }
 
+/* Its pages go. Whoever touches one finds a new one, of zeros. */
+static void pages_drop(struct region *region)
+{
+	if (madvise(region->memory, region->size, MADV_DONTNEED))
+		die("madvise: %s", strerror(errno));
+	memset(region->expected, 0, region->size);
+}
+
+/* Memory that is paged on demand, and is not there when it is needed. */
+static bool run_paged(int opcode)
+{
+	uint32_t length = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : LENGTH;
+	int access = access_of(IBV_QPT_RC) | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+	struct device other = *b;
+	struct region window;
+	struct rxe_send_wqe *wqe;
+	struct link *link;
+	bool ok;
+
+	other.pd = pds[0];
+	region_make(&window, &other, SIZE, access);
+	region_make(&source, a, SIZE, access);
+	pages_drop(opcode == IBV_WR_RDMA_READ ? &source : &window);
+	link = link_make();
+	srq_post(&link->srqs[0], 1, &window, 0, SIZE);
+	wqe = request(link, link->srqs[0].number, opcode, length);
+	if (opcode != IBV_WR_SEND)
+		aim(wqe, &window, 0);
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		wqe->wr.wr.atomic.compare_add = 1;
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_SUCCESS);
+	if (opcode == IBV_WR_RDMA_READ)
+		memcpy(source.expected, window.memory, length);
+	else if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		window.expected[0] = 1;
+	else
+		memcpy(window.expected, source.memory, length);
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		memset(source.expected, 0, length);
+	ok = region_check(&source, "the source") && region_check(&window, "the window") && ok;
+	link_free(link);
+	region_free(&source);
+	region_free(&window);
+	return ok;
+}
+
 /* A key is looked up for each SRQ, also where one request for it comes right behind another. */
 static bool run_same_key(void)
 {
@@ -885,6 +932,11 @@ static const struct row rows[] = {
 	{ "fetch and add, by keys of both domains", .run_with = run_remote,
 	  .argument = IBV_WR_ATOMIC_FETCH_AND_ADD },
 	{ "a key for one SRQ, and then for another", .run = run_same_key },
+	{ "memory that is paged on demand: SEND", .run_with = run_paged, .argument = IBV_WR_SEND },
+	{ "memory that is paged on demand: RDMA WRITE", .run_with = run_paged, .argument = IBV_WR_RDMA_WRITE },
+	{ "memory that is paged on demand: RDMA READ", .run_with = run_paged, .argument = IBV_WR_RDMA_READ },
+	{ "memory that is paged on demand: fetch and add", .run_with = run_paged,
+	  .argument = IBV_WR_ATOMIC_FETCH_AND_ADD },
 	{ "an SRQ that nobody has", .run_with = run_stranger, .argument = NOBODY },
 	{ "no SRQ, as librxe asks", .run_with = run_stranger, .argument = NUMBER_0 },
 	{ "an SRQ number of more than 24 bits", .run_with = run_stranger, .argument = TOO_LARGE },
