@@ -85,6 +85,14 @@ packets()
 		fail "PSNs: $(xargs <<<"$psns")"
 }
 
+# One request of an XRC initiator, and its acknowledgement.
+xrc_packets()
+{
+	traced env FERROCE_ROWS='^SEND with immediate data$' "$here/xrc" "$dev1" "$dev2" || return 1
+	[ "$(count ' ferroce_packet_out: .* opcode=XRC_SEND_LAST_IMM ')" -ge 1 ] || fail "no request"
+	[ "$(count ' ferroce_packet_in: .* opcode=XRC_ACKNOWLEDGE .* aeth=ACK')" -ge 1 ] || fail "no ACK"
+}
+
 states()
 {
 	local qpn
@@ -155,12 +163,13 @@ silent()
 	! grep ' ferroce_' "$tracefs/trace" || fail "it says something"
 }
 
-ktap_start 8
+ktap_start 9
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 netdev2=$(netdev_of n2 "$dev2")
 row "each tracepoint is there" listed
 row "post_send, completion: each request" requests
 row "packet_out, packet_in: each packet" packets
+row "packet_out, packet_in: XRC" xrc_packets
 row "qp_state: each change" states
 row "drop: with its reason" drops
 row "retransmit: as many as are counted" retransmits

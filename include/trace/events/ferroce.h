@@ -11,9 +11,10 @@
 #include <linux/tracepoint.h>
 #include <linux/types.h>
 
-/* BTH opcodes: the transport's three bits, and the operation's five (IBTA 9.2.1, tables 38 and A19). */
+/* BTH opcodes: the transport's three bits, and the operation's five (IBTA 9.2.1, tables 38 and A19; annex A14 for XRC). */
 #define ferroce_transport(opcode)						\
-	__print_symbolic((opcode) >> 5, { 0, "RC" }, { 1, "UC" }, { 3, "UD" }, { 4, "CNP" })
+	__print_symbolic((opcode) >> 5, { 0, "RC" }, { 1, "UC" }, { 3, "UD" }, { 4, "CNP" },	\
+			 { 5, "XRC" })
 
 #define ferroce_operation(opcode)						\
 	__print_symbolic((opcode) & 0x1f,					\
@@ -85,38 +86,38 @@ DEFINE_EVENT(ferroce_qp, ferroce_page_ready,
 );
 
 DECLARE_EVENT_CLASS(ferroce_packet,
-	TP_PROTO(u32 qpn, u8 opcode, u32 psn, u32 len, int syndrome),
-	TP_ARGS(qpn, opcode, psn, len, syndrome),
+	TP_PROTO(u32 dest_qpn, u8 opcode, u32 psn, u32 len, int syndrome),
+	TP_ARGS(dest_qpn, opcode, psn, len, syndrome),
 	TP_STRUCT__entry(
-		__field(u32, qpn)
+		__field(u32, dest_qpn)
 		__field(u32, psn)
 		__field(u32, len)
 		__field(s16, syndrome)
 		__field(u8, opcode)
 	),
 	TP_fast_assign(
-		__entry->qpn = qpn;
+		__entry->dest_qpn = dest_qpn;
 		__entry->psn = psn;
 		__entry->len = len;
 		__entry->syndrome = syndrome;
 		__entry->opcode = opcode;
 	),
 	TP_printk("dest_qpn=%u opcode=%s_%s psn=%u len=%u aeth=%s syndrome=%d",
-		  __entry->qpn, ferroce_transport(__entry->opcode),
+		  __entry->dest_qpn, ferroce_transport(__entry->opcode),
 		  ferroce_operation(__entry->opcode), __entry->psn, __entry->len,
 		  ferroce_acknowledge(__entry->syndrome), __entry->syndrome)
 );
 
 /* A packet was built, and is about to leave. len: bytes of payload. syndrome: of its AETH, or -1. */
 DEFINE_EVENT(ferroce_packet, ferroce_packet_out,
-	TP_PROTO(u32 qpn, u8 opcode, u32 psn, u32 len, int syndrome),
-	TP_ARGS(qpn, opcode, psn, len, syndrome)
+	TP_PROTO(u32 dest_qpn, u8 opcode, u32 psn, u32 len, int syndrome),
+	TP_ARGS(dest_qpn, opcode, psn, len, syndrome)
 );
 
 /* A packet came whose headers and ICRC are right. */
 DEFINE_EVENT(ferroce_packet, ferroce_packet_in,
-	TP_PROTO(u32 qpn, u8 opcode, u32 psn, u32 len, int syndrome),
-	TP_ARGS(qpn, opcode, psn, len, syndrome)
+	TP_PROTO(u32 dest_qpn, u8 opcode, u32 psn, u32 len, int syndrome),
+	TP_ARGS(dest_qpn, opcode, psn, len, syndrome)
 );
 
 /* A packet was dropped. qpn: of the QP that it was for, if that is known, or 0. reason: the counter of it. */
