@@ -164,7 +164,7 @@ static struct verbs_context *context_alloc(struct ibv_device *device, int cmd_fd
 	return &context->verbs;
 }
 
-/* Of another process that has sent its file. The module of one that can be imported has XRC. */
+/* Of another process that has sent its file. A module that lets contexts be imported has XRC, too. */
 static struct verbs_context *context_import(struct ibv_device *device, int cmd_fd)
 {
 	struct context *context;

@@ -9,14 +9,14 @@
 
 /*
  * Maps the rings of a QP that the kernel has made. Without a receive queue of its own it has no ring for it. The target
- * of an XRC connection has no PD and no ring at all.
+ * of an XRC connection has no ring at all.
  */
 static int qp_map(struct qp *qp, struct ibv_pd *pd, const struct rxe_create_qp_resp *response,
 		  const struct ibv_qp_cap *cap)
 {
 	int error;
 
-	if (!pd)
+	if (qp->verbs.qp.qp_type == IBV_QPT_XRC_RECV)
 		return 0;
 	error = ring_map(&qp->sends, pd->context, &response->sq_mi,
 			 SEND_WQE_ROOM(cap->max_send_sge, cap->max_inline_data));

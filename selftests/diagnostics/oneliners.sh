@@ -45,7 +45,11 @@ run()
 	wait "$process"
 	cat "$ktap_dir/found"
 	[ "$status" -eq 0 ] || fail "traffic: status $status"
-	grep -q '^@' "$ktap_dir/found" || fail "it has counted nothing"
+	# One that takes times has their beginnings in another map, which may be left.
+	case $1 in
+	*@us*) grep -q '^@us' "$ktap_dir/found" ;;
+	*) grep -q '^@' "$ktap_dir/found" ;;
+	esac || fail "it has counted nothing"
 }
 
 ktap_start $((${#commands[@]} + 1))

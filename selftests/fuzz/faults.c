@@ -725,9 +725,11 @@ static const struct operation {
 	{ "create XRC SRQ", create_xrc_srq, destroy_xrc_srq, open_domain, close_domain, false, { 0 }, SLAB | PAGES | COPIES },
 	{ "create XRC initiator", create_initiator, destroy_initiator, nothing, nothing, false, { 0 }, SLAB | PAGES | COPIES },
 	{ "create XRC target", create_target, destroy_target, open_domain, close_domain, false, { 0 }, SLAB },
-	{ "open XRC target", open_target, close_target, open_domain_and_target, close_domain_and_target, false, { 0 }, 0 },
+	{ "open XRC target", open_target, close_target, open_domain_and_target, close_domain_and_target,
+	  false, { 0 }, 0 },
 	{ "destroy XRC SRQ", destroy_xrc_srq, create_xrc_srq, connect_xrc, disconnect_xrc, true, { 0 }, 0 },
-	{ "destroy XRC target", destroy_target, create_target, open_domain_and_target, close_domain_and_target, true, { 0 }, 0 },
+	{ "destroy XRC target", destroy_target, create_target, open_domain_and_target, close_domain_and_target,
+	  true, { 0 }, 0 },
 	{ "close XRC domain", close_domain, open_domain, open_domain, close_domain, true, { 0 }, 0 },
 	{ "XRC SEND", xrc_send_one, nothing, connect_xrc, disconnect_xrc, true, { 0 }, PAGES },
 	/* A socket without an inode is one file too many; memory of a socket is a buffer. */

@@ -2,7 +2,7 @@
 /*
  * A provider of rdma-core whose kernel lies: what the kernel answers is spoilt before the provider sees it, and so are
  * the rings that both share, while a process makes objects, posts and polls. The provider may refuse anything, but must
- * touch nothing outside of its rings, and must end each call. Each process has its own seed.
+ * touch nothing behind its rings, and must end each call. Each process has its own seed.
  *
  * ioctl(), mmap() and munmap() here come before those of libc for the libraries of the program, too. Behind each ring
  * is a page that nobody may touch.
@@ -540,7 +540,7 @@ static bool run(int what)
 		       shared->processes, shared->calls, shared->spoilt, shared->done);
 	if (status)
 		ksft_print_msg("process %llu ends with wait status %#x\n", (unsigned long long)number - 1, status);
-	return !status && shared->done;
+	return !status && shared->done && shared->processes >= FEWEST_PROCESSES && shared->spoilt >= FEWEST_SPOILT;
 }
 
 static const struct row rows[] = {

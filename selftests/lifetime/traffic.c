@@ -10,10 +10,10 @@
  * KIND is rc, uc, ud, odp (RC with memory that is paged on demand, and taken away again), srq (two RC queue pairs of
  * each end share their receives), xrc (an initiator of each end asks two XRC SRQs of the other one) or raw (whole frames).
  *
- * RC and XRC messages arrive once and in order. UC, UD and raw messages may be lost, come twice, late, or in another order, so
- * each is only compared with the number that stands in it. One may even come after its sender has ended, when netem has
- * kept it, and its queue pair has the same number as one of a module that was loaded since: so it also has the seed in
- * it; one of an earlier run must be right, too, and is not counted.
+ * RC and XRC messages arrive once and in order. UC, UD and raw messages may be lost, come twice, late, or in another
+ * order, so each is only compared with the number that stands in it. One may even come after its sender has ended, when
+ * netem has kept it, and its queue pair has the same number as one of a module that was loaded since: so it also has the
+ * seed in it; one of an earlier run must be right, too, and is not counted.
  *
  * Prints "moves" with the first message that arrives, "moved N messages" in the end, and exits with 0 if its time was
  * over, 1 if what arrived was wrong, 2 if it could not start, 3 if a device or a connection was lost, 4 if too few

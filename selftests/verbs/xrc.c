@@ -299,8 +299,8 @@ static void pages_drop(struct region *region)
 	memset(region->expected, 0, region->size);
 }
 
-/* Memory that is paged on demand, and is not there when it is needed. */
-static bool run_paged(int opcode)
+/* Memory that is paged on demand. That of one end is not there when it is needed. */
+static bool is_paged(int opcode, bool of_initiator)
 {
 	uint32_t length = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : LENGTH;
 	int access = access_of(IBV_QPT_RC) | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
@@ -313,7 +313,7 @@ static bool run_paged(int opcode)
 	other.pd = pds[0];
 	region_make(&window, &other, SIZE, access);
 	region_make(&source, a, SIZE, access);
-	pages_drop(opcode == IBV_WR_RDMA_READ ? &source : &window);
+	pages_drop(of_initiator ? &source : &window);
 	link = link_make();
 	srq_post(&link->srqs[0], 1, &window, 0, SIZE);
 	wqe = request(link, link->srqs[0].number, opcode, length);
@@ -322,9 +322,9 @@ static bool run_paged(int opcode)
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		wqe->wr.wr.atomic.compare_add = 1;
 	ring_doorbell(link);
-	ok = is_sent(IBV_WC_SUCCESS);
+	ok = (opcode != IBV_WR_SEND || is_received(link, 0, 1, IBV_WC_RECV, length)) && is_sent(IBV_WC_SUCCESS);
 	if (opcode == IBV_WR_RDMA_READ)
-		memcpy(source.expected, window.memory, length);
+		memcpy(source.expected, window.expected, length);
 	else if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		window.expected[0] = 1;
 	else
@@ -336,6 +336,16 @@ static bool run_paged(int opcode)
 	region_free(&source);
 	region_free(&window);
 	return ok;
+}
+
+static bool run_paged(int opcode)
+{
+	return is_paged(opcode, false);
+}
+
+static bool run_paged_reader(void)
+{
+	return is_paged(IBV_WR_RDMA_READ, true);
 }
 
 /* A key is looked up for each SRQ, also where one request for it comes right behind another. */
@@ -935,6 +945,7 @@ static const struct row rows[] = {
 	{ "memory that is paged on demand: SEND", .run_with = run_paged, .argument = IBV_WR_SEND },
 	{ "memory that is paged on demand: RDMA WRITE", .run_with = run_paged, .argument = IBV_WR_RDMA_WRITE },
 	{ "memory that is paged on demand: RDMA READ", .run_with = run_paged, .argument = IBV_WR_RDMA_READ },
+	{ "memory that is paged on demand: RDMA READ into it", .run = run_paged_reader },
 	{ "memory that is paged on demand: fetch and add", .run_with = run_paged,
 	  .argument = IBV_WR_ATOMIC_FETCH_AND_ADD },
 	{ "an SRQ that nobody has", .run_with = run_stranger, .argument = NOBODY },

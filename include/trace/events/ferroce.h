@@ -11,7 +11,9 @@
 #include <linux/tracepoint.h>
 #include <linux/types.h>
 
-/* BTH opcodes: the transport's three bits, and the operation's five (IBTA 9.2.1, tables 38 and A19; annex A14 for XRC). */
+/*
+ * BTH opcodes: the transport's three bits, and the operation's five (IBTA 9.2.1, tables 38 and A19; annex A14 for XRC).
+ */
 #define ferroce_transport(opcode)						\
 	__print_symbolic((opcode) >> 5, { 0, "RC" }, { 1, "UC" }, { 3, "UD" }, { 4, "CNP" },	\
 			 { 5, "XRC" })
