@@ -170,6 +170,12 @@ static bool is_xrc(void)
 	return kind->type == IBV_QPT_XRC_SEND;
 }
 
+/* The ordinary queue pairs of each end. */
+static unsigned int qp_count(void)
+{
+	return is_xrc() ? 0 : kind->pairs;
+}
+
 static bool is_reliable(void)
 {
 	return kind->type == IBV_QPT_RC || is_xrc();
@@ -314,7 +320,7 @@ static void objects_make(void)
 	}
 	if (is_xrc())
 		xrc_make();
-	for (i = 0; i < kind->pairs && !is_xrc(); i++) {
+	for (i = 0; i < qp_count(); i++) {
 		struct ibv_qp_init_attr attr = {
 			.send_cq = cq,
 			.recv_cq = cq,
@@ -381,7 +387,7 @@ static void connect_pairs(void)
 		xrc_qp_ready(&initiator, &device, &peer->device, peer->qp_nums[1], mtu, patience, own->psns[0],
 			     peer->psns[1]);
 	}
-	for (i = 0; i < kind->pairs && kind->type != IBV_QPT_RAW_PACKET && !is_xrc(); i++) {
+	for (i = 0; i < qp_count() && kind->type != IBV_QPT_RAW_PACKET; i++) {
 		error = qp_init(qps[i], kind->type == IBV_QPT_UD ? 0 : access_of(kind->type), QKEY);
 		if (error)
 			die("RESET to INIT: %s", strerror(error));
@@ -547,7 +553,7 @@ static unsigned int pair_of(const struct ibv_wc *wc)
 
 	if (is_xrc() && wc->qp_num == target.qp.qp_num)
 		return wc->wr_id / RECEIVES;
-	for (pair = 0; pair < kind->pairs && !is_xrc(); pair++)
+	for (pair = 0; pair < qp_count(); pair++)
 		if (qps[pair]->qp_num == wc->qp_num)
 			return pair;
 	leave(WRONG, "a completion of the queue pair %u", wc->qp_num);
@@ -685,7 +691,7 @@ static void objects_free(void)
 
 	if (ah)
 		error = ibv_destroy_ah(ah);
-	for (i = 0; !error && i < kind->pairs && !is_xrc(); i++)
+	for (i = 0; !error && i < qp_count(); i++)
 		error = ibv_destroy_qp(qps[i]);
 	if (is_xrc())
 		error = xrc_free();

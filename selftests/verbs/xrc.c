@@ -291,7 +291,7 @@ static bool run_remote(int opcode)
 	return ok;
 }
 
-/* Its pages go. Whoever touches one finds a new one, of zeros. */
+/* Discards the pages: a later access finds zeros. */
 static void pages_drop(struct region *region)
 {
 	if (madvise(region->memory, region->size, MADV_DONTNEED))

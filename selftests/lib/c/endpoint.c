@@ -356,12 +356,12 @@ int access_of(enum ibv_qp_type type)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
-	if (type == IBV_QPT_RC)
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		access |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	return access;
 }
 
-void qp_ready_connected(struct device *from, struct ibv_qp *qp, const struct device *to, uint32_t to_qpn,
+void qp_ready_connected(const struct device *from, struct ibv_qp *qp, const struct device *to, uint32_t to_qpn,
 			enum ibv_mtu mtu, struct patience patience, uint32_t psn, uint32_t to_psn)
 {
 	struct ibv_qp_attr attr = {
@@ -381,9 +381,11 @@ void qp_ready_connected(struct device *from, struct ibv_qp *qp, const struct dev
 			},
 		},
 	};
+	bool asks = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
+	bool answers = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV;
 	int error, mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
-	if (qp->qp_type == IBV_QPT_RC)
+	if (answers)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	error = ibv_modify_qp(qp, &attr, mask);
 	if (error)
@@ -395,8 +397,10 @@ void qp_ready_connected(struct device *from, struct ibv_qp *qp, const struct dev
 	attr.sq_psn = psn;
 	attr.max_rd_atomic = least(16, least(from->attr.max_qp_init_rd_atom, to->attr.max_qp_rd_atom));
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (qp->qp_type == IBV_QPT_RC)
-		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	if (asks)
+		mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	if (asks || answers)
+		mask |= IBV_QP_TIMEOUT;
 	error = ibv_modify_qp(qp, &attr, mask);
 	if (error)
 		die("%s: RTR to RTS: %s", from->name, strerror(error));

@@ -107,8 +107,8 @@ struct ibv_qp *ud_make(struct device *device, struct ibv_cq *send_cq, struct ibv
 int qp_init(struct ibv_qp *qp, int access, uint32_t qkey);
 /* All that the peer of a queue pair of that type can be allowed to do. */
 int access_of(enum ibv_qp_type type);
-/* An RC or UC queue pair, from INIT to RTS: psn is that of its own first request. */
-void qp_ready_connected(struct device *from, struct ibv_qp *qp, const struct device *to, uint32_t to_qpn,
+/* A connected queue pair, from INIT to RTS: psn is that of its own first request. */
+void qp_ready_connected(const struct device *from, struct ibv_qp *qp, const struct device *to, uint32_t to_qpn,
 			enum ibv_mtu mtu, struct patience patience, uint32_t psn, uint32_t to_psn);
 /* Two RC or UC queue pairs, connected with each other and ready to send. */
 void qp_connect(struct device *a, struct ibv_qp *qp_a, struct device *b, struct ibv_qp *qp_b,

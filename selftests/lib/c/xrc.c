@@ -174,7 +174,7 @@ static int qp_create(struct xrc_qp *qp, struct ibv_context *context, int type, u
 	qp->qp.handle = answer.core.qp_handle;
 	qp->qp.qp_num = answer.core.qpn;
 	qp->qp.qp_type = type;
-	if (type == XRC_INI)
+	if (type == IBV_QPT_XRC_SEND)
 		error = ring_map(&qp->sends, context, &answer.driver.sq_mi);
 	if (error)
 		xrc_qp_destroy(qp);
@@ -183,12 +183,12 @@ static int qp_create(struct xrc_qp *qp, struct ibv_context *context, int type, u
 
 int xrc_initiator_create(struct xrc_qp *qp, const struct ibv_pd *pd, const struct ibv_cq *cq, uint32_t depth)
 {
-	return qp_create(qp, pd->context, XRC_INI, pd->handle, cq->handle, depth);
+	return qp_create(qp, pd->context, IBV_QPT_XRC_SEND, pd->handle, cq->handle, depth);
 }
 
 int xrc_target_create(struct xrc_qp *qp, struct ibv_context *context, uint32_t domain)
 {
-	return qp_create(qp, context, XRC_TGT, domain, 0, 0);
+	return qp_create(qp, context, IBV_QPT_XRC_RECV, domain, 0, 0);
 }
 
 int xrc_target_open(struct xrc_qp *qp, struct ibv_context *context, uint32_t domain, uint32_t number)
@@ -203,7 +203,7 @@ int xrc_target_open(struct xrc_qp *qp, struct ibv_context *context, uint32_t dom
 			.user_handle = (uintptr_t)qp,
 			.pd_handle = domain,
 			.qpn = number,
-			.qp_type = XRC_TGT,
+			.qp_type = IBV_QPT_XRC_RECV,
 		},
 	};
 	int error = command_write(context, IB_USER_VERBS_CMD_OPEN_QP, &bytes, sizeof(bytes), sizeof(answer));
@@ -212,7 +212,7 @@ int xrc_target_open(struct xrc_qp *qp, struct ibv_context *context, uint32_t dom
 	qp->qp.context = context;
 	qp->qp.handle = answer.qp_handle;
 	qp->qp.qp_num = answer.qpn;
-	qp->qp.qp_type = XRC_TGT;
+	qp->qp.qp_type = IBV_QPT_XRC_RECV;
 	return error;
 }
 
@@ -231,36 +231,11 @@ int xrc_qp_destroy(struct xrc_qp *qp)
 void xrc_qp_ready(struct xrc_qp *qp, const struct device *from, const struct device *to, uint32_t to_qpn,
 		  enum ibv_mtu mtu, struct patience patience, uint32_t psn, uint32_t to_psn)
 {
-	bool is_target = qp->qp.qp_type == XRC_TGT;
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = mtu,
-		.dest_qp_num = to_qpn,
-		.rq_psn = to_psn,
-		.max_dest_rd_atomic = 4,
-		.min_rnr_timer = 12,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = PORT,
-			.grh = { .dgid = to->gid, .sgid_index = from->gid_index, .hop_limit = 64 },
-		},
-	};
-	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	int error = qp_init(&qp->qp, access_of(IBV_QPT_RC), 0);
+	int error = qp_init(&qp->qp, access_of(qp->qp.qp_type), 0);
 
-	mask |= is_target ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
-	error = error ? error : ibv_modify_qp(&qp->qp, &attr, mask);
-	attr.qp_state = IBV_QPS_RTS;
-	attr.sq_psn = psn;
-	attr.timeout = patience.timeout;
-	attr.retry_cnt = patience.retries;
-	attr.rnr_retry = patience.rnr_retries;
-	attr.max_rd_atomic = 4;
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
-	mask |= is_target ? 0 : IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	error = error ? error : ibv_modify_qp(&qp->qp, &attr, mask);
 	if (error)
-		die("an XRC %s does not come to RTS: %s", is_target ? "target" : "initiator", strerror(error));
+		die("%s: an XRC queue pair, RESET to INIT: %s", from->name, strerror(error));
+	qp_ready_connected(from, &qp->qp, to, to_qpn, mtu, patience, psn, to_psn);
 }
 
 /* --- Requests --------------------------------------------------------------------------------- */

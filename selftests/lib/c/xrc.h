@@ -10,10 +10,6 @@
 
 #include "endpoint.h"
 
-/* enum ib_uverbs_qp_type. */
-#define XRC_INI 9
-#define XRC_TGT 10
-
 struct xrc_ring {
 	struct rxe_queue_buf *head;
 	size_t size;
