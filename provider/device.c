@@ -155,8 +155,7 @@ static struct verbs_context *context_alloc(struct ibv_device *device, int cmd_fd
 	if (!context)
 		return NULL;
 	if (ibv_cmd_get_context(&context->verbs, &command, sizeof(command), &response.core, sizeof(response))) {
-		verbs_uninit_context(&context->verbs);
-		free(context);
+		context_free(&context->verbs.context);
 		return NULL;
 	}
 	context->features = response.driver.features;
@@ -175,8 +174,7 @@ static struct verbs_context *context_import(struct ibv_device *device, int cmd_f
 		return NULL;
 	error = ibv_cmd_query_context(&context->verbs.context, NULL);
 	if (error) {
-		verbs_uninit_context(&context->verbs);
-		free(context);
+		context_free(&context->verbs.context);
 		errno = error;
 		return NULL;
 	}

@@ -23,7 +23,7 @@ traffic()
 	sleep 0.2
 }
 
-# begins PROCESS: it counts, or has ended.
+# begins PROCESS: its probes are attached, or it has ended.
 begins()
 {
 	grep -qE "$attached" "$ktap_dir/found" || ! kill -0 "$1" 2>/dev/null

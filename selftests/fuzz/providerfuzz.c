@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A provider of rdma-core whose kernel lies: what the kernel answers is spoilt before the provider sees it, and so are
- * the rings that both share, while a process makes objects, posts and polls. The provider may refuse anything, but must
- * touch nothing behind its rings, and must end each call. Each process has its own seed.
+ * Fuzzes a provider of rdma-core with hostile answers: a process makes objects, posts and polls, and the test spoils
+ * what the kernel answers before the provider sees it, and the rings that both share. The provider may refuse anything.
+ * It must touch nothing behind its rings, and each call must return. Each process has its own seed.
  *
  * ioctl(), mmap() and munmap() here come before those of libc for the libraries of the program, too. Behind each ring
  * is a page that nobody may touch.
@@ -53,7 +53,7 @@ static void count(unsigned int *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* --- The lies --------------------------------------------------------------------------------- */
+/* --- Hostile answers -------------------------------------------------------------------------- */
 
 /* One of its numbers, or several. */
 static void spoil(void *memory, size_t size)
