@@ -33,6 +33,7 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
+        ArcBorrow,
         Mutex, //
     },
     workqueue::{
@@ -46,6 +47,7 @@ use rdma::{
         CompletionQueue,
         Events,
         Init,
+        Moderation,
         WcSlots, //
     },
     details::Details,
@@ -57,7 +59,9 @@ use sync::{
     new_spin_lock_irq,
     BhGuard,
     Cpu,
-    SpinLockIrq, //
+    SpinLockIrq,
+    Timer,
+    TimerCallback, //
 };
 use zerocopy::IntoBytes;
 
@@ -77,9 +81,11 @@ enum Queue {
 /// Completions that raised no notification.
 #[derive(Clone, Copy, Default)]
 struct Missed {
-    any: bool,
-    /// One that is solicited, or an error.
-    solicited: bool,
+    any: u32,
+    /// Those that are solicited, or errors.
+    solicited: u32,
+    /// The timer of the moderation was started for the first one.
+    is_timed: bool,
 }
 
 struct State {
@@ -87,12 +93,18 @@ struct State {
     armed: Option<Arm>,
     /// What has come since the last notification.
     missed: Missed,
+    moderation: Moderation,
     /// The consumer has been told of an overflow.
     told: bool,
 }
 
 impl Missed {
-    fn matches(self, arm: Arm) -> bool {
+    fn add(&mut self, is_solicited: bool) {
+        self.any = self.any.saturating_add(1);
+        self.solicited = self.solicited.saturating_add(is_solicited.into());
+    }
+
+    fn matching(self, arm: Arm) -> u32 {
         match arm {
             Arm::Next => self.any,
             Arm::Solicited => self.solicited,
@@ -100,7 +112,29 @@ impl Missed {
     }
 }
 
+/// What the completions that have come ask for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// A notification, which takes the arming back.
+    Notification,
+    /// The timer of the moderation.
+    Timer,
+}
+
 impl State {
+    fn due(&mut self) -> Due {
+        let matching = self.armed.map_or(0, |arm| self.missed.matching(arm));
+        if matching >= self.moderation.least() {
+            self.notified();
+            Due::Notification
+        } else if matching > 0 && !core::mem::replace(&mut self.missed.is_timed, true) {
+            Due::Timer
+        } else {
+            Due::Nothing
+        }
+    }
+
     fn notified(&mut self) {
         self.armed = None;
         self.missed = Missed::default();
@@ -127,6 +161,9 @@ pub(crate) struct Cq {
     /// Tells of an overflow, the QPs too: `qp/failure.rs`.
     #[pin]
     overflow: Work<Cq, OVERFLOW>,
+    /// Ends the wait for more completions.
+    #[pin]
+    timer: Timer<Cq>,
     /// The QPs whose completions come here.
     #[pin]
     users: Users,
@@ -151,6 +188,22 @@ impl WorkItem<NOTIFICATION> for Cq {
 
     fn run(cq: Arc<Cq>) {
         cq.call();
+    }
+}
+
+impl TimerCallback for Cq {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        let is_waiting = {
+            let mut state = this.state.lock();
+            let is_waiting = state.missed.is_timed;
+            if is_waiting {
+                state.notified();
+            }
+            is_waiting
+        };
+        if is_waiting {
+            Arc::from(this).notify();
+        }
     }
 }
 
@@ -195,11 +248,13 @@ impl Cq {
                     queue,
                     armed: None,
                     missed: Missed::default(),
+                    moderation: Moderation::default(),
                     told: false,
                 }),
                 resizing <- new_mutex!(()),
                 notification <- new_work!("Cq::notification"),
                 overflow <- new_work!("Cq::overflow"),
+                timer <- Timer::new(),
                 users <- Users::new(),
                 _live: Live::new(Kind::Cq),
             }),
@@ -274,22 +329,22 @@ impl Cq {
             completion.status as u32,
             completion.opcode as u32,
         );
-        let is_solicited = solicited || !completion.is_success();
-        let notify = match state.armed {
-            None => false,
-            Some(Arm::Next) => true,
-            Some(Arm::Solicited) => is_solicited,
-        };
-        if notify {
-            state.notified();
-        } else {
-            state.missed.any = true;
-            state.missed.solicited |= is_solicited;
-        }
+        state.missed.add(solicited || !completion.is_success());
         Posted {
-            notify,
+            notify: self.settle(&mut state),
             is_lost: false,
         }
+    }
+
+    /// Returns whether the consumer is to be notified now; starts the timer if it is to be notified later.
+    #[inline]
+    fn settle(self: &Arc<Self>, state: &mut State) -> bool {
+        let due = state.due();
+        if due == Due::Timer {
+            let time = sync::monotonic_ns().saturating_add(state.moderation.period_ns());
+            self.timer.start_at(self.as_arc_borrow(), time);
+        }
+        due == Due::Notification
     }
 
     /// Calls the consumer: a process's queue at once, a kernel consumer from BH work on the CPU of its vector.
@@ -416,23 +471,19 @@ impl CompletionQueue for Cq {
     /// notification, as by RDMA network cards. UCX relies on that: it does not poll between asking and sleeping.
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool {
         let mut state = self.state.lock();
-        let (has_more, is_late) = match &mut state.queue {
-            Queue::User(queue) => {
-                let has_more = queue.producer.len(&queue.ring) > 0;
-                (has_more, has_more && state.missed.matches(arm))
-            }
-            Queue::Kernel(ring) => (ring.len() > 0, false),
+        let has_more = match &mut state.queue {
+            Queue::User(queue) => queue.producer.len(&queue.ring) > 0,
+            Queue::Kernel(ring) => ring.len() > 0,
         };
-        if !has_more {
-            // The process has seen all that has come.
+        // A kernel consumer sees to what came before it asked.
+        if !has_more || !self.is_user && state.armed.is_none() {
             state.missed = Missed::default();
         }
-        if is_late {
-            state.notified();
-        } else if state.armed != Some(Arm::Next) {
-            // Arming for any completion is not taken back by arming for solicited ones.
+        // Arming for any completion is not taken back by arming for solicited ones.
+        if state.armed != Some(Arm::Next) {
             state.armed = Some(arm);
         }
+        let is_late = self.is_user && self.settle(&mut state);
         drop(state);
         if is_late {
             self.call();
@@ -440,7 +491,20 @@ impl CompletionQueue for Cq {
         has_more
     }
 
+    fn moderate(self: &Arc<Self>, moderation: Moderation) {
+        let mut state = self.state.lock();
+        state.moderation = moderation;
+        // Those that wait do so for the new period.
+        state.missed.is_timed = false;
+        let notify = self.settle(&mut state);
+        drop(state);
+        if notify {
+            self.notify();
+        }
+    }
+
     fn destroy(self: &Arc<Self>) {
+        self.timer.shutdown();
         let published = match &mut self.state.lock().queue {
             Queue::User(queue) => queue.published.take(),
             Queue::Kernel(_) => None,
@@ -451,7 +515,10 @@ impl CompletionQueue for Cq {
     }
 
     fn describe(&self, details: &mut Details<'_>) -> Result {
-        let armed = self.state.lock().armed;
+        let (armed, moderation) = {
+            let state = self.state.lock();
+            (state.armed, state.moderation)
+        };
         details.number(c"vector", self.vector.into())?;
         details.text(
             c"armed",
@@ -460,6 +527,8 @@ impl CompletionQueue for Cq {
                 Some(Arm::Next) => c"next",
                 Some(Arm::Solicited) => c"solicited",
             },
-        )
+        )?;
+        details.number(c"moderation-count", moderation.count.into())?;
+        details.number(c"moderation-period", moderation.period.into())
     }
 }

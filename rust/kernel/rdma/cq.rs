@@ -29,6 +29,33 @@ pub enum Arm {
     Next,
 }
 
+/// When an armed completion queue notifies its consumer: after `count` completions, or `period` after the first of them.
+///
+/// Zero for either turns moderation off, so no completion can wait for ever.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moderation {
+    /// Completions.
+    pub count: u16,
+    /// Microseconds.
+    pub period: u16,
+}
+
+impl Moderation {
+    /// The number of completions that raise a notification at once.
+    #[inline]
+    pub fn least(self) -> u32 {
+        match (self.count, self.period) {
+            (0, _) | (_, 0) => 1,
+            (count, _) => count.into(),
+        }
+    }
+
+    /// The period in nanoseconds.
+    pub fn period_ns(self) -> u64 {
+        u64::from(self.period).saturating_mul(1000)
+    }
+}
+
 /// What a consumer asks of a new completion queue; `C` is a context.
 pub struct Init<'a, C> {
     /// Entries, at least 1.
@@ -75,6 +102,9 @@ pub trait CompletionQueue: Sized + Send + Sync + 'static {
     /// Asks for the next notification. Returns whether there are completions now, which will raise none.
     /// Context: any, interrupts may be off; no lock held.
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool;
+
+    /// Sets when it notifies its consumer. Context: process, no lock held.
+    fn moderate(self: &Arc<Self>, moderation: Moderation);
 
     /// Destroys it: its process can no longer map it. Context: process, may sleep.
     fn destroy(self: &Arc<Self>);
@@ -309,6 +339,22 @@ pub(crate) unsafe extern "C" fn resize<Q: CompletionQueue>(
         unsafe { (*cq).cqe = i32::try_from(entries).unwrap_or(i32::MAX) };
         Ok(0)
     })
+}
+
+/// `modify_cq`. Process context.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn moderate<Q: CompletionQueue>(
+    cq: *mut bindings::ib_cq,
+    count: u16,
+    period: u16,
+) -> c_int {
+    // SAFETY: `ib_core` passes an object that it created.
+    let private = unsafe { Obj::<Q>::get(cq) };
+    private.core.moderate(Moderation { count, period });
+    0
 }
 
 /// `poll_cq`. Any context.

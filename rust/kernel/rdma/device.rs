@@ -408,6 +408,9 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_sge_rd = limit(attr.max_sge_read);
     raw.max_cq = limit(attr.max_cq);
     raw.max_cqe = limit(attr.max_cqe);
+    // `cq::Moderation` takes all values.
+    raw.cq_caps.max_cq_moderation_count = u16::MAX;
+    raw.cq_caps.max_cq_moderation_period = u16::MAX;
     raw.max_srq = limit(attr.max_srq);
     raw.max_srq_wr = limit(attr.max_srq_wr);
     raw.max_srq_sge = limit(attr.max_srq_sge);

@@ -86,6 +86,7 @@ impl<D: Driver> Ops<D> {
         destroy_cq: Some(cq::destroy::<D::Cq>),
         pre_destroy_cq: Some(cq::silence::<D::Cq>),
         post_destroy_cq: Some(cq::end::<D::Cq>),
+        modify_cq: Some(cq::moderate::<D::Cq>),
         resize_user_cq: Some(cq::resize::<D::Cq>),
         poll_cq: Some(cq::poll::<D::Cq>),
         req_notify_cq: Some(cq::request_notify::<D::Cq>),
