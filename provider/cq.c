@@ -295,6 +295,13 @@ int cq_resize(struct ibv_cq *ibcq, int cqe)
 	return error;
 }
 
+int cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	struct ibv_modify_cq command;
+
+	return ibv_cmd_modify_cq(cq, attr, &command, sizeof(command));
+}
+
 int cq_destroy(struct ibv_cq *ibcq)
 {
 	struct cq *cq = cq_of(ibcq);

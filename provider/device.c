@@ -121,6 +121,7 @@ static const struct verbs_context_ops operations = {
 	.get_srq_num = srq_number,
 	.import_mr = mr_import,
 	.import_pd = pd_import,
+	.modify_cq = cq_modify,
 	.modify_qp = qp_modify,
 	.modify_srq = srq_modify,
 	.open_qp = qp_open,

@@ -117,6 +117,7 @@ int mw_dealloc(struct ibv_mw *mw);
 struct ibv_cq *cq_create(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel, int comp_vector);
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int cq_resize(struct ibv_cq *cq, int cqe);
+int cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int cq_destroy(struct ibv_cq *cq);
 int cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 void cq_forget(struct ibv_cq *cq, uint32_t qp_num);
