@@ -16,7 +16,17 @@ consumer=nfs
 files=5000
 [ "${FERROCE_NET:-}" != wire ] || files=1000
 
-ktap_start $((placement_count * (2 + 2 * 5)))
+mounted_adaptively()
+{
+	at_target adaptive on && at_host adaptive on && at_host attach "$(target_address)" 4.2
+}
+
+unmounted_adaptively()
+{
+	at_host detach && at_target adaptive off && at_host adaptive off
+}
+
+ktap_start $((placement_count * (2 + 2 * 5 + 4)))
 for placement in $placements; do
 	row "$(placed): exported" at_target serve "$(target_address)" 160
 	for version in 3 4.2; do
@@ -26,6 +36,10 @@ for placement in $placements; do
 		row "$(placed), version $version: fio, CRCs, 32 at a time" at_host random_blocks 10
 		row "$(placed), version $version: unmounted" at_host detach
 	done
+	row "$(placed), adaptive moderation: mounted" mounted_adaptively
+	row "$(placed), adaptive moderation: fio, CRCs, 32 at a time" at_host random_blocks 10
+	row "$(placed), adaptive moderation: queues are moderated" at_host is_adapted
+	row "$(placed), adaptive moderation: unmounted" unmounted_adaptively
 	row "$(placed): exported no more" at_target unserve
 done
 ktap_finish

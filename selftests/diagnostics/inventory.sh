@@ -436,7 +436,7 @@ row "rdma res show cq" completion_queue
 row "rdma res show pd" owned pd
 row "rdma res show ctx" owned ctx
 row "rdma res show -dd qp" described qp "max_sends 127" "sends 0" "max_recvs 127"
-row "rdma res show -dd cq" described cq "vector 0" "armed no"
+row "rdma res show -dd cq" described cq "vector 0" "armed no" "moderation-count 0" "moderation-period 0"
 row "rdma res show -dd mr" described mr "memory pinned" "access 0x[0-9a-f]+" "windows 0"
 row "rdma res show" summary
 row "rdma statistic qp bind" counter_by_number

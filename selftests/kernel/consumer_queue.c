@@ -127,6 +127,27 @@ static int notify_next(struct test *test, const struct row *row)
 	return calls_are(&link->b, 2);
 }
 
+/* Three completions, which are too few for a notification before the period is over. */
+static int notify_moderated(struct test *test, const struct row *row)
+{
+	const unsigned int period_us = 50000;
+	struct link *link = link_with_silent_queues(test);
+	struct request *sends, *receives;
+	ktime_t begin;
+	s64 took;
+
+	if (!link)
+		return -1;
+	must(test, rdma_set_cq_moderation(link->b.queue.cq, U16_MAX, period_us) == 0, "rdma_set_cq_moderation fails");
+	try(link_connect(link));
+	begin = ktime_get();
+	try(messages(link, 3, &sends, &receives));
+	must(test, wait_on(&link->b, atomic_read(&link->b.queue.calls) >= 1), "no notification");
+	took = ktime_us_delta(ktime_get(), begin);
+	must(test, took >= period_us, "a notification after %lld us", took);
+	return calls_are(&link->b, 1);
+}
+
 static int one_message(struct link *link, int flags, enum ib_wr_opcode opcode)
 {
 	struct request *sending = request_new(link), *receiving = request_new(link);
@@ -293,6 +314,7 @@ static const struct row rows[] = {
 	{ "ib_process_cq_direct with a budget, from a hard interrupt", budget, FROM_HARDIRQ },
 	{ "ib_req_notify_cq: IB_CQ_NEXT_COMP", notify_next },
 	{ "ib_req_notify_cq: IB_CQ_SOLICITED", notify_solicited },
+	{ "rdma_set_cq_moderation", notify_moderated },
 	{ "ib_req_notify_cq: IB_CQ_REPORT_MISSED_EVENTS", notify_missed },
 	{ "two users of one queue of the pool", pooled },
 	{ "shared receive queue and its limit, from a task, IB_POLL_DIRECT", srq, FROM_TASK, QUEUE_DIRECT },

@@ -46,6 +46,23 @@ detach()
 	umount "$mounted"
 }
 
+# adaptive on|off: whether the kernel moderates completion queues that are made from now on.
+adaptive()
+{
+	local device
+	for device in /sys/class/infiniband/*; do
+		rdma dev set "${device##*/}" adaptive-moderation "$1" || return 1
+	done
+}
+
+# The kernel has moderated a queue.
+is_adapted()
+{
+	local queues
+	queues=$(rdma -dd resource show cq) || return 1
+	grep -qE 'moderation-period [1-9]' <<<"$queues" || { echo "$queues"; return 1; }
+}
+
 # rate read|write: KiB/s. The file is written first.
 rate()
 {

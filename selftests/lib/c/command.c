@@ -17,6 +17,19 @@ int command_write(const struct ibv_context *context, int number, void *bytes, si
 	return write(context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
 }
 
+int command_write_ex(const struct ibv_context *context, int number, void *bytes, size_t size)
+{
+	struct command_ex_header *header = bytes;
+
+	*header = (struct command_ex_header){
+		.header = {
+			.command = number | IB_USER_VERBS_CMD_FLAG_EXTENDED,
+			.in_words = (size - sizeof(*header)) / 8,
+		},
+	};
+	return write(context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
+}
+
 int command_doorbell(const struct ibv_context *context, uint32_t qp_handle)
 {
 	struct ib_uverbs_post_send_resp answer;

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A CQ with moderation raises an event after so many completions, or so long after the first of them.
+ *
+ * What must not happen yet can only be seen until the period is over. A row that takes longer tries again.
+ *
+ * Test: moderation of completion events
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+
+#include "command.h"
+#include "test.h"
+
+#define MOST 65535
+#define SIZE 4096
+#define LENGTH 64
+#define WAIT_MS 20000
+#define ATTEMPTS 50
+
+static struct device *const a = &devices[0], *const b = &devices[1];
+static struct ibv_comp_channel *channel;
+/* Of a, with the channel: of its requests, and of its receives. */
+static struct ibv_cq *sends, *receives;
+static struct ibv_cq *peer_cq;
+static struct ibv_qp *qps[2];
+static struct region source, target;
+
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ull + now.tv_nsec / 1000;
+}
+
+/* As ibv_modify_cq(), which librxe does not have: then it is the kernel's command. */
+static int moderate_by(struct ibv_cq *cq, unsigned int mask, unsigned int count, unsigned int period)
+{
+	struct ibv_modify_cq_attr attr = { .attr_mask = mask, .moderate = { count, period } };
+	struct {
+		struct command_ex_header header;
+		struct ib_uverbs_ex_modify_cq core;
+	} command = {
+		.core = { .cq_handle = cq->handle, .attr_mask = mask, .attr = { count, period } },
+	};
+	int error = ibv_modify_cq(cq, &attr);
+
+	if (error != EOPNOTSUPP)
+		return error;
+	return command_write_ex(cq->context, IB_USER_VERBS_EX_CMD_MODIFY_CQ, &command, sizeof(command));
+}
+
+static void moderate(struct ibv_cq *cq, unsigned int count, unsigned int period)
+{
+	int error = moderate_by(cq, IBV_CQ_ATTR_MODERATE, count, period);
+
+	if (error)
+		die("moderation of %u and %u us: %s", count, period, strerror(error));
+}
+
+static void arm(struct ibv_cq *cq, bool solicited)
+{
+	if (ibv_req_notify_cq(cq, solicited))
+		die("ibv_req_notify_cq fails");
+}
+
+/* Whether there is an event within ms. It is taken. */
+static bool has_event(unsigned int ms)
+{
+	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	void *context;
+
+	if (poll(&fd, 1, ms) <= 0)
+		return false;
+	if (ibv_get_cq_event(channel, &cq, &context))
+		die("ibv_get_cq_event: %s", strerror(errno));
+	ibv_ack_cq_events(cq, 1);
+	return true;
+}
+
+static bool comes(const char *what)
+{
+	bool ok = has_event(patience_ms(WAIT_MS));
+
+	if (!ok)
+		ksft_print_msg("%s: no event\n", what);
+	return ok;
+}
+
+static void request(void)
+{
+	struct ibv_sge sge = region_sge(&source, 0, LENGTH);
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { (uintptr_t)target.memory, target.mr->rkey },
+	};
+
+	send_post(qps[0], &wr);
+}
+
+/* Polls their completions. */
+static void requests_end(unsigned int count)
+{
+	while (count--)
+		if (!cq_expect(sends, "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS))
+			die("nothing moves");
+}
+
+static void complete(void)
+{
+	request();
+	requests_end(1);
+}
+
+/* b sends a message, which a receives. */
+static void receive(bool solicited)
+{
+	struct ibv_sge sge = region_sge(&target, 0, LENGTH), room = region_sge(&source, 0, LENGTH);
+	struct ibv_recv_wr receive = { .sg_list = &room, .num_sge = 1 };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | (solicited ? IBV_SEND_SOLICITED : 0),
+	};
+
+	recv_post(qps[0], &receive);
+	send_post(qps[1], &wr);
+	if (!cq_expect(receives, "receive", 0, IBV_WC_SUCCESS, WAIT_MS) ||
+	    !cq_expect(peer_cq, "SEND", 0, IBV_WC_SUCCESS, WAIT_MS))
+		die("nothing moves");
+}
+
+/* No event is left for the next row, and none comes. */
+static void reset(void)
+{
+	moderate(sends, 0, 0);
+	moderate(receives, 0, 0);
+	while (has_event(0))
+		;
+}
+
+/* Runs `attempt` until it takes less than the longest period. */
+static bool within_period(bool (*attempt)(void))
+{
+	unsigned int i;
+	uint64_t begin;
+	bool ok;
+
+	for (i = 0; i < ATTEMPTS; i++) {
+		begin = now_us();
+		ok = attempt();
+		if (now_us() - begin < MOST)
+			return ok;
+		reset();
+	}
+	ksft_print_msg("it never takes less than %d us\n", MOST);
+	return false;
+}
+
+static bool run_limits(void)
+{
+	struct ibv_device_attr_ex attr = {};
+
+	if (ibv_query_device_ex(a->context, NULL, &attr))
+		die("ibv_query_device_ex fails");
+	ksft_print_msg("at most %u completions, %u us\n", attr.cq_mod_caps.max_cq_count, attr.cq_mod_caps.max_cq_period);
+	return attr.cq_mod_caps.max_cq_count == MOST && attr.cq_mod_caps.max_cq_period == MOST;
+}
+
+static bool attempt_count(void)
+{
+	unsigned int i;
+
+	moderate(sends, 4, MOST);
+	arm(sends, false);
+	for (i = 0; i < 3; i++) {
+		complete();
+		if (has_event(0)) {
+			ksft_print_msg("an event after %u completions\n", i + 1);
+			return false;
+		}
+	}
+	complete();
+	return comes("four completions");
+}
+
+static bool run_count(void)
+{
+	return within_period(attempt_count);
+}
+
+static bool run_period(void)
+{
+	const unsigned int period = 50000;
+	uint64_t begin, took;
+
+	moderate(sends, MOST, period);
+	arm(sends, false);
+	begin = now_us();
+	complete();
+	if (!comes("one completion"))
+		return false;
+	took = now_us() - begin;
+	ksft_print_msg("after %llu us\n", (unsigned long long)took);
+	return took >= period;
+}
+
+/* The period of the second event begins with its first completion. */
+static bool run_second_period(void)
+{
+	const unsigned int period = 50000;
+	uint64_t begin, took;
+
+	moderate(sends, 2, period);
+	arm(sends, false);
+	request();
+	request();
+	if (!comes("two completions"))
+		return false;
+	/* In this order, as programs do. */
+	arm(sends, false);
+	requests_end(2);
+	usleep(period / 2);
+	begin = now_us();
+	complete();
+	if (!comes("one more"))
+		return false;
+	took = now_us() - begin;
+	ksft_print_msg("after %llu us\n", (unsigned long long)took);
+	return took >= period;
+}
+
+/* Without a period, fewer completions would wait for ever. */
+static bool run_off(void)
+{
+	static const struct {
+		unsigned int count, period;
+	} off[] = { { 0, 0 }, { 0, MOST }, { 4, 0 }, { 1, MOST } };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(off); i++) {
+		moderate(sends, off[i].count, off[i].period);
+		arm(sends, false);
+		complete();
+		if (!comes("moderation that is off"))
+			return false;
+	}
+	return true;
+}
+
+static bool attempt_late(void)
+{
+	moderate(sends, 2, MOST);
+	arm(sends, false);
+	complete();
+	moderate(sends, 1, MOST);
+	return comes("fewer are asked for");
+}
+
+static bool run_late(void)
+{
+	return within_period(attempt_late);
+}
+
+/* What came before the queue was armed counts, unless it was polled. */
+static bool attempt_unpolled(void)
+{
+	volatile uint8_t *last = &target.memory[LENGTH - 1];
+	bool ok;
+
+	moderate(sends, 2, MOST);
+	*last = ~source.memory[LENGTH - 1];
+	request();
+	while (*last != source.memory[LENGTH - 1])
+		;
+	/* Its acknowledgement. */
+	usleep(5000);
+	arm(sends, false);
+	ok = !has_event(0);
+	if (!ok)
+		ksft_print_msg("an event after one completion\n");
+	request();
+	ok = ok && comes("two completions");
+	requests_end(2);
+	return ok;
+}
+
+static bool run_unpolled(void)
+{
+	return within_period(attempt_unpolled);
+}
+
+static bool attempt_solicited(void)
+{
+	moderate(receives, 2, MOST);
+	arm(receives, true);
+	receive(true);
+	receive(false);
+	receive(false);
+	if (has_event(0)) {
+		ksft_print_msg("an event after one that is solicited\n");
+		return false;
+	}
+	receive(true);
+	return comes("two that are solicited");
+}
+
+static bool run_solicited(void)
+{
+	return within_period(attempt_solicited);
+}
+
+static bool run_refused(void)
+{
+	int none = moderate_by(sends, 0, 4, 4), unknown = moderate_by(sends, IBV_CQ_ATTR_MODERATE << 1, 4, 4);
+
+	if (none != EINVAL || unknown != EOPNOTSUPP)
+		ksft_print_msg("without attributes: %s; unknown ones: %s\n", strerror(none), strerror(unknown));
+	return none == EINVAL && unknown == EOPNOTSUPP;
+}
+
+/* Nobody waits for the timer: it must not be there any more. */
+static bool run_destroyed(void)
+{
+	const struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
+	struct ibv_qp *before = qps[0], *peer_before = qps[1];
+	struct ibv_cq *kept = sends;
+
+	sends = ibv_create_cq(a->context, 16, NULL, channel, 0);
+	if (!sends)
+		die("ibv_create_cq: %s", strerror(errno));
+	qps[0] = qp_make(a, IBV_QPT_RC, sends, receives, depth, NULL);
+	qps[1] = qp_make(b, IBV_QPT_RC, peer_cq, peer_cq, depth, NULL);
+	qp_connect(a, qps[0], b, qps[1], IBV_MTU_1024, PATIENT);
+	moderate(sends, 2, 20000);
+	arm(sends, false);
+	complete();
+	qp_free(qps[0]);
+	qp_free(qps[1]);
+	cq_free(sends);
+	sends = kept;
+	qps[0] = before;
+	qps[1] = peer_before;
+	return !has_event(patience_ms(100));
+}
+
+static const struct row rows[] = {
+	{ "the device tells its limits", run_limits },
+	{ "an event after as many completions", run_count },
+	{ "an event after the period", run_period },
+	{ "the period begins with the first completion", run_second_period },
+	{ "zero turns it off", run_off },
+	{ "set while completions wait", run_late },
+	{ "completions before the queue was armed", run_unpolled },
+	{ "only solicited completions count", run_solicited },
+	{ "unknown attributes are refused", run_refused },
+	{ "a queue is destroyed while completions wait", run_destroyed },
+};
+
+static void begin(char **names)
+{
+	const struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+
+	channel = ibv_create_comp_channel(a->context);
+	sends = channel ? ibv_create_cq(a->context, 16, NULL, channel, 0) : NULL;
+	receives = sends ? ibv_create_cq(a->context, 16, NULL, channel, 0) : NULL;
+	if (!receives)
+		die("no CQs with a channel: %s", strerror(errno));
+	peer_cq = cq_make(b, 16);
+	region_make(&source, a, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	region_make(&target, b, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	qps[0] = qp_make(a, IBV_QPT_RC, sends, receives, depth, NULL);
+	qps[1] = qp_make(b, IBV_QPT_RC, peer_cq, peer_cq, depth, NULL);
+	qp_connect(a, qps[0], b, qps[1], IBV_MTU_1024, PATIENT);
+}
+
+static void end(void)
+{
+	qp_free(qps[0]);
+	qp_free(qps[1]);
+	cq_free(sends);
+	cq_free(receives);
+	cq_free(peer_cq);
+	ibv_destroy_comp_channel(channel);
+	region_free(&source);
+	region_free(&target);
+}
+
+static bool run_row(const struct row *row)
+{
+	bool ok = row_run(row);
+
+	reset();
+	return ok;
+}
+
+const struct test test = { ROWS(rows), .with_devices = true, .begin = begin, .end = end, .run_row = run_row };
