@@ -39,6 +39,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "endpoint.h"
 #include "kselftest.h"
 #include "namespace.h"
@@ -281,6 +282,19 @@ static void frames_open(void)
 		die("no socket for frames: %s", strerror(errno));
 }
 
+/* So that a timer of the CQ often runs when something ends. Another driver may have no moderation. */
+static void cq_moderate(void)
+{
+	struct ibv_modify_cq_attr attr = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = { random_between(0, 8), random_between(0, 20000) },
+	};
+	int error = command_modify_cq(cq, &attr);
+
+	if (error && error != EOPNOTSUPP)
+		die("MODIFY_CQ: %s", strerror(error));
+}
+
 static void xrc_make(void)
 {
 	int error = xrc_domain_open(device.context, -1, O_CREAT, &domain);
@@ -313,6 +327,7 @@ static void objects_make(void)
 	cq = ibv_create_cq(device.context, PAIRS * (2 * WINDOW + RECEIVES), NULL, channel, 0);
 	if (!cq)
 		die("ibv_create_cq: %s", strerror(errno));
+	cq_moderate();
 	if (kind->shared) {
 		srq = ibv_create_srq(device.pd, &shared);
 		if (!srq)

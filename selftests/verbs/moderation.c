@@ -37,24 +37,14 @@ static uint64_t now_us(void)
 }
 
 /* ibv_modify_cq(). Stock librxe does not have it: then the kernel's command. */
-static int moderate_by(struct ibv_cq *cq, unsigned int mask, unsigned int count, unsigned int period)
+static int modify(struct ibv_cq *cq, struct ibv_modify_cq_attr attr)
 {
-	struct ibv_modify_cq_attr attr = { .attr_mask = mask, .moderate = { count, period } };
-	struct {
-		struct command_ex_header header;
-		struct ib_uverbs_ex_modify_cq core;
-	} command = {
-		.core = { .cq_handle = cq->handle, .attr_mask = mask, .attr = { count, period } },
-	};
-
-	if (has_own_provider())
-		return ibv_modify_cq(cq, &attr);
-	return command_write_ex(cq->context, IB_USER_VERBS_EX_CMD_MODIFY_CQ, &command, sizeof(command));
+	return has_own_provider() ? ibv_modify_cq(cq, &attr) : command_modify_cq(cq, &attr);
 }
 
 static void moderate(struct ibv_cq *cq, unsigned int count, unsigned int period)
 {
-	int error = moderate_by(cq, IBV_CQ_ATTR_MODERATE, count, period);
+	int error = modify(cq, (struct ibv_modify_cq_attr){ IBV_CQ_ATTR_MODERATE, { count, period } });
 
 	if (error)
 		die("moderation of %u and %u us: %s", count, period, strerror(error));
@@ -321,7 +311,8 @@ static bool run_refused(void)
 {
 	/* libibverbs refuses what it does not know before the kernel does. */
 	int wanted = has_own_provider() ? EINVAL : EOPNOTSUPP;
-	int none = moderate_by(sends, 0, 4, 4), unknown = moderate_by(sends, IBV_CQ_ATTR_MODERATE << 1, 4, 4);
+	int none = modify(sends, (struct ibv_modify_cq_attr){ 0, { 4, 4 } });
+	int unknown = modify(sends, (struct ibv_modify_cq_attr){ IBV_CQ_ATTR_MODERATE << 1, { 4, 4 } });
 
 	if (none != EINVAL || unknown != wanted)
 		ksft_print_msg("without attributes: %s; unknown ones: %s\n", strerror(none), strerror(unknown));

@@ -443,6 +443,21 @@ static int cq_resize(struct hand *hand)
 	return error;
 }
 
+/* With a timer that often runs when the CQ is armed, moderated again or destroyed. */
+static int cq_moderate(struct hand *hand)
+{
+	struct ib_uverbs_ex_modify_cq core = {
+		.cq_handle = hand->with[0]->handle,
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.attr = { below(&hand->choice, 4), below(&hand->choice, one_in(&hand->choice, 2) ? 1 << 16 : 100) },
+	};
+	struct command command;
+
+	command_start(&command, IB_USER_VERBS_EX_CMD_MODIFY_CQ, &core, sizeof(core), 0);
+	command.extended = true;
+	return run(hand, &command);
+}
+
 static int cq_arm(struct hand *hand)
 {
 	struct ib_uverbs_req_notify_cq core = {
@@ -955,6 +970,7 @@ const struct action object_actions[] = {
 	{ "dealloc PD", object_end, .weight = 3, .needs = { PD }, .argument = PD },
 	{ "create CQ", cq_create, .weight = 6, .needs = { A_FILE } },
 	{ "resize CQ", cq_resize, .weight = 10, .needs = { CQ } },
+	{ "moderate CQ", cq_moderate, .weight = 6, .needs = { CQ } },
 	{ "arm CQ", cq_arm, .weight = 12, .needs = { CQ } },
 	{ "destroy CQ", object_end, .weight = 4, .needs = { CQ }, .argument = CQ },
 	{ "create QP of RC", qp_create, .weight = 8, .needs = { PD, CQ, CQ }, .argument = IBV_QPT_RC },

@@ -17,17 +17,26 @@ int command_write(const struct ibv_context *context, int number, void *bytes, si
 	return write(context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
 }
 
-int command_write_ex(const struct ibv_context *context, int number, void *bytes, size_t size)
+int command_modify_cq(const struct ibv_cq *cq, const struct ibv_modify_cq_attr *attr)
 {
-	struct command_ex_header *header = bytes;
-
-	*header = (struct command_ex_header){
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_ex_cmd_hdr extended;
+		struct ib_uverbs_ex_modify_cq core;
+	} bytes = {
 		.header = {
-			.command = number | IB_USER_VERBS_CMD_FLAG_EXTENDED,
-			.in_words = (size - sizeof(*header)) / 8,
+			.command = IB_USER_VERBS_EX_CMD_MODIFY_CQ | IB_USER_VERBS_CMD_FLAG_EXTENDED,
+			/* In units of 8 bytes. */
+			.in_words = sizeof(bytes.core) / 8,
+		},
+		.core = {
+			.cq_handle = cq->handle,
+			.attr_mask = attr->attr_mask,
+			.attr = { attr->moderate.cq_count, attr->moderate.cq_period },
 		},
 	};
-	return write(context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
+
+	return write(cq->context->cmd_fd, &bytes, sizeof(bytes)) == sizeof(bytes) ? 0 : errno;
 }
 
 int command_doorbell(const struct ibv_context *context, uint32_t qp_handle)

@@ -4,7 +4,6 @@
 #define COMMAND_H
 
 #include <infiniband/verbs.h>
-#include <rdma/ib_user_verbs.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,13 +13,8 @@
  */
 int command_write(const struct ibv_context *context, int number, void *bytes, size_t size, size_t answer_size);
 
-/* The same for an extended command without a response; `bytes` begins with room for a struct command_ex_header. */
-int command_write_ex(const struct ibv_context *context, int number, void *bytes, size_t size);
-
-struct command_ex_header {
-	struct ib_uverbs_cmd_hdr header;
-	struct ib_uverbs_ex_cmd_hdr extended;
-};
+/* As ibv_modify_cq(). */
+int command_modify_cq(const struct ibv_cq *cq, const struct ibv_modify_cq_attr *attr);
 
 /* Tells the kernel that there are send requests in the ring, as librxe does. Returns zero, or the error. */
 int command_doorbell(const struct ibv_context *context, uint32_t qp_handle);
