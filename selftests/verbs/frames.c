@@ -810,7 +810,8 @@ static bool run_gone(void)
 		printf("# the netdev does not go\n");
 		ok = false;
 	}
-	return ok && (flushed || !goes_on) && done == posted;
+	/* librxe has put a request into the ring before the kernel refuses its doorbell: it may be flushed, too. */
+	return ok && (flushed || !goes_on) && (done == posted || (!goes_on && flushed && done == posted + 1));
 }
 
 static const struct row rows[] = {

@@ -84,7 +84,7 @@ struct Missed {
     any: u32,
     /// Those that are solicited, or errors.
     solicited: u32,
-    /// The timer of the moderation was started for the first one.
+    /// The timer was started for the first of them.
     is_timed: bool,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Cq {
     /// Tells of an overflow, the QPs too: `qp/failure.rs`.
     #[pin]
     overflow: Work<Cq, OVERFLOW>,
-    /// Ends the wait for more completions.
+    /// Fires when the period of the moderation is over.
     #[pin]
     timer: Timer<Cq>,
     /// The QPs whose completions come here.
@@ -467,15 +467,15 @@ impl CompletionQueue for Cq {
         }
     }
 
-    /// A process is not told of completions that are there; it is notified at once if one of them has come since its last
-    /// notification, as by RDMA network cards. UCX relies on that: it does not poll between asking and sleeping.
+    /// A process is not told of completions that are there. Those that have come since its last notification count as if
+    /// they came now, as with RDMA network cards. UCX relies on that: it does not poll between asking and sleeping.
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool {
         let mut state = self.state.lock();
         let has_more = match &mut state.queue {
             Queue::User(queue) => queue.producer.len(&queue.ring) > 0,
             Queue::Kernel(ring) => ring.len() > 0,
         };
-        // A kernel consumer sees to what came before it asked.
+        // A kernel consumer polls what came before it armed the queue.
         if !has_more || !self.is_user && state.armed.is_none() {
             state.missed = Missed::default();
         }
@@ -494,7 +494,7 @@ impl CompletionQueue for Cq {
     fn moderate(self: &Arc<Self>, moderation: Moderation) {
         let mut state = self.state.lock();
         state.moderation = moderation;
-        // Those that wait do so for the new period.
+        // What waits begins a new period.
         state.missed.is_timed = false;
         let notify = self.settle(&mut state);
         drop(state);
