@@ -84,8 +84,8 @@ struct Missed {
     any: u32,
     /// Those that are solicited, or errors.
     solicited: u32,
-    /// The timer was started for the first of them.
-    is_timed: bool,
+    /// When the consumer is to be notified of them at the latest, by [`sync::monotonic_ns`].
+    deadline: Option<u64>,
 }
 
 struct State {
@@ -104,6 +104,15 @@ impl Missed {
         self.solicited = self.solicited.saturating_add(is_solicited.into());
     }
 
+    /// Forgets those that were polled: `queued` are left, which came last.
+    fn keep(&mut self, queued: u32) {
+        if queued == 0 {
+            *self = Self::default();
+        }
+        self.any = self.any.min(queued);
+        self.solicited = self.solicited.min(queued);
+    }
+
     fn matching(self, arm: Arm) -> u32 {
         match arm {
             Arm::Next => self.any,
@@ -112,29 +121,7 @@ impl Missed {
     }
 }
 
-/// What the completions that have come ask for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Due {
-    Nothing,
-    /// A notification, which takes the arming back.
-    Notification,
-    /// The timer of the moderation.
-    Timer,
-}
-
 impl State {
-    fn due(&mut self) -> Due {
-        let matching = self.armed.map_or(0, |arm| self.missed.matching(arm));
-        if matching >= self.moderation.least() {
-            self.notified();
-            Due::Notification
-        } else if matching > 0 && !core::mem::replace(&mut self.missed.is_timed, true) {
-            Due::Timer
-        } else {
-            Due::Nothing
-        }
-    }
-
     fn notified(&mut self) {
         self.armed = None;
         self.missed = Missed::default();
@@ -193,15 +180,17 @@ impl WorkItem<NOTIFICATION> for Cq {
 
 impl TimerCallback for Cq {
     fn expired(this: ArcBorrow<'_, Self>) {
-        let is_waiting = {
+        let is_due = {
             let mut state = this.state.lock();
-            let is_waiting = state.missed.is_timed;
-            if is_waiting {
+            // It may have been moved since the timer fired, which was started again then.
+            let deadline = state.missed.deadline;
+            let is_due = deadline.is_some_and(|deadline| deadline <= sync::monotonic_ns());
+            if is_due {
                 state.notified();
             }
-            is_waiting
+            is_due
         };
-        if is_waiting {
+        if is_due {
             Arc::from(this).notify();
         }
     }
@@ -339,12 +328,17 @@ impl Cq {
     /// Returns whether the consumer is to be notified now; starts the timer if it is to be notified later.
     #[inline]
     fn settle(self: &Arc<Self>, state: &mut State) -> bool {
-        let due = state.due();
-        if due == Due::Timer {
-            let time = sync::monotonic_ns().saturating_add(state.moderation.period_ns());
-            self.timer.start_at(self.as_arc_borrow(), time);
+        let matching = state.armed.map_or(0, |arm| state.missed.matching(arm));
+        if matching >= state.moderation.least() {
+            state.notified();
+            return true;
         }
-        due == Due::Notification
+        if matching > 0 && state.missed.deadline.is_none() {
+            let deadline = sync::monotonic_ns().saturating_add(state.moderation.period_ns());
+            state.missed.deadline = Some(deadline);
+            self.timer.start_at(self.as_arc_borrow(), deadline);
+        }
+        false
     }
 
     /// Calls the consumer: a process's queue at once, a kernel consumer from BH work on the CPU of its vector.
@@ -467,18 +461,17 @@ impl CompletionQueue for Cq {
         }
     }
 
-    /// A process is not told of completions that are there. Those that have come since its last notification count as if
-    /// they came now, as with RDMA network cards. UCX relies on that: it does not poll between asking and sleeping.
+    /// For a process, completions that have come since its last notification, and that it has not polled, count as if they
+    /// came now, as with RDMA network cards. UCX relies on that: it does not poll between arming and sleeping.
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool {
         let mut state = self.state.lock();
-        let has_more = match &mut state.queue {
-            Queue::User(queue) => queue.producer.len(&queue.ring) > 0,
-            Queue::Kernel(ring) => ring.len() > 0,
+        let queued = match &mut state.queue {
+            Queue::User(queue) => queue.producer.len(&queue.ring),
+            Queue::Kernel(ring) => u32::try_from(ring.len()).unwrap_or(u32::MAX),
         };
         // A kernel consumer polls what came before it armed the queue.
-        if !has_more || !self.is_user && state.armed.is_none() {
-            state.missed = Missed::default();
-        }
+        let counts = self.is_user || state.armed.is_some();
+        state.missed.keep(if counts { queued } else { 0 });
         // Arming for any completion is not taken back by arming for solicited ones.
         if state.armed != Some(Arm::Next) {
             state.armed = Some(arm);
@@ -488,14 +481,14 @@ impl CompletionQueue for Cq {
         if is_late {
             self.call();
         }
-        has_more
+        queued > 0
     }
 
     fn moderate(self: &Arc<Self>, moderation: Moderation) {
         let mut state = self.state.lock();
         state.moderation = moderation;
         // What waits begins a new period.
-        state.missed.is_timed = false;
+        state.missed.deadline = None;
         let notify = self.settle(&mut state);
         drop(state);
         if notify {

@@ -99,7 +99,7 @@ pub trait CompletionQueue: Sized + Send + Sync + 'static {
     /// Hands completions to a kernel consumer. Context: any, interrupts may be off.
     fn poll(&self, slots: &mut WcSlots<'_>);
 
-    /// Asks for the next notification. Returns whether there are completions now, which will raise none.
+    /// Asks for the next notification. Returns whether there are completions now: they raise none for a kernel consumer.
     /// Context: any, interrupts may be off; no lock held.
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool;
 
