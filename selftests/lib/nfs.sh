@@ -55,7 +55,7 @@ adaptive()
 	done
 }
 
-# The kernel has moderated a queue.
+# The core has called modify_cq for a queue. Even if nothing is moderated in the end, its period is not zero then.
 is_adapted()
 {
 	local queues
