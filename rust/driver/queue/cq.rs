@@ -84,7 +84,7 @@ struct Missed {
     any: u32,
     /// Those that are solicited, or errors.
     solicited: u32,
-    /// When the consumer is to be notified of them at the latest, by [`sync::monotonic_ns`].
+    /// The timer notifies the consumer of them at this time of [`sync::monotonic_ns`].
     deadline: Option<u64>,
 }
 
@@ -182,7 +182,7 @@ impl TimerCallback for Cq {
     fn expired(this: ArcBorrow<'_, Self>) {
         let is_due = {
             let mut state = this.state.lock();
-            // It may have been moved since the timer fired, which was started again then.
+            // The deadline may have moved since the timer fired. The timer was started again then.
             let deadline = state.missed.deadline;
             let is_due = deadline.is_some_and(|deadline| deadline <= sync::monotonic_ns());
             if is_due {
@@ -325,7 +325,7 @@ impl Cq {
         }
     }
 
-    /// Returns whether the consumer is to be notified now; starts the timer if it is to be notified later.
+    /// Returns whether the caller has to notify the consumer. Starts the timer if completions wait for more.
     #[inline]
     fn settle(self: &Arc<Self>, state: &mut State) -> bool {
         let matching = state.armed.map_or(0, |arm| state.missed.matching(arm));
@@ -487,7 +487,7 @@ impl CompletionQueue for Cq {
     fn moderate(self: &Arc<Self>, moderation: Moderation) {
         let mut state = self.state.lock();
         state.moderation = moderation;
-        // What waits begins a new period.
+        // Completions that wait do so for the new period.
         state.missed.deadline = None;
         let notify = self.settle(&mut state);
         drop(state);
