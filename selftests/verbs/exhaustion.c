@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "cgroup.h"
 #include "namespace.h"
@@ -28,14 +27,6 @@
 static struct region regions[2];
 static struct ibv_cq *send_cqs[2], *recv_cqs[2];
 static struct ibv_qp *qps[2];
-
-static uint64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
-}
 
 static void make(struct ibv_cq *send_cq)
 {

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <time.h>
 
 #include "command.h"
 #include "test.h"
@@ -30,14 +29,6 @@ static struct ibv_cq *sends, *receives;
 static struct ibv_cq *peer_cq;
 static struct ibv_qp *qps[2];
 static struct region source, target;
-
-static uint64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000ull + now.tv_nsec / 1000;
-}
 
 /* ibv_modify_cq(). Stock librxe does not have it: then the kernel's command. */
 static int modify(struct ibv_cq *cq, struct ibv_modify_cq_attr attr)

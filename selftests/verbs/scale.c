@@ -4,7 +4,6 @@
  */
 
 #include <sys/mman.h>
-#include <time.h>
 
 #include "test.h"
 
@@ -115,14 +114,6 @@ static bool moves(struct pair *pair, enum ibv_wr_opcode opcode, void *local, str
 	if (wc.status)
 		ksft_print_msg("a message: %s\n", ibv_wc_status_str(wc.status));
 	return !wc.status;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /*

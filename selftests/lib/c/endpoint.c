@@ -65,12 +65,22 @@ void random_fill(void *memory, size_t size)
 	memcpy(to, &word, size);
 }
 
-uint64_t now_ms(void)
+uint64_t now_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+uint64_t now_us(void)
+{
+	return now_ns() / 1000;
+}
+
+uint64_t now_ms(void)
+{
+	return now_ns() / 1000000;
 }
 
 static unsigned int slowness(void)

@@ -56,6 +56,9 @@ void random_seed(uint64_t seed);
 size_t random_between(size_t low, size_t high);
 void random_fill(void *memory, size_t size);
 
+/* The monotonic clock. */
+uint64_t now_ns(void);
+uint64_t now_us(void);
 uint64_t now_ms(void);
 /*
  * What would take so many milliseconds at most where nothing slows the kernel down, here: FERROCE_SLOWNESS times as
