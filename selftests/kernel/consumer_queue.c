@@ -127,39 +127,76 @@ static int notify_next(struct test *test, const struct row *row)
 	return calls_are(&link->b, 2);
 }
 
-/* Three completions, which are too few for a notification before the period is over. */
+/* A connected link with silent queues, the receiver's of which is moderated. */
+static struct link *link_with_moderation(struct test *test, u16 count, u16 period_us)
+{
+	struct link *link = link_with_silent_queues(test);
+
+	if (!link)
+		return NULL;
+	if (rdma_set_cq_moderation(link->b.queue.cq, count, period_us)) {
+		row_fails(test, "rdma_set_cq_moderation fails");
+		return NULL;
+	}
+	return link_connect(link) ? NULL : link;
+}
+
+#define PERIOD_US 50000
+
+/* Three completions from now on, which are too few for a notification before the period is over. */
+static int three_wait(struct link *link)
+{
+	struct test *test = link->test;
+	struct queue *queue = &link->b.queue;
+	const int calls = atomic_read(&queue->calls);
+	const ktime_t begin = ktime_get();
+	struct request *sends, *receives;
+	s64 took;
+
+	try(messages(link, 3, &sends, &receives));
+	must(test, wait_on(&link->b, atomic_read(&queue->calls) > calls), "no notification");
+	took = ktime_us_delta(ktime_get(), begin);
+	must(test, took >= PERIOD_US, "a notification after %lld us", took);
+	return 0;
+}
+
 static int notify_moderated(struct test *test, const struct row *row)
 {
-	const unsigned int period_us = 50000;
-	struct link *link = link_with_silent_queues(test);
-	struct request *sends, *receives;
-	ktime_t begin;
-	s64 took;
+	struct link *link = link_with_moderation(test, U16_MAX, PERIOD_US);
 
 	if (!link)
 		return -1;
-	must(test, rdma_set_cq_moderation(link->b.queue.cq, U16_MAX, period_us) == 0, "rdma_set_cq_moderation fails");
-	try(link_connect(link));
-	begin = ktime_get();
-	try(messages(link, 3, &sends, &receives));
-	must(test, wait_on(&link->b, atomic_read(&link->b.queue.calls) >= 1), "no notification");
-	took = ktime_us_delta(ktime_get(), begin);
-	must(test, took >= period_us, "a notification after %lld us", took);
+	try(three_wait(link));
 	return calls_are(&link->b, 1);
+}
+
+/* Completions that came before the queue was armed do not count. */
+static int notify_later_ones(struct test *test, const struct row *row)
+{
+	struct link *link = link_with_moderation(test, 4, PERIOD_US);
+	struct request *sends, *receives;
+
+	if (!link)
+		return -1;
+	try(messages(link, 4, &sends, &receives));
+	must(test, wait_on(&link->b, atomic_read(&link->b.queue.calls) == 1), "no notification");
+	/* Not armed. */
+	try(messages(link, 3, &sends, &receives));
+	must(test, ib_req_notify_cq(link->b.queue.cq, IB_CQ_NEXT_COMP) == 0, "ib_req_notify_cq fails");
+	try(three_wait(link));
+	return calls_are(&link->b, 2);
 }
 
 /* As many completions as are asked for, before the period is over. On a slow machine that takes several attempts. */
 static int notify_counted(struct test *test, const struct row *row)
 {
-	struct link *link = link_with_silent_queues(test);
+	struct link *link = link_with_moderation(test, 3, U16_MAX);
 	struct request *sends, *receives;
 	ktime_t begin;
 	int calls;
 
 	if (!link)
 		return -1;
-	must(test, rdma_set_cq_moderation(link->b.queue.cq, 3, U16_MAX) == 0, "rdma_set_cq_moderation fails");
-	try(link_connect(link));
 	for (calls = 1; calls <= 20; calls++) {
 		begin = ktime_get();
 		try(messages(link, 3, &sends, &receives));
@@ -339,6 +376,7 @@ static const struct row rows[] = {
 	{ "ib_req_notify_cq: IB_CQ_SOLICITED", notify_solicited },
 	{ "rdma_set_cq_moderation: the period", notify_moderated },
 	{ "rdma_set_cq_moderation: the count", notify_counted },
+	{ "rdma_set_cq_moderation: completions from before", notify_later_ones },
 	{ "ib_req_notify_cq: IB_CQ_REPORT_MISSED_EVENTS", notify_missed },
 	{ "two users of one queue of the pool", pooled },
 	{ "shared receive queue and its limit, from a task, IB_POLL_DIRECT", srq, FROM_TASK, QUEUE_DIRECT },
