@@ -15,7 +15,7 @@ use kernel::{
 /// Context: process, may sleep.
 #[inline(never)]
 pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Result<KVVec<T>> {
-    // The process chooses the size: too much of it is no news.
+    // The process chooses the size, so a failure deserves no warning of the kernel.
     let mut vector = KVVec::with_capacity(len, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
     for _ in 0..len {
         vector.push_within_capacity(make()?).map_err(|_| ENOMEM)?;

@@ -349,7 +349,7 @@ impl Devices {
 /// Why [`Registry::enter`] failed.
 pub(crate) fn why_not_attached(error: Error) -> &'static str {
     if error == error::address_in_use() {
-        "UDP port 4791 is taken in its namespace"
+        "UDP port 4791 is taken in its namespace, by rdma_rxe or a program (ss -ulnp)"
     } else if error == ENODEV {
         "it is going away or to another namespace, or its namespace is"
     } else {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that another CPU takes in than the one that they came by.
+//! Steers packets of a stream to another CPU than the one that they arrive on.
 //!
-//! On a machine's own networks a packet arrives on the CPU of its sender, within the call that sends it; by a network
-//! card, on the one that the card's queue belongs to. To check and to copy it takes longer than to make it. So of a
-//! stream of large messages each UDP port has a lane to another CPU, as receive packet steering has
-//! ([`Documentation/networking/scaling.rst`](srctree/Documentation/networking/scaling.rst)); messages that come one at a
-//! time are taken in where they are, at once.
+//! Over a machine's own networks a packet arrives on the CPU of its sender, within the call that sends it. From a network
+//! card it arrives on the CPU that the card's queue belongs to. To check and copy a packet takes longer than to build it.
+//! So large messages that come without a pause go to another CPU, by a lane for each UDP source port, as with receive
+//! packet steering ([`Documentation/networking/scaling.rst`](srctree/Documentation/networking/scaling.rst)). Messages
+//! that come one at a time are taken in at once, on the CPU that they arrive on.
 
 use crate::{
     device::{
@@ -50,8 +50,8 @@ const LANES: usize = 32;
 /// Bytes that have to come together to count as part of a stream.
 const BURST_LEAST: u32 = 4096;
 
-/// Bytes that have to come without a pause before another CPU takes in the rest: to wake it takes as long as to take
-/// in a message of 64 KiB.
+/// Bytes that have to come without a pause before a lane opens: to wake another CPU takes as long as to take in a message
+/// of 64 KiB.
 const STREAM_LEAST: u32 = 128 << 10;
 
 /// A pause is longer than so many times the time that it took to take in what came before.
@@ -67,14 +67,14 @@ const ALL_MAX: u32 = 64 << 20;
 /// Packets that are taken in at once, and acknowledged together.
 const TOGETHER: u32 = 32;
 
-/// Packets after which a thread makes a pause, for who waits for the end of its work.
+/// Packets after which a lane's worker returns and is queued again, so that a flush of its workqueue ends.
 const PACKETS_PER_TURN: u32 = 512;
 
-/// After so long, in nanoseconds, in which a thread was not let to do anything, those who bring packets do it, until it
-/// is: the CPU may be a program's that lets nobody else have it.
+/// If a lane's worker has not run for so long, in nanoseconds, callers that add packets take some in themselves: a
+/// real-time program may occupy the worker's CPU.
 const STARVED_NS: u64 = 10_000_000;
 
-/// Packets that who brings some then takes in: more than come together, so that there is an end to it.
+/// Packets that such a caller takes in. It is more than one caller adds, so the lane drains.
 const PACKETS_PER_HELP: u32 = 128;
 
 /// What waits in lanes of all devices, in bytes of memory.
@@ -102,17 +102,17 @@ impl Steered {
     }
 }
 
-/// What a device has for packets that other CPUs take in.
+/// The lanes of a device.
 pub(crate) struct Steering {
-    /// What comes from one UDP port always goes by the same one.
+    /// A UDP source port always has the same one.
     lanes: KVec<Arc<Lane>>,
 }
 
 /// The way of packets to another CPU, in their order.
 #[pin_data]
 struct Lane {
-    /// As in [`Waiting`], for who does not want to wait for the lock. Who opens it sees that at once; closed it is only
-    /// once all that went by it has been taken in.
+    /// Whether [`Waiting::device`] is set, to be read without the lock. It is cleared only after all packets of the lane
+    /// have been taken in.
     is_open: AtomicBool,
     #[pin]
     waiting: SpinLockBh<Waiting>,
@@ -122,12 +122,12 @@ struct Lane {
 
 #[derive(Default)]
 struct Waiting {
-    /// Whose they are, while the lane is open: the work is queued, or runs, and whatever comes goes by it.
+    /// Whose packets they are, while the lane is open. The work is queued or runs then, and later packets join the queue.
     device: Option<Arc<Device>>,
     packets: RxList,
-    /// Somebody takes some in, and nobody else may: the thread, or in its place who brings packets.
+    /// The worker, or a caller in its place, takes packets of the lane in. Nobody else may.
     is_served: bool,
-    /// When the thread took some in last, or when it was opened, in nanoseconds.
+    /// When the worker took some in last, or when the lane opened, in nanoseconds.
     served: u64,
     stream: Stream,
 }
@@ -136,13 +136,13 @@ struct Waiting {
 #[derive(Default)]
 struct Stream {
     bytes: u32,
-    /// When the last of it had been taken in, and how long that took, in nanoseconds.
+    /// When the last of it had been taken in, and how long that took, both in nanoseconds.
     end: u64,
     effort: u64,
 }
 
 impl Stream {
-    /// More comes. Returns whether that is a stream that is worth another CPU.
+    /// More comes. Returns whether the stream is long enough for a lane.
     fn is_long(&mut self, now: u64, bytes: u32) -> bool {
         if now.saturating_sub(self.end) > self.effort.saturating_mul(PAUSE) {
             self.bytes = 0;
@@ -167,7 +167,7 @@ impl WorkItem for Lane {
 
     fn run(lane: Arc<Lane>) {
         let begin = monotonic_ns();
-        lane.serve(PACKETS_PER_TURN, Server::Thread);
+        lane.serve(PACKETS_PER_TURN, Server::Worker);
         let mut waiting = lane.waiting.lock();
         if waiting.is_served || !waiting.packets.is_empty() {
             let device = waiting.device.clone();
@@ -186,17 +186,17 @@ impl WorkItem for Lane {
     }
 }
 
-/// Who takes in packets of a lane.
+/// Who takes packets of a lane in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Server {
-    /// The lane's own, on its CPU.
-    Thread,
-    /// Who brings others, in its place.
-    Bringer,
+    /// The lane's worker, on its CPU.
+    Worker,
+    /// A caller that adds packets, in its place.
+    Caller,
 }
 
 impl Waiting {
-    /// Takes some packets out, unless somebody else is taking some in, for the caller to take in and then to say so.
+    /// Takes some packets out and sets `is_served`, unless that is set. The caller takes them in and clears it.
     fn next(&mut self) -> Option<(Arc<Device>, RxList)> {
         let device = self.device.clone()?;
         if self.is_served || self.packets.is_empty() {
@@ -206,7 +206,7 @@ impl Waiting {
         Some((device, self.packets.take(TOGETHER)))
     }
 
-    /// Puts packets behind the others, or drops them if there are too many.
+    /// Queues packets, or drops them if too many wait.
     fn push(&mut self, device: &Device, packets: RxList) {
         let count = u64::from(packets.len());
         let has_room =
@@ -232,7 +232,7 @@ impl Lane {
         )
     }
 
-    /// Puts packets behind those that wait in the lane, which is open, and helps if its thread is not let to do anything.
+    /// Queues packets in the lane, which is open. Takes some in if the worker has not run for long.
     /// Context: softirq, no lock held but that of `waiting`.
     fn bring(
         &self,
@@ -245,16 +245,16 @@ impl Lane {
         let is_starved = now.saturating_sub(waiting.served) > STARVED_NS;
         drop(waiting);
         if is_starved {
-            self.serve(PACKETS_PER_HELP, Server::Bringer);
+            self.serve(PACKETS_PER_HELP, Server::Caller);
         }
     }
 
-    /// Takes in what waits, until there is nothing, or `most` packets, or somebody else does. Context: process or
-    /// softirq, no lock held.
+    /// Takes waiting packets in: `most` at the most, and none while another server does. Context: process or softirq, no
+    /// lock held.
     fn serve(&self, most: u32, server: Server) {
         let mut left = most;
         while left > 0 {
-            // What the packets are answered with leaves, and arrives, when bottom halves are on again.
+            // Replies leave, and may arrive, when bottom halves are enabled again.
             let _bh = BhGuard::new();
             let next = self.waiting.lock().next();
             let Some((device, packets)) = next else {
@@ -266,7 +266,7 @@ impl Lane {
             device.registry().steered.remove(memory);
             let now = monotonic_ns();
             let mut waiting = self.waiting.lock();
-            if server == Server::Thread {
+            if server == Server::Worker {
                 waiting.served = now;
             }
             waiting.is_served = false;
@@ -284,7 +284,7 @@ impl Steering {
         Ok(Self { lanes })
     }
 
-    /// Has packets that came to `device` taken in by `here`, now, or by another CPU. Context: softirq.
+    /// Takes in packets that came to `device`: by `here`, now, or by a lane. Context: softirq.
     pub(crate) fn take_in(&self, device: &Arc<Device>, burst: RxBurst, here: impl FnOnce(RxList)) {
         let RxBurst {
             packets,
@@ -323,8 +323,8 @@ impl Steering {
         lane.waiting.lock().stream.taken_in(begin);
     }
 
-    /// Has a packet that came to `device` by way of the socket go by its lane, if that is open: or it would overtake
-    /// others. Returns it if it is to be taken in here and now. Context: softirq.
+    /// Queues a packet that came to `device` by the socket in its lane, if that is open: otherwise the packet would
+    /// overtake others. Returns the packet if the caller is to take it in. Context: softirq.
     pub(crate) fn follow(&self, device: &Device, packet: RxSkb) -> Option<RxSkb> {
         let index = usize::from(packet.source_port()) % LANES;
         let lane = self.lanes.get(index);

@@ -111,7 +111,7 @@ pub(super) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
         _ => Kind::Mr,
     };
     let table = REGIONS.whole()?;
-    // An index that cannot be guessed, as long as that is easy.
+    // Random indices make keys hard to guess. If many are taken, the next free one does.
     let mut reservation = None;
     for _ in 0..RANDOM_TRIES {
         let index = sync::random_u32() >> TAG_BITS;

@@ -99,9 +99,8 @@ impl AddressHandle for Ah {
     }
 }
 
-/// The address handle that a process of `pd` calls `number`. Context: any, preemption off: on the way it refers to
-/// whatever handle has that number, for no longer than a grace period lasts, and the device that it is of waits for no
-/// more than that.
+/// The address handle that a process of `pd` calls `number`. Context: any, preemption off. For a moment it refers to
+/// whatever handle has that number, perhaps one of a device that is going. Such a device waits for a grace period only.
 pub(crate) fn find(pd: &Arc<Pd>, number: u32) -> Option<Arc<Ah>> {
     let ah = HANDLES.get(number)?;
     Arc::ptr_eq(&ah.pd, pd).then_some(ah)

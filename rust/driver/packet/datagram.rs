@@ -216,8 +216,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a datagram. Apart from [`Self::build`], which is compiled in for each payload: there the kernel's vectors
-    /// would not be, and would panic.
+    /// Adds a datagram. Not a part of [`Self::build`]: that is compiled in for each kind of payload, and then contains
+    /// panics of the kernel's vectors.
     fn push(&mut self, skb: TxSkb, path: &Arc<Path>) {
         let is_last = |last: &Arc<Path>| Arc::ptr_eq(last, path);
         if !self.paths.last().is_some_and(is_last)

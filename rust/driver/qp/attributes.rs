@@ -297,8 +297,8 @@ fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
     protocol::Mtu::try_from(number).unwrap_or(protocol::Mtu::M256)
 }
 
-/// Puts the attributes where the receive side goes by them. `resources`: room for so many READs and
-/// atomics of the peer as it may have outstanding, if that changes.
+/// Copies the attributes to the receive side. `resources`: room for the READs and atomics that the peer may have
+/// outstanding, if their number changes.
 fn apply_receive(
     qp: &Arc<Qp>,
     set: &Attr,

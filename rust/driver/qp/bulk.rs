@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that a thread builds, as they are many.
+//! Workers that build packets when there are many.
 //!
-//! What a softirq sends within this machine arrives only when it has ended, on the same CPU: until then all others would
-//! wait for it to build all that there is room for.
+//! A packet that a softirq sends within this machine arrives only after that softirq has ended, on the same CPU. So a
+//! softirq that built a whole window of packets would hold up their receiver, and all other work of the CPU.
 
 use super::{
     deadlines::Deadline,
@@ -31,21 +31,20 @@ use sync::{
 pub(super) const BULK_SEND: u64 = 2;
 pub(super) const BULK_RESPOND: u64 = 3;
 
-/// Bytes that a softirq leaves to a thread.
+/// A softirq leaves so many bytes, and more, to a worker.
 pub(super) const BULK_BYTES: u32 = 128 << 10;
 
 /// Stands for no CPU.
 const NO_CPU: u32 = u32::MAX;
 
-/// After so long, in nanoseconds, in which a thread was not let to begin, a softirq builds the packets itself: the CPU
-/// may be a program's that lets nobody else have it.
+/// If the worker has not begun after so long, in nanoseconds, a softirq builds the packets: a real-time program may occupy
+/// the worker's CPU.
 const STARVED_NS: u64 = 2_000_000;
 
-/// Where a side's packets are built, if they are many: not by those CPUs that take in what these are answered with,
-/// which may be what lets the side go on. There is enough to do.
+/// The CPU that builds a side's packets when there are many. Another CPU takes in the replies, which let the side go on.
 pub(super) struct Place {
     cpu: AtomicU32,
-    /// When the thread was asked for last, in nanoseconds.
+    /// When the worker was queued last, in nanoseconds.
     asked: AtomicU64,
 }
 
@@ -94,8 +93,8 @@ impl WorkItem<BULK_RESPOND> for Qp {
 }
 
 impl Qp {
-    /// Has a thread build, soon. Returns whether it will: if not, it has been asked before, and its CPU has not let it
-    /// begin. Context: process or softirq.
+    /// Queues the worker. Returns whether it will build: if not, it was queued long ago, and has not begun.
+    /// Context: process or softirq.
     pub(super) fn build_in_bulk<const ID: u64>(
         self: &Arc<Self>,
         place: &Place,

@@ -91,8 +91,8 @@ pub(super) trait Side: Sized + Unpin {
     /// Whether a softirq leaves building to a thread, because there is so much.
     fn is_long(&self) -> bool;
 
-    /// Has a thread build, soon. Returns whether it will: if not, it has been asked before, and its CPU has not let it
-    /// begin. Context: process or softirq.
+    /// Queues the worker that builds. Returns whether it will: if not, it was queued long ago, and has not begun.
+    /// Context: process or softirq.
     fn build_in_bulk(qp: &Arc<Qp>) -> bool;
 
     /// Builds until the batch is full.

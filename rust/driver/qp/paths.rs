@@ -71,7 +71,7 @@ impl Paths {
         *self = Self::default();
     }
 
-    /// Takes those paths out that begin nowhere any more. Nothing else changes.
+    /// Takes out the paths whose source address is gone. Nothing else changes.
     fn take_lost(&mut self, device: &Device) -> [Option<Arc<Path>>; 3] {
         let is_lost = |path: &mut Arc<Path>| !path.has_source(device);
         let alternate = self
@@ -171,11 +171,11 @@ impl Qp {
         result
     }
 
-    /// Lets go of the paths, which hold off the end of their namespace, that begin nowhere any more: of those from an
-    /// address that has gone from another namespace than the device's own, and of all once the device has let go of
-    /// the network. Then there are no new ones. Context: process or softirq, no lock held.
+    /// Drops the paths whose source address is gone, as a path keeps its network namespace. These are paths from an address
+    /// that went from another namespace than the device's own, and all paths once the device has detached from the
+    /// network. No new ones come then. Context: process or softirq, no lock held.
     ///
-    /// Who stores a path calls this afterwards, or stores it under the lock that it was looked up under.
+    /// A caller that stores a path calls this afterwards, or stores the path under the lock of its lookup.
     pub(crate) fn lose_paths(&self) {
         let lost = (
             self.with_paths(|paths| paths.take_lost(self.device())),

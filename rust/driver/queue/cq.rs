@@ -135,7 +135,7 @@ pub(crate) struct Cq {
     is_user: bool,
     /// The completion vector: the CPU with this number calls a kernel consumer, while it is online.
     vector: u32,
-    /// [`None`] for a queue that is nobody's.
+    /// [`None`] for the stand-in of QPs that complete nothing.
     events: Option<Events>,
     #[pin]
     state: SpinLockIrq<State>,

@@ -92,7 +92,7 @@ impl TxFrame {
     pub fn bytes(&self) -> &[u8] {
         let (start, len) = self.place();
         // SAFETY: By the type invariant these bytes are the packet's, which is ours. They come from the
-        // allocator, behind a C function, so each is some byte.
+        // allocator, behind a C function, so they count as initialised.
         unsafe { slice::from_raw_parts(start, len) }
     }
 
@@ -195,8 +195,8 @@ impl TxNetdev {
         let offset = frame.packet_offset();
         let skb = ManuallyDrop::new(frame).0.as_ptr();
         // SAFETY: The packet is ours, linear, and at least as long as `ETHERNET_LEN` and as `offset`, so each
-        // header is at a place in its data; the device outlives the guard. The socket is charged, and its
-        // `sock_wfree`, which is no text of a module, gives that back. The stack takes the packet.
+        // header is at a place in its data; the device outlives the guard. The socket is charged, and
+        // `sock_wfree` gives that back: it is in vmlinux, so the packet may outlive this module. The stack takes the packet.
         let verdict = unsafe {
             bindings::skb_set_dev(skb, dev);
             bindings::skb_set_protocol(skb, ethertype.to_be());

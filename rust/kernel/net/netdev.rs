@@ -152,7 +152,7 @@ impl NetDevice {
         self.is_up() && self.has_carrier()
     }
 
-    /// Returns whether it is registered, not on its way out. Any context; sure under RTNL only.
+    /// Returns whether it is registered, not on its way out. Any context; reliable only under RTNL.
     pub fn is_registered(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::netdev_is_registered(self.as_ptr()) }

@@ -144,7 +144,7 @@ impl Fragment<'_> {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: By the type invariant these bytes are ours. They come from the allocator, behind a C function, so
-        // each is some byte. Who writes them has an exclusive reference.
+        // they count as initialised. Who writes them has an exclusive reference.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -152,7 +152,7 @@ impl Fragment<'_> {
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: By the type invariant these bytes are ours. They come from the allocator, behind a C function, so
-        // each is some byte. Nobody else has a reference, as ours is exclusive.
+        // they count as initialised. Nobody else has a reference, as ours is exclusive.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 

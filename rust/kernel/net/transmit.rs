@@ -314,7 +314,7 @@ impl TxSkb {
     pub fn body(&self) -> &[u8] {
         let (start, len) = self.place();
         // SAFETY: These bytes are the packet's, which is ours. They come from the allocator, behind a C function,
-        // so each is some byte.
+        // so they count as initialised.
         unsafe { slice::from_raw_parts(start, len) }
     }
 
@@ -386,7 +386,7 @@ impl TxSkb {
             return None;
         }
         // SAFETY: By the type invariant the linear part is ours, and `LL_MAX_HEADER` bytes in front of it. All come from
-        // the allocator, behind a C function, so each is some byte; nobody else has a reference, as ours is exclusive.
+        // the allocator, behind a C function, so they count as initialised; nobody else has a reference, as ours is exclusive.
         unsafe {
             let (start, len) = skb::linear(self.0.as_ptr());
             let start = start.sub(room);

@@ -277,7 +277,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// An empty list that can grow to `capacity` blocks without allocating.
     pub(crate) fn with_capacity(capacity: usize) -> Result<Self> {
-        // A process chooses the size: it pays for it, and too much of it is no news.
+        // A process chooses the size and is charged for it, so a failure deserves no warning of the kernel.
         let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
         // INVARIANT: The range is empty.
         Ok(Self {

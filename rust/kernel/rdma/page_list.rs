@@ -191,7 +191,7 @@ impl PageList {
         if size == 0 || end > end_of(mm) {
             return Err(EINVAL);
         }
-        // A process chooses the size: it pays for it, and too much of it is no news.
+        // A process chooses the size and is charged for it, so a failure deserves no warning of the kernel.
         let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
         let _charge = Charge::to(mm);
         let pages = KVVec::from_elem(ABSENT, span >> PAGE_SHIFT, flags)?;

@@ -202,7 +202,7 @@ pub(crate) struct SendSide {
 }
 
 impl SendSide {
-    /// Takes the route of the last datagram out, if it begins nowhere any more.
+    /// Takes the route of the last datagram out, if its source address is gone.
     pub(super) fn take_lost_path(&mut self, device: &Device) -> Option<(Arc<Ah>, Arc<Path>)> {
         self.datagram_path
             .take_if(|(_, path)| !path.has_source(device))

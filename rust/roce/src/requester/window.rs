@@ -2,16 +2,15 @@
 
 //! How many request packets may be outstanding: more as long as none is lost, half as many when one is.
 //!
-//! What is behind a lost packet is sent again, all of it. So a window that is more than the network, or a receiver's
-//! queue, has room for costs more than it gains, and where that is, nobody says.
+//! After a loss everything behind the lost packet is sent again. So a window that is larger than what the network, or the
+//! receiver's queue, has room for costs more than it gains. The right size is not known in advance.
 
 use super::transmit::MIN_BURST_PACKETS;
 
-/// So many packets have to be acknowledged for one more to be allowed: who has lost something has its old window back
-/// after two or three of them.
+/// The window grows by one for each so many packets that are acknowledged.
 const PER_PACKET: u32 = 4;
 
-/// It gets no smaller than this by losses: as many as are sent together.
+/// Losses make the window no smaller than this: as many packets as are sent together.
 const LEAST: u32 = MIN_BURST_PACKETS as u32;
 
 /// The window of requests.

@@ -7,7 +7,7 @@
 //! again by itself, as often as it takes.
 //!
 //! The parked request stays where it is, and is executed as soon as it can be, whatever the peer was
-//! told: memory that is gone again each time that the peer comes would else never be written. What
+//! told. Otherwise memory that is paged out again before each repetition would never be written. What
 //! the peer then sends again is a duplicate, and answered as one.
 
 use core::ops::DerefMut;
