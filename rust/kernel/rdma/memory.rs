@@ -6,6 +6,10 @@
 //! to a CPU or to another device while packets arrive for it. So no reference to it is ever made;
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
+use core::sync::atomic::{
+    compiler_fence,
+    Ordering, //
+};
 use kernel::{
     alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
@@ -176,7 +180,7 @@ impl dyn Memory + '_ {
     }
 }
 
-/// Copies bytes that others may be changing meanwhile.
+/// Copies bytes that others may be changing meanwhile, once.
 ///
 /// # Safety
 ///
@@ -184,11 +188,13 @@ impl dyn Memory + '_ {
 ///   written is unspecified.
 /// - Rust references to shared bytes among them must not exist.
 #[inline]
-unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: The caller promises that the bytes may be read and written. The kernel's `memcpy` is assembly, which
     // copies some byte to each place also if others change the bytes underneath, or if both ranges overlap: what is
     // read then is unspecified, and nothing here depends on it.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
+    // The compiler knows `memcpy`. Without this it takes a copy of `dst` for one of `src`, and reads that once more.
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Makes bytes persistent that were written, before this returns.

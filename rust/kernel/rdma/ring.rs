@@ -2,6 +2,7 @@
 
 //! Memory shared with a user process for its queues.
 
+use crate::memory;
 use core::ptr::NonNull;
 use kernel::{
     mm::virt::VmaNew,
@@ -112,11 +113,8 @@ impl RingMemory {
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         let src = self.at(offset, out.len())?;
-        // SAFETY: The source is within the area, the destination is an exclusive reference, so
-        // they do not overlap. `memcpy` tolerates that the process changes the source meanwhile.
-        unsafe {
-            kernel::bindings::memcpy(out.as_mut_ptr().cast(), src.cast(), out.len());
-        }
+        // SAFETY: The source is within the area, to which there are no references; the destination is an exclusive one.
+        unsafe { memory::copy(out.as_mut_ptr(), src, out.len()) };
         Some(())
     }
 
@@ -125,9 +123,7 @@ impl RingMemory {
     pub fn write(&self, offset: usize, data: &[u8]) -> Option<()> {
         let dst = self.at(offset, data.len())?;
         // SAFETY: As for `read`, with the directions exchanged.
-        unsafe {
-            kernel::bindings::memcpy(dst.cast(), data.as_ptr().cast(), data.len());
-        }
+        unsafe { memory::copy(dst, data.as_ptr(), data.len()) };
         Some(())
     }
 
