@@ -132,7 +132,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
         let Some(_pass) = qp.enter() else {
             continue;
         };
-        if !admit(&qp, packet, &skb) {
+        if !admit(&qp, packet, &skb, burst.is_own()) {
             continue;
         }
         let run = Run {
@@ -146,7 +146,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
 /// of them, as its Q_Key, does not concern the others (IBTA 10.5.2).
-fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb) {
+fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, mut skb: RxSkb) {
     if packet.dest_qpn != multicast::QP_NUMBER || packet.opcode.transport() != Transport::Ud {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
@@ -170,19 +170,19 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, skb: RxSkb
     }
 }
 
-/// Hands a packet to a QP that speaks its transport.
+/// Hands a packet to a QP that speaks its transport: a datagram QP, or one whose peer sends by the network.
 fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     let Some(_pass) = qp.enter() else {
         return;
     };
-    if !admit(qp, packet, &skb) {
+    if !admit(qp, packet, &skb, false) {
         return;
     }
     qp.take_in(packet, skb);
 }
 
-/// Whether a QP takes a packet. The caller has a pass.
-fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
+/// Whether a QP takes a packet, which the device sent itself if `is_own`. The caller has a pass.
+fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
     if !qp.takes_packets() {
         return false;
     }
@@ -191,8 +191,9 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
         qp.device().count_drop(Counter::BadKey, qp.number);
         return false;
     }
-    // Last, as it may make the QP migrate.
-    if !addresses_match(qp, packet, skb) {
+    // A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8, annex
+    // A17.4.5). Last, as it may make the QP migrate.
+    if !qp.is_datagram() && !qp.admits(skb, is_own, packet.migrated) {
         qp.device().count_drop(Counter::UnknownQp, qp.number);
         return false;
     }
@@ -219,16 +220,4 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
         Transport::Cnp => false,
     };
     speaks.then_some(qp)
-}
-
-/// A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8,
-/// annex A17.4.5).
-fn addresses_match(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
-    qp.is_datagram()
-        || qp.admits(
-            skb.netns(),
-            &skb.source(),
-            &skb.destination(),
-            packet.migrated,
-        )
 }

@@ -25,7 +25,7 @@
 #include "exchange.h"
 #include "namespace.h"
 #include "test.h"
-
+#include "wire.h"
 
 /*
  * Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack. More than are handed over
@@ -1427,6 +1427,43 @@ static bool run_datagrams_come_back(void)
 	return ok && arrived == MAX_MESSAGES && side_check(side) && !seen.captured && seen.netdevs <= NOISE;
 }
 
+/*
+ * A SEND that is right in all but where it comes from: by the network, from the device's own address, as any process of
+ * the namespace can send UDP.
+ */
+static bool run_posed(void)
+{
+	const char *const at[2] = { address, address };
+	struct side *side = &sides[1];
+	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .payload = 64 };
+	unsigned long long before, after;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct device end;
+	struct wire wire;
+	struct pair pair;
+	bool ok;
+
+	pair_make(&pair, IBV_QPT_RC, at, IBV_MTU_1024, forever);
+	if (ibv_query_qp(pair.qps[1], &attr, IBV_QP_RQ_PSN, &init) || receive(pair.qps[1], &side->sink, 0, 64))
+		die("the receiver: %s", strerror(errno));
+	packet.qpn = pair.qps[1]->qp_num;
+	packet.psn = attr.rq_psn;
+	end = device_at(side->device, address);
+	wire_open(&wire, "/proc/thread-self/ns/net", "lo", &end.gid, &end.gid);
+	before = device_counter(&end, "unknown_qp");
+	wire_send(&wire, &packet, 1);
+	ok = cq_quiet(side->recv_cq, QUIET_MS);
+	after = device_counter(&end, "unknown_qp");
+	if (after != before + 1) {
+		printf("# %llu packets were dropped as of an unknown peer\n", after - before);
+		ok = false;
+	}
+	wire_close(&wire);
+	pair_free(&pair);
+	return ok && side_check(side);
+}
+
 static const struct row rows[] = {
 	{ "a chain of answers", run_chain },
 	{ "to itself, RC", run_itself_rc },
@@ -1442,6 +1479,7 @@ static const struct row rows[] = {
 	{ "every length, UC, IPv6, MTU 4096", run_uc_4096_v6 },
 	{ "several addresses at once", run_addresses },
 	{ "to a queue pair whose peer is at another address", run_strangers },
+	{ "the network cannot pose as a peer", run_posed },
 	{ "an address that goes", run_address_goes },
 	{ "an address that comes back", run_address_comes_back },
 	{ "an address that comes back, datagrams", run_datagrams_come_back },

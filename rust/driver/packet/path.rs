@@ -145,13 +145,12 @@ impl Path {
         self.route.address(skb, id);
     }
 
-    /// Whether packets may have a part in pages of their own. Context: process or softirq.
+    /// Whether packets may have a part in pages of their own. Context: bottom halves off.
     pub(crate) fn takes_pages(&self) -> bool {
         self.is_loopback || self.route.takes_pages()
     }
 
-    /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: process or
-    /// softirq.
+    /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: bottom halves off.
     pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
         first.append(next, &self.route)
     }

@@ -15,10 +15,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::{
-    Address,
-    NetId, //
-};
+use net::RxSkb;
 use rdma::qp::Event;
 use roce::{
     qp::{
@@ -189,18 +186,16 @@ impl Qp {
         self.paths.lock().tx_path(self)
     }
 
-    /// Whether a packet from `source` to `destination`, in the namespace `netns`, with this MigReq bit, comes from
-    /// the connected peer. It may make the QP migrate. Context: softirq, no lock held.
-    pub(crate) fn admits(
-        self: &Arc<Self>,
-        netns: NetId,
-        source: &Address,
-        destination: &Address,
-        migrated: bool,
-    ) -> bool {
+    /// Whether `skb`, with this MigReq bit, comes from the connected peer. A peer on the same device does not send by the
+    /// network (`is_own`): there any process of the namespace could pose as it, by a UDP socket. The packet may make the QP
+    /// migrate. Context: softirq, no lock held.
+    pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, is_own: bool, migrated: bool) -> bool {
+        let (netns, source, destination) = (skb.netns(), skb.source(), skb.destination());
         let (verdict, switched) = self.with_paths(|paths| {
             let is_of = |path: Option<&Arc<Path>>| {
-                path.is_some_and(|path| path.is_reverse(netns, source, destination))
+                path.is_some_and(|path| {
+                    path.is_reverse(netns, &source, &destination) && (is_own || !path.is_loopback())
+                })
             };
             let way = Way {
                 primary: is_of(paths.primary.as_ref()),

@@ -155,6 +155,11 @@ __rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
 	skb_dst_drop(skb);
 }
 
+__rust_helper void rust_helper_skb_ext_reset(struct sk_buff *skb)
+{
+	skb_ext_reset(skb);
+}
+
 __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 {
 	skb_orphan(skb);

@@ -56,7 +56,7 @@ impl RxBurst {
     /// # Safety
     ///
     /// `skb` is a packet as the functions of `NF_INET_LOCAL_IN` get it, of IPv4 or IPv6 as `is_v4` says, which
-    /// is the caller's if it is taken; softirq context, under RCU.
+    /// is the caller's if it is taken; softirq or process context, under RCU.
     pub(crate) unsafe fn take<O>(
         skb: NonNull<kernel_bindings::sk_buff>,
         is_v4: bool,

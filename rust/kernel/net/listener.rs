@@ -27,6 +27,7 @@ use kernel::{
     sync::Arc, //
 };
 use rdma_bindings as bindings;
+use sync::BhGuard;
 
 /// Bytes of memory that packets may take which left by one socket and are still in this machine's queues: many times
 /// what any queue needs. Those that are given to the stack at the same moment may exceed it.
@@ -111,6 +112,8 @@ impl<H: Receive> Endpoint<H> {
         });
         match taken {
             Some((owner, packets)) => {
+                // Of a packet that a process has held in an NFQUEUE, this is the process's system call.
+                let _bh = BhGuard::new();
                 endpoint.handler.receive_burst(owner, packets);
                 bindings::NF_STOLEN
             }

@@ -163,7 +163,7 @@ impl Path {
     }
 
     /// Returns whether packets with a part in pages are any use: where a network device does not take them, the stack
-    /// copies all of it. Process or softirq context.
+    /// copies all of it. Bottom halves are off.
     #[inline]
     pub fn takes_pages(&self) -> bool {
         // SAFETY: By the type invariant.
@@ -171,7 +171,8 @@ impl Path {
     }
 
     /// Returns whether super-packets of datagrams of `len` bytes are any use: where they do not leave as they are, the
-    /// stack would copy them to cut them up, and it would drop those that are too long for the path.
+    /// stack would copy them to cut them up, and it would drop those that are too long for the path. Bottom halves are
+    /// off.
     pub(crate) fn takes_bursts(&self, len: usize) -> bool {
         let len = u32::try_from(len.saturating_add(self.overhead())).unwrap_or(u32::MAX);
         // SAFETY: By the type invariant.

@@ -241,8 +241,9 @@ impl RxSkb {
     }
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
-    pub fn try_clone(&self) -> Option<Self> {
-        // SAFETY: By the type invariant this is a packet; cloning does not change what we use of it.
+    pub fn try_clone(&mut self) -> Option<Self> {
+        // SAFETY: By the type invariant this is a packet of ours. Cloning writes to its flags, and so wants an exclusive
+        // reference.
         let clone = unsafe { bindings::skb_clone(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
         // INVARIANT: A clone has the same headers, data and control block, and neither device, route nor
         // socket, as the original has none. It is ours, and nobody writes what both share.

@@ -117,7 +117,7 @@ pub(crate) unsafe fn set_headers(skb: *mut kernel_bindings::sk_buff, len: usize)
     }
 }
 
-/// Takes a packet off its socket and its route, which most have not.
+/// Takes a packet off its socket and its route, which most have not, and off the IPsec states that it came by.
 ///
 /// # Safety
 ///
@@ -133,6 +133,7 @@ pub(crate) unsafe fn detach(skb: *mut kernel_bindings::sk_buff) {
         if held._skb_refdst != 0 {
             bindings::skb_dst_drop(skb);
         }
+        bindings::skb_ext_reset(skb);
     }
 }
 
