@@ -147,6 +147,7 @@ impl Receiving {
             engine: Engine::new(Batch::new()?),
             tally: Tally::new(),
             receives: 0,
+            failed: None,
         };
         let (cq, srq) = (init.recv_cq.clone(), init.srq.clone());
         let waiting = Waiting::new(device);
@@ -181,6 +182,8 @@ pub(crate) struct ReceiveSide {
     pub(super) tally: Tally<{ OF_RECEIVES.len() }>,
     /// Receive requests that were completed without an error.
     receives: u64,
+    /// The completion of the request in use, which has failed. It is posted once the QP is in error.
+    failed: Option<Completion>,
 }
 
 /// A range of memory that a peer may write to: the rest of a message, as a rule.
@@ -198,6 +201,16 @@ impl ReceiveSide {
         self.responder.reset();
         self.wait_no_more(qp);
         self.queue.reset(qp);
+        self.failed = None;
+    }
+
+    /// Completes the request that has failed, if there is one, of a QP in error.
+    fn complete_failed(&mut self, qp: &Qp, round: &mut Round) {
+        if let Some(completion) = self.failed.take() {
+            self.queue.finish();
+            // An error is a solicited event.
+            self.post(qp, &completion, true, round);
+        }
     }
 
     /// Completes some receive requests of a QP in error with a flush error, in order. Returns whether there may be
@@ -209,6 +222,7 @@ impl ReceiveSide {
         }
         self.responder.flush();
         self.wait_no_more(qp);
+        self.complete_failed(qp, round);
         let mut more = true;
         for _ in 0..FLUSH_BUDGET {
             let Some(wr_id) = self.queue.take_flushed(qp) else {
@@ -328,6 +342,9 @@ impl Side for ReceiveSide {
                     // Now: once the lock is released, the consumer may bring the QP up anew.
                     let before = qp.mark_failed();
                     round.failed = before.is_some();
+                    if round.failed {
+                        self.complete_failed(qp, round);
+                    }
                     round.event = error_event(error)
                         .filter(|_| before.is_some_and(|state| state != State::Error));
                 }

@@ -308,8 +308,12 @@ impl ReceiveSide {
             }
         }
         self.place.rewind();
-        self.queue.finish();
-        self.post(qp, &completion, done.solicited, round);
+        if completion.is_success() {
+            self.queue.finish();
+            self.post(qp, &completion, done.solicited, round);
+        } else {
+            self.failed = Some(completion);
+        }
     }
 }
 
