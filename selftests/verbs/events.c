@@ -949,6 +949,23 @@ static bool run_changed_reads(void)
 	return finish() && ok;
 }
 
+/* Query shows where a connection is. */
+static bool run_psns(void)
+{
+	struct ibv_qp_attr sender, receiver;
+	bool ok;
+
+	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
+	post_receive(b, 11);
+	post(a, IBV_WR_SEND, 1);
+	ok = sent(a, 1, IBV_WC_SUCCESS) && received(b, 11, IBV_WC_SUCCESS);
+	sender = query(a->qp);
+	receiver = query(b->qp);
+	ok = ok && same("sq_psn", sender.sq_psn, (OUR_PSN + 1) & 0xffffff) && same("rq_psn", sender.rq_psn, THEIR_PSN) &&
+	     same("its rq_psn", receiver.rq_psn, sender.sq_psn) && same("its sq_psn", receiver.sq_psn, THEIR_PSN);
+	return finish() && ok;
+}
+
 /* --- READs and ATOMICs outstanding ------------------------------------------------------ */
 
 static bool run_requester_limit(void)
@@ -1017,6 +1034,72 @@ static bool run_responder_limit(void)
 	packets[1].length = LENGTH;
 	wire_send(&wire, packets, 2);
 	ok = event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
+/*
+ * Responders round max_dest_rd_atomic up to a power of two, and requesters of other drivers their limit: of 3, a fourth READ
+ * is answered, too.
+ */
+static bool run_responder_limit_rounded(void)
+{
+	struct ibv_qp_attr attr = patient();
+	const uint32_t size = SIZE / mtu_bytes(attr.path_mtu);
+	struct wire_packet packets[4], answer;
+	uint64_t until;
+	unsigned int i;
+	bool ok;
+
+	attr.max_dest_rd_atomic = 3;
+	lone_start(attr);
+	for (i = 0; i < ARRAY_SIZE(packets); i++) {
+		packets[i] = (struct wire_packet){
+			.opcode = RC_READ_REQUEST,
+			.qpn = a->qp->qp_num,
+			.psn = THEIR_PSN + i * size,
+			.va = (uintptr_t)a->region.memory,
+			.rkey = a->region.mr->rkey,
+			.length = i < 3 ? SIZE : LENGTH,
+		};
+	}
+	wire_send(&wire, packets, ARRAY_SIZE(packets));
+	until = now_ms() + patience_ms(WAIT_MS);
+	do {
+		ok = wire_receive(&wire, b->qp->qp_num, &answer, WAIT_MS);
+	} while (ok && answer.psn != packets[3].psn && now_ms() < until);
+	if (!ok || answer.psn != packets[3].psn) {
+		printf("# the fourth READ is not answered\n");
+		ok = false;
+	}
+	ok = ok && state_is(a, IBV_QPS_RTS);
+	return finish() && ok;
+}
+
+/* A receive that is too short, behind a READ that is long to answer: its completion does not come before the state. */
+static bool run_fails_behind_read(void)
+{
+	struct ibv_qp_attr attr = patient();
+	struct wire_packet packets[2];
+	bool ok;
+
+	lone_start(attr);
+	post_receive(a, 11);
+	packets[0] = (struct wire_packet){
+		.opcode = RC_READ_REQUEST,
+		.qpn = a->qp->qp_num,
+		.psn = THEIR_PSN,
+		.va = (uintptr_t)a->region.memory,
+		.rkey = a->region.mr->rkey,
+		.length = SIZE,
+	};
+	packets[1] = (struct wire_packet){
+		.opcode = RC_SEND_ONLY,
+		.qpn = a->qp->qp_num,
+		.psn = THEIR_PSN + SIZE / mtu_bytes(attr.path_mtu),
+		.payload = 2 * LENGTH,
+	};
+	wire_send(&wire, packets, 2);
+	ok = received(a, 11, IBV_WC_LOC_LEN_ERR) && state_is(a, IBV_QPS_ERR);
 	return finish() && ok;
 }
 
@@ -1436,6 +1519,7 @@ static bool run_naks(void)
 static const struct row rows[] = {
 	{ "attributes: RC: what was set is read", run_attributes_rc },
 	{ "attributes: UD: what was set is read", run_attributes_ud },
+	{ "attributes: PSNs go on with each packet", run_psns },
 	{ "attributes: out of range, or not in this state", run_out_of_range },
 	{ "attributes: the current state must be the one given", run_current_state },
 	{ "SQD: what is under way is waited for, the rest held", run_drain },
@@ -1452,6 +1536,8 @@ static const struct row rows[] = {
 	{ "reads: no more outstanding than max_rd_atomic", run_requester_limit },
 	{ "reads: none taken with max_dest_rd_atomic 0", run_no_reads },
 	{ "reads: one more than max_dest_rd_atomic", run_responder_limit },
+	{ "reads: one more than a max_dest_rd_atomic of three", run_responder_limit_rounded },
+	{ "reads: a receive fails behind a long one", run_fails_behind_read },
 	{ "reads: many, one at a time", run_limits_fit },
 	{ "SQE: UC", run_sqe_uc },
 	{ "SQE: UD", run_sqe_ud },

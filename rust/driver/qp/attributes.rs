@@ -161,7 +161,9 @@ impl Modify for Qp {
         };
         let new_resources = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
             let count = usize::from(attr.max_dest_rd_atomic);
-            Some(filled(count, || Ok(Resource::default()))?)
+            // Requesters of other drivers round their limit up to a power of two, as do responders.
+            let count = count.checked_next_power_of_two().filter(|_| count > 0);
+            Some(filled(count.unwrap_or(0), || Ok(Resource::default()))?)
         } else {
             None
         };
@@ -217,6 +219,18 @@ impl Modify for Qp {
         }
         attr.state = self.state();
         attr.cur_state = attr.state;
+        // Of a side that works, the PSN of its next request.
+        if !self.is_datagram()
+            && matches!(
+                attr.state,
+                State::Rtr | State::Rts | State::Sqd | State::Sqe
+            )
+        {
+            attr.rq_psn = self.receive.lock().responder.expected_psn().get();
+        }
+        if matches!(attr.state, State::Rts | State::Sqd | State::Sqe) {
+            attr.sq_psn = self.send.lock().requester.next_psn().get();
+        }
         attr.cap = self.verbs.cap;
         attr.sq_draining = attr.state == State::Sqd && !self.send.lock().is_drained();
         Ok(self.verbs.cap)

@@ -429,6 +429,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.error.is_some()
     }
 
+    /// The PSN of the next packet that has not been sent before.
+    pub fn next_psn(&self) -> Psn {
+        self.psn(self.max_sent)
+    }
+
     /// What has happened so far.
     #[inline]
     pub fn counters(&self) -> &RequesterCounters {

@@ -323,6 +323,11 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         &self.config
     }
 
+    /// The PSN of the next request.
+    pub fn expected_psn(&self) -> Psn {
+        self.expected
+    }
+
     /// Changes the timer code in RNR NAKs.
     pub fn set_min_rnr_timer(&mut self, code: u8) {
         self.config.min_rnr_timer = code;
