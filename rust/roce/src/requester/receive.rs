@@ -71,6 +71,10 @@ pub enum Received {
     },
 }
 
+/// Requests that are looked through for the READ that a response belongs to: it may come before the answers to these. Other
+/// responses are out of order.
+const READ_LOOK_AHEAD: u32 = 64;
+
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Processes a response: an ACK, NAK, RNR NAK, READ response or ATOMIC acknowledgement for this
     /// QP, in the order of arrival.
@@ -408,10 +412,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         Received::Dropped(DropReason::OutOfOrder)
     }
 
-    /// The READ that a position belongs to, and its sequence number, if none is before it.
+    /// The READ that a position belongs to, and its sequence number, if none is before it, nor too much of anything else.
     fn find_first_read(&self, position: u64) -> Option<(u32, SendSlot)> {
         let mut sequence = self.oldest;
-        while sequence != self.started {
+        for _ in 0..READ_LOOK_AHEAD {
+            if sequence == self.started {
+                break;
+            }
             let slot = self.slot(sequence)?;
             match slot.wr.operation {
                 SendOperation::Read => {

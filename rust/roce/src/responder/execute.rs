@@ -13,6 +13,7 @@ use crate::{
         Reth,
         Syndrome, //
     },
+    psn::Psn,
     qp::Type,
     status::Status,
     ticket::{
@@ -43,6 +44,10 @@ use super::{
     GRH_LEN,
     MSN_MASK, //
 };
+
+/// PSNs of READs after which the last SEND or WRITE is not acknowledged any more: their responses did so. Half of all PSNs
+/// later its own would be taken for one that is still to come.
+const EXECUTED_MOST: u32 = 1 << 22;
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Takes the outcome of a step. `packet` is the one that the step was for, here and below.
@@ -331,6 +336,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
         self.msn = msn;
         self.expected = self.expected.add(psns);
+        let behind = self.expected;
+        let is_old = |(psn, _): &mut (Psn, u32)| behind.steps_from(*psn) >= EXECUTED_MOST;
+        if self.executed.take_if(is_old).is_some() {
+            self.acknowledge = false;
+            self.ack_pending = false;
+        }
         self.gap_answered = false;
         self.waits_no_more();
         Step::Done
