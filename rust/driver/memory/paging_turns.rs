@@ -35,6 +35,8 @@ pub(crate) enum Turn {
     Running,
     /// The same, and there may be more to do than the work has seen.
     Again,
+    /// It is being destroyed: there will be nothing to do.
+    Ended,
 }
 
 /// An object whose work needs a turn: a QP or a protection domain.
@@ -63,7 +65,7 @@ pub(crate) fn want(pager: Arc<dyn Pager>) {
             *turn = Turn::Again;
             return;
         }
-        Turn::Waiting | Turn::Again => return,
+        Turn::Waiting | Turn::Again | Turn::Ended => return,
     }
     let has_turn = pager.turns().begin(&pager);
     *turn = if has_turn {
@@ -79,7 +81,14 @@ pub(crate) fn want(pager: Arc<dyn Pager>) {
 
 /// The work has run: its turn is the next one's. Context: process.
 pub(crate) fn end(pager: Arc<dyn Pager>) {
-    let before = core::mem::take(&mut *pager.turn().lock());
+    let before = {
+        let mut turn = pager.turn().lock();
+        let before = *turn;
+        if before != Turn::Ended {
+            *turn = Turn::None;
+        }
+        before
+    };
     if let Some(next) = pager.turns().end() {
         *next.turn().lock() = Turn::Running;
         next.run();
@@ -89,9 +98,10 @@ pub(crate) fn end(pager: Arc<dyn Pager>) {
     }
 }
 
-/// It is being destroyed, and need not wait any more. Context: process.
+/// It is being destroyed, and will not wait any more. Context: process.
 pub(crate) fn withdraw(pager: &Arc<dyn Pager>) {
-    if *pager.turn().lock() == Turn::Waiting {
+    let before = core::mem::replace(&mut *pager.turn().lock(), Turn::Ended);
+    if before == Turn::Waiting {
         pager.turns().withdraw(pager);
     }
 }

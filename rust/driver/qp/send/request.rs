@@ -173,7 +173,7 @@ impl SendSide {
 
     /// Carries out a request that stays on this side.
     fn perform(&self, qp: &Qp, sequence: u32) -> Outcome {
-        let Some(head) = self.wqes.head(sequence) else {
+        let Some(head) = self.wqes.head(sequence).filter(|head| !head.refused) else {
             return Outcome::Operational;
         };
         let result = match &head.local {
