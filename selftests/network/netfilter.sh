@@ -130,6 +130,26 @@ left_to_the_stack()
 	[ "$status" -eq 0 ] || fail "of 20 datagrams $(($(datagrams_of_sockets) - before)) came by the socket"
 }
 
+# A rule that keeps users from posing as a QP: the packets of QPs have no user.
+rule_for_users()
+{
+	local status=0 count
+	in1 nft -f - <<-END || fail "no rule"
+		table inet users {
+			chain output {
+				type filter hook output priority 0
+				udp dport $port meta skuid != 0 counter drop
+			}
+		}
+	END
+	# The rule's verdict is an error for who sends.
+	! ip netns exec n1 setpriv --reuid 65534 --clear-groups python3 "$echo" send "$address2" "$port" 1 2>&1 || status=1
+	pair 30 7174 rping -s -a "$address1" -p 7174 -C 100 -- rping -c -a "$address1" -p 7174 -C 100 || status=1
+	count=$(in1 nft list table inet users | sed -n 's/.*counter packets \([0-9]*\).*/\1/p')
+	in1 nft delete table inet users
+	[ "$status" -eq 0 ] && [ "$count" = 1 ] || fail "status $status, $count packets dropped"
+}
+
 hooks_listed()
 {
 	in1 nft list hooks 2>&1
@@ -172,7 +192,7 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 12
+ktap_start 13
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
 row "an ipvlan (L3S) above the device's netdev, and a program in another namespace" make_child
@@ -183,6 +203,7 @@ row "it keeps its UDP port 4791 beside that, IPv4" answered "$child"
 row "it keeps its UDP port 4791 beside that, IPv6" answered "$child_v6"
 row "without a program the port is the device's" port_of_device
 row "it goes" remove_child
+row "a rule keeps users from sending RoCE packets, and QPs send" rule_for_users
 row "netfilter lists the hooks, as long as they are there" hooks_shown
 row "hooks that are listed while they come and go" hooks_read_and_gone
 device_anew >/dev/null
