@@ -668,7 +668,11 @@ class Storm:
     def memory(self):
         """More than what is free is taken, as huge pages, and given back."""
         figures = meminfo()
-        wanted = figures["MemFree"] + figures["Inactive(file)"] // 4 - SPARE
+        # The kernel keeps the more for itself the larger its pages are, and cannot use the area for contiguous allocations
+        # for its own objects: with less it kills processes.
+        with open("/proc/sys/vm/min_free_kbytes") as file:
+            spare = max(SPARE, int(file.read()) * 3 // 2) + figures.get("CmaFree", 0)
+        wanted = figures["MemFree"] + figures["Inactive(file)"] // 4 - spare
         self.kernel.write(HUGE_PAGES, str(self.ballast + max(wanted, 0) // figures["Hugepagesize"]))
         self.pause()
         self.kernel.write(HUGE_PAGES, str(self.ballast))
