@@ -510,6 +510,20 @@ static bool run_refused_operation(int opcode)
 	return ok;
 }
 
+/* What is wrong with a request counts before the key that it would invalidate, which is none here. */
+static bool run_refused_invalidation(void)
+{
+	struct link *link = link_make();
+	struct rxe_send_wqe *wqe = request(link, link->srqs[0].number | 1 << 24, IBV_WR_LOCAL_INV, 8);
+	bool ok;
+
+	wqe->wr.ex.invalidate_rkey = ~windows[0].mr->rkey;
+	ring_doorbell(link);
+	ok = is_sent(IBV_WC_LOC_QP_OP_ERR);
+	link_free(link);
+	return ok;
+}
+
 /* Messages of all lengths to both SRQs in turn, many under way. */
 static bool run_many(void)
 {
@@ -960,6 +974,7 @@ static const struct row rows[] = {
 	{ "SEND with invalidate, of a key that is none", .run = run_invalidate },
 	{ "ATOMIC WRITE is refused", .run_with = run_refused_operation, .argument = 15 },
 	{ "FLUSH is refused", .run_with = run_refused_operation, .argument = 14 },
+	{ "a local invalidation with an SRQ number of more than 24 bits", .run = run_refused_invalidation },
 	{ "messages to two SRQs", .run = run_many },
 	{ "the limit of an XRC SRQ", .run = run_limit },
 	{ "an XRC SRQ whose ring is spoilt", .run = run_spoilt },
