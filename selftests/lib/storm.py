@@ -668,8 +668,8 @@ class Storm:
     def memory(self):
         """More than what is free is taken, as huge pages, and given back."""
         figures = meminfo()
-        # The kernel keeps the more for itself the larger its pages are, and cannot use the area for contiguous allocations
-        # for its own objects: with less it kills processes.
+        # Left are min_free_kbytes, which is large where pages are, and the area for contiguous allocations, which the
+        # kernel's own objects cannot have: with less free it kills processes.
         with open("/proc/sys/vm/min_free_kbytes") as file:
             spare = max(SPARE, int(file.read()) * 3 // 2) + figures.get("CmaFree", 0)
         wanted = figures["MemFree"] + figures["Inactive(file)"] // 4 - spare

@@ -1038,8 +1038,8 @@ static bool run_responder_limit(void)
 }
 
 /*
- * Responders round max_dest_rd_atomic up to a power of two, and requesters of other drivers their limit: of 3, a fourth READ
- * is answered, too.
+ * Responders round max_dest_rd_atomic up to a power of two, and requesters of other drivers their limit: of 3, a fourth
+ * READ is answered, too.
  */
 static bool run_responder_limit_rounded(void)
 {

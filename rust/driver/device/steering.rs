@@ -74,7 +74,7 @@ const PACKETS_PER_TURN: u32 = 512;
 /// real-time program may occupy the worker's CPU.
 const STARVED_NS: u64 = 10_000_000;
 
-/// Packets that such a caller takes in. It is more than one caller adds, so the lane drains.
+/// Packets that such a caller takes in. They are more than a caller adds at once, so the lane drains.
 const PACKETS_PER_HELP: u32 = 128;
 
 /// What waits in lanes of all devices, in bytes of memory.

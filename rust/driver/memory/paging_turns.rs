@@ -89,9 +89,16 @@ pub(crate) fn end(pager: Arc<dyn Pager>) {
         }
         before
     };
-    if let Some(next) = pager.turns().end() {
-        *next.turn().lock() = Turn::Running;
+    while let Some(next) = pager.turns().end() {
+        {
+            let mut turn = next.turn().lock();
+            if *turn == Turn::Ended {
+                continue;
+            }
+            *turn = Turn::Running;
+        }
         next.run();
+        break;
     }
     if before == Turn::Again {
         want(pager);

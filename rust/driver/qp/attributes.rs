@@ -219,7 +219,7 @@ impl Modify for Qp {
         }
         attr.state = self.state();
         attr.cur_state = attr.state;
-        // Of a side that works, the PSN of its next request.
+        // A side that is configured shows the PSN of its next request, not the one that was set.
         if !self.is_datagram()
             && matches!(
                 attr.state,

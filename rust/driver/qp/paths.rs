@@ -104,6 +104,16 @@ impl Paths {
         })
     }
 
+    /// The peer's address may have gone from the device since the path was looked up.
+    fn renew_loopback(&mut self, device: &Device) {
+        let primary = self.primary.as_ref();
+        if let Some(path) = primary.filter(|path| path.is_loopback() && !path.is_valid(device)) {
+            if let Ok(path) = path.renew(device) {
+                self.primary = Some(path);
+            }
+        }
+    }
+
     /// What a consumer asks for, all of it or nothing.
     ///
     /// Errors: `EINVAL` for what the state of the migration does not allow.
@@ -186,12 +196,15 @@ impl Qp {
         self.paths.lock().tx_path(self)
     }
 
-    /// Whether `skb`, with this MigReq bit, comes from the connected peer. A peer on the same device does not send by the
-    /// network (`is_own`): there any process of the namespace could pose as it, by a UDP socket. The packet may make the QP
-    /// migrate. Context: softirq, no lock held.
+    /// Whether `skb`, with this MigReq bit, comes from the connected peer. If the path stays within the device, a packet that
+    /// came by the network (not `is_own`) does not: any process of the namespace can send it, by a UDP socket. The packet
+    /// may make the QP migrate. Context: softirq, no lock held.
     pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, is_own: bool, migrated: bool) -> bool {
         let (netns, source, destination) = (skb.netns(), skb.source(), skb.destination());
         let (verdict, switched) = self.with_paths(|paths| {
+            if !is_own {
+                paths.renew_loopback(self.device());
+            }
             let is_of = |path: Option<&Arc<Path>>| {
                 path.is_some_and(|path| {
                     path.is_reverse(netns, &source, &destination) && (is_own || !path.is_loopback())

@@ -196,7 +196,8 @@ impl TxNetdev {
         let skb = ManuallyDrop::new(frame).0.as_ptr();
         // SAFETY: The packet is ours, linear, and at least as long as `ETHERNET_LEN` and as `offset`, so each
         // header is at a place in its data; the device outlives the guard. The socket is charged, and
-        // `sock_wfree` gives that back: it is in vmlinux, so the packet may outlive this module. The stack takes the packet.
+        // `sock_wfree` gives that back: it is in vmlinux, so the packet may outlive this module. The stack takes the
+        // packet.
         let verdict = unsafe {
             bindings::skb_set_dev(skb, dev);
             bindings::skb_set_protocol(skb, ethertype.to_be());

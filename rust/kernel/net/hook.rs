@@ -14,8 +14,8 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What looks at packets: it is called under RCU, in softirq or, for a packet of an NFQUEUE, in process context, with its
-/// private pointer.
+/// What looks at packets: it is called with its private pointer, under RCU, in softirq or, for a packet of an NFQUEUE, in
+/// process context.
 pub(crate) type Function = unsafe extern "C" fn(
     *mut c_void,
     *mut kernel_bindings::sk_buff,

@@ -112,7 +112,7 @@ impl<H: Receive> Endpoint<H> {
         });
         match taken {
             Some((owner, packets)) => {
-                // Of a packet that a process has held in an NFQUEUE, this is the process's system call.
+                // A packet that is released from an NFQUEUE comes in the process's system call, with bottom halves on.
                 let _bh = BhGuard::new();
                 endpoint.handler.receive_burst(owner, packets);
                 bindings::NF_STOLEN

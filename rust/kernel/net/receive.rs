@@ -58,7 +58,8 @@ pub(crate) struct Control {
 /// - `data` is at the UDP header, which is in the linear part; `len` is what the UDP header says.
 /// - In front of it, at the network header, is an IPv4 header without options, or an IPv6 header without
 ///   extensions.
-/// - Its control block is a `Control`; it refers to no network device, route or socket.
+/// - Its control block is a `Control`; it refers to no network device, route or socket, and has no
+///   extensions.
 #[repr(transparent)]
 pub struct RxSkb(NonNull<kernel_bindings::sk_buff>);
 

@@ -386,7 +386,8 @@ impl TxSkb {
             return None;
         }
         // SAFETY: By the type invariant the linear part is ours, and `LL_MAX_HEADER` bytes in front of it. All come from
-        // the allocator, behind a C function, so they count as initialised; nobody else has a reference, as ours is exclusive.
+        // the allocator, behind a C function, so they count as initialised. Nobody else has a reference, as ours is
+        // exclusive.
         unsafe {
             let (start, len) = skb::linear(self.0.as_ptr());
             let start = start.sub(room);

@@ -189,11 +189,11 @@ impl dyn Memory + '_ {
 /// - Rust references to shared bytes among them must not exist.
 #[inline]
 pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: The caller promises that the bytes may be read and written. The kernel's `memcpy` is assembly, which
-    // copies some byte to each place also if others change the bytes underneath, or if both ranges overlap: what is
-    // read then is unspecified, and nothing here depends on it.
+    // SAFETY: The caller promises that the bytes may be read and written. The kernel's `memcpy`, or what the compiler
+    // makes of it for a few bytes, copies some byte to each place also if others change the bytes underneath, or if both
+    // ranges overlap: what is read then is unspecified, and nothing here depends on it.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
-    // The compiler knows `memcpy`. Without this it takes a copy of `dst` for one of `src`, and reads that once more.
+    // The compiler knows `memcpy`. Without the fence it may replace a later read of `dst` by a second read of `src`.
     compiler_fence(Ordering::SeqCst);
 }
 

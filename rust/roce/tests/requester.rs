@@ -1281,6 +1281,22 @@ fn early_responses_that_are_not_kept() {
 }
 
 #[test]
+fn early_responses_behind_many_requests_are_not_kept() {
+    for (between, is_kept) in [(30, true), (31, false)] {
+        let mut requester = requester(Psn::new(0));
+        requester.post(fetch_add()).unwrap();
+        for _ in 0..between {
+            requester.post(send(1)).unwrap();
+        }
+        requester.post(read(MTU)).unwrap();
+        let packets = transmit(&mut requester, us(0));
+        let response = read_responses(&packets[packets.len() - 1..]);
+        let received = respond(&mut requester, us(1), &response[0]);
+        assert_eq!(matches!(received, Received::Place { .. }), is_kept);
+    }
+}
+
+#[test]
 fn early_response_that_cannot_be_placed_fails_in_its_turn() {
     let mut requester = requester(Psn::new(0));
     requester.post(read(2 * MTU)).unwrap();

@@ -145,6 +145,21 @@ fn all_is_acknowledged_before_the_end() {
 }
 
 #[test]
+fn what_many_reads_have_acknowledged_is_not_acknowledged_later() {
+    with_psns(|psn| {
+        for (psns, is_owed) in [(6 << 20, true), (7 << 20, false), ((1 << 23) - 1, false)] {
+            let mut peer = peer(psn);
+            let mut write = remote(Opcode::RcWriteOnly, psn, 1, 0, 1);
+            write.ack_request = false;
+            peer.deliver(&write);
+            peer.deliver(&read_request(psn.next(), 0, psns * MTU));
+            peer.responder.acknowledge_all();
+            assert_eq!(peer.responder.owes_acknowledgement(), is_owed);
+        }
+    });
+}
+
+#[test]
 fn no_acknowledgement_unasked() {
     let mut peer = peer(Psn::new(0));
     let mut write = remote(Opcode::RcWriteOnly, Psn::new(0), 1, 0, 1);

@@ -35,12 +35,13 @@ void wire_open(struct wire *wire, const char *namespace, const char *netdev, con
 	       const union ibv_gid *peer)
 {
 	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
-	int home = namespace_enter(namespace);
+	int home = namespace_enter(namespace), room = 32 << 20;
 
 	wire->to = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
 	wire->from = socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_IP));
 	at.sll_ifindex = if_nametoindex(netdev);
 	if (wire->to < 0 || wire->from < 0 || !at.sll_ifindex ||
+	    setsockopt(wire->from, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) ||
 	    bind(wire->from, (struct sockaddr *)&at, sizeof(at)))
 		die("%s: no socket: %s", netdev, strerror(errno));
 	namespace_leave(home);

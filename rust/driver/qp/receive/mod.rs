@@ -208,7 +208,7 @@ impl ReceiveSide {
     fn complete_failed(&mut self, qp: &Qp, round: &mut Round) {
         if let Some(completion) = self.failed.take() {
             self.queue.finish();
-            // An error is a solicited event.
+            // An error is solicited in any case.
             self.post(qp, &completion, true, round);
         }
     }

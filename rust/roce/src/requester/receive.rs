@@ -71,9 +71,9 @@ pub enum Received {
     },
 }
 
-/// Requests that are looked through for the READ that a response belongs to: it may come before the answers to these. Other
-/// responses are out of order.
-const READ_LOOK_AHEAD: u32 = 64;
+/// How many requests are looked through for the READ that a response belongs to, if the oldest one is another. A response to
+/// a later READ is out of order.
+const READ_LOOK_AHEAD: u32 = 32;
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Processes a response: an ACK, NAK, RNR NAK, READ response or ATOMIC acknowledgement for this
@@ -412,7 +412,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         Received::Dropped(DropReason::OutOfOrder)
     }
 
-    /// The READ that a position belongs to, and its sequence number, if none is before it, nor too much of anything else.
+    /// The READ that a position belongs to, and its sequence number, if no other READ is before it, and fewer than
+    /// `READ_LOOK_AHEAD` requests are.
     fn find_first_read(&self, position: u64) -> Option<(u32, SendSlot)> {
         let mut sequence = self.oldest;
         for _ in 0..READ_LOOK_AHEAD {

@@ -45,9 +45,9 @@ use super::{
     MSN_MASK, //
 };
 
-/// PSNs of READs after which the last SEND or WRITE is not acknowledged any more: their responses did so. Half of all PSNs
-/// later its own would be taken for one that is still to come.
-const EXECUTED_MOST: u32 = 1 << 22;
+/// Once READs span so many PSNs, the last SEND or WRITE is not acknowledged any more: their responses did that. With 2^23 PSNs
+/// in between, its own would look like one that is still to come.
+const EXECUTED_MOST: u32 = 7 << 20;
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Takes the outcome of a step. `packet` is the one that the step was for, here and below.
