@@ -6,9 +6,12 @@ Plain text, no library: what is needed is a few axes and lines.
 
 import html
 import math
+import textwrap
 
 COLOURS = {"ferroce": "#0b6e4f", "rxe": "#c4572b", "limit": "#888888"}
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 360, 260, 64, 34, 12, 44
+# Of the legend: the width of a name. Of the caption: the height of a line, and the width of a wide character.
+NAME, LINE, CHARACTER = 150, 14, 6
 SIZES = ("B", "KiB", "MiB")
 
 
@@ -89,7 +92,11 @@ def panel(left, title, across, up, lines):
 
 def document(path, about, panels, names):
     """Writes a file of panels side by side, with a legend and the command that made it."""
-    width, height = WIDTH * len(panels), HEIGHT + 44
+    # As wide as its legend, too.
+    width = max(WIDTH * len(panels), LEFT + NAME * len(names) + RIGHT)
+    words = f"{about['command']}; {about['source']}; kernel {about['kernel']}, {about['cpus']} CPUs, emulated"
+    caption = textwrap.wrap(words, (width - LEFT) // CHARACTER)
+    height = HEIGHT + 30 + LINE * len(caption)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         "<!-- SPDX-License-Identifier: GPL-2.0 -->",
@@ -104,9 +111,9 @@ def document(path, about, panels, names):
         parts.append(f'<line x1="{x}" y1="{HEIGHT + 6}" x2="{x + 24}" y2="{HEIGHT + 6}" '
                      f'stroke="{COLOURS[name.split()[0]]}" stroke-width="2"{dash}/>')  # fmt: skip
         parts.append(text(x + 30, HEIGHT + 10, words))
-        x += 150
-    words = f"{about['command']}; {about['source']}; kernel {about['kernel']}, {about['cpus']} CPUs, emulated"
-    parts += [text(LEFT, HEIGHT + 32, words), "</svg>"]
+        x += NAME
+    parts += [text(LEFT, HEIGHT + 32 + LINE * number, words) for number, words in enumerate(caption)]
+    parts.append("</svg>")
     path.write_text("\n".join(parts) + "\n")
 
 
