@@ -11,7 +11,7 @@ import textwrap
 COLOURS = {"ferroce": "#0b6e4f", "rxe": "#c4572b", "limit": "#888888"}
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 360, 260, 64, 34, 12, 44
 # Of the legend: the width of a name. Of the caption: the height of a line, and the width of a wide character.
-NAME, LINE, CHARACTER = 150, 14, 6
+NAME, LINE, CHARACTER = 165, 14, 6
 SIZES = ("B", "KiB", "MiB")
 
 
