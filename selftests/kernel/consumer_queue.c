@@ -136,7 +136,7 @@ static int notify_next(struct test *test, const struct row *row)
 	return calls_are(&link->b, 2);
 }
 
-/* A connected link with silent queues, the receiver's of which is moderated. */
+/* A connected link with queues that nobody polls by himself. The receiver's queue is moderated. */
 static struct link *link_with_moderation(struct test *test, u16 count, u16 period_us)
 {
 	struct link *link = link_with_silent_queues(test);

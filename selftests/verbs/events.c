@@ -1012,6 +1012,19 @@ static bool run_no_reads(void)
 	return finish() && ok;
 }
 
+/* A READ of so many bytes by the peer, as many packets behind its first one. */
+static struct wire_packet read_request(uint32_t number, uint32_t length)
+{
+	return (struct wire_packet){
+		.opcode = RC_READ_REQUEST,
+		.qpn = a->qp->qp_num,
+		.psn = THEIR_PSN + number,
+		.va = (uintptr_t)a->region.memory,
+		.rkey = a->region.mr->rkey,
+		.length = length,
+	};
+}
+
 /* While one long READ is being answered, there is no room for another. */
 static bool run_responder_limit(void)
 {
@@ -1021,17 +1034,8 @@ static bool run_responder_limit(void)
 
 	attr.max_dest_rd_atomic = 1;
 	lone_start(attr);
-	packets[0] = (struct wire_packet){
-		.opcode = RC_READ_REQUEST,
-		.qpn = a->qp->qp_num,
-		.psn = THEIR_PSN,
-		.va = (uintptr_t)a->region.memory,
-		.rkey = a->region.mr->rkey,
-		.length = SIZE,
-	};
-	packets[1] = packets[0];
-	packets[1].psn += SIZE / mtu_bytes(attr.path_mtu);
-	packets[1].length = LENGTH;
+	packets[0] = read_request(0, SIZE);
+	packets[1] = read_request(SIZE / mtu_bytes(attr.path_mtu), LENGTH);
 	wire_send(&wire, packets, 2);
 	ok = event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR);
 	return finish() && ok;
@@ -1052,16 +1056,8 @@ static bool run_responder_limit_rounded(void)
 
 	attr.max_dest_rd_atomic = 3;
 	lone_start(attr);
-	for (i = 0; i < ARRAY_SIZE(packets); i++) {
-		packets[i] = (struct wire_packet){
-			.opcode = RC_READ_REQUEST,
-			.qpn = a->qp->qp_num,
-			.psn = THEIR_PSN + i * size,
-			.va = (uintptr_t)a->region.memory,
-			.rkey = a->region.mr->rkey,
-			.length = i < 3 ? SIZE : LENGTH,
-		};
-	}
+	for (i = 0; i < ARRAY_SIZE(packets); i++)
+		packets[i] = read_request(i * size, i < 3 ? SIZE : LENGTH);
 	wire_send(&wire, packets, ARRAY_SIZE(packets));
 	until = now_ms() + patience_ms(WAIT_MS);
 	do {
@@ -1084,14 +1080,7 @@ static bool run_fails_behind_read(void)
 
 	lone_start(attr);
 	post_receive(a, 11);
-	packets[0] = (struct wire_packet){
-		.opcode = RC_READ_REQUEST,
-		.qpn = a->qp->qp_num,
-		.psn = THEIR_PSN,
-		.va = (uintptr_t)a->region.memory,
-		.rkey = a->region.mr->rkey,
-		.length = SIZE,
-	};
+	packets[0] = read_request(0, SIZE);
 	packets[1] = (struct wire_packet){
 		.opcode = RC_SEND_ONLY,
 		.qpn = a->qp->qp_num,

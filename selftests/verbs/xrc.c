@@ -510,7 +510,7 @@ static bool run_refused_operation(int opcode)
 	return ok;
 }
 
-/* What is wrong with a request counts before the key that it would invalidate, which is none here. */
+/* The request is refused for its SRQ number, before its key is looked at, which is wrong, too. */
 static bool run_refused_invalidation(void)
 {
 	struct link *link = link_make();

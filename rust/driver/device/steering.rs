@@ -186,7 +186,7 @@ impl WorkItem for Lane {
     }
 }
 
-/// Who takes packets of a lane in.
+/// The two kinds of callers that take packets of a lane in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Server {
     /// The lane's worker, on its CPU.

@@ -160,10 +160,12 @@ impl Modify for Qp {
             None
         };
         let new_resources = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
-            let count = usize::from(attr.max_dest_rd_atomic);
             // Requesters of other drivers round their limit up to a power of two, as do responders.
-            let count = count.checked_next_power_of_two().filter(|_| count > 0);
-            Some(filled(count.unwrap_or(0), || Ok(Resource::default()))?)
+            let count = match attr.max_dest_rd_atomic {
+                0 => 0,
+                count => usize::from(count).next_power_of_two(),
+            };
+            Some(filled(count, || Ok(Resource::default()))?)
         } else {
             None
         };

@@ -91,27 +91,22 @@ impl Paths {
         self.migrations
     }
 
-    /// The way of packets to the peer, over the route that is valid now.
-    pub(super) fn tx_path(&mut self, qp: &Qp) -> Option<TxPath> {
+    /// The primary path, looked up again if its route has changed. [`None`] if there is no route.
+    fn valid_primary(&mut self, device: &Device) -> Option<Arc<Path>> {
         let mut path = self.primary.clone()?;
-        if !path.is_valid(qp.device()) {
-            path = path.renew(qp.device()).ok()?;
+        if !path.is_valid(device) {
+            path = path.renew(device).ok()?;
             self.primary = Some(path.clone());
         }
-        Some(TxPath {
-            path,
-            migrated: self.migration.migrated_bit(),
-        })
+        Some(path)
     }
 
-    /// The peer's address may have gone from the device since the path was looked up.
-    fn renew_loopback(&mut self, device: &Device) {
-        let primary = self.primary.as_ref();
-        if let Some(path) = primary.filter(|path| path.is_loopback() && !path.is_valid(device)) {
-            if let Ok(path) = path.renew(device) {
-                self.primary = Some(path);
-            }
-        }
+    /// The way of packets to the peer, over the route that is valid now.
+    pub(super) fn tx_path(&mut self, qp: &Qp) -> Option<TxPath> {
+        Some(TxPath {
+            path: self.valid_primary(qp.device())?,
+            migrated: self.migration.migrated_bit(),
+        })
     }
 
     /// What a consumer asks for, all of it or nothing.
@@ -202,8 +197,10 @@ impl Qp {
     pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, is_own: bool, migrated: bool) -> bool {
         let (netns, source, destination) = (skb.netns(), skb.source(), skb.destination());
         let (verdict, switched) = self.with_paths(|paths| {
-            if !is_own {
-                paths.renew_loopback(self.device());
+            // The peer's address may have gone from the device since the path was looked up.
+            let stays_within = |path: &Arc<Path>| path.is_loopback();
+            if !is_own && paths.primary.as_ref().is_some_and(stays_within) {
+                let _ = paths.valid_primary(self.device());
             }
             let is_of = |path: Option<&Arc<Path>>| {
                 path.is_some_and(|path| {

@@ -84,7 +84,7 @@ pub(super) fn withdraw(qp: &Arc<Qp>) {
     }
 }
 
-/// Has every QP of `device` let go of the paths whose source address is gone. Context: process.
+/// Drops the paths of all QPs of `device` whose source address is gone. Context: process.
 pub(crate) fn lose_paths(device: &Device) {
     for_each_of(device, |qp| qp.lose_paths());
     if let Some(qp) = general_services(device) {

@@ -14,7 +14,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What looks at packets: it is called with its private pointer, under RCU, in softirq or, for a packet of an NFQUEUE, in
+/// A hook function. Netfilter calls it with its private pointer, under RCU: in softirq or, for a packet of an NFQUEUE, in
 /// process context.
 pub(crate) type Function = unsafe extern "C" fn(
     *mut c_void,

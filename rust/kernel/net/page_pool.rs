@@ -144,7 +144,7 @@ impl Fragment<'_> {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: By the type invariant these bytes are ours. They come from the allocator, behind a C function, so
-        // they count as initialised. Who writes them has an exclusive reference.
+        // they count as initialised. Only an exclusive reference writes them.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 

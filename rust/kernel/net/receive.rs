@@ -246,8 +246,8 @@ impl RxSkb {
         // SAFETY: By the type invariant this is a packet of ours. Cloning writes to its flags, and so wants an exclusive
         // reference.
         let clone = unsafe { bindings::skb_clone(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
-        // INVARIANT: A clone has the same headers, data and control block, and neither device, route nor
-        // socket, as the original has none. It is ours, and nobody writes what both share.
+        // INVARIANT: A clone has the same headers, data and control block, and neither device, route,
+        // socket nor extensions, as the original has none. It is ours, and nobody writes what both share.
         NonNull::new(clone).map(Self)
     }
 

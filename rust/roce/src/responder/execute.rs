@@ -336,8 +336,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
         self.msn = msn;
         self.expected = self.expected.add(psns);
-        let behind = self.expected;
-        let is_old = |(psn, _): &mut (Psn, u32)| behind.steps_from(*psn) >= EXECUTED_MOST;
+        let expected = self.expected;
+        let is_old = |(psn, _): &mut (Psn, u32)| expected.steps_from(*psn) >= EXECUTED_MOST;
         if self.executed.take_if(is_old).is_some() {
             self.acknowledge = false;
             self.ack_pending = false;
