@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/bottom_half.h>
-#include <linux/irqflags.h>
 #include <linux/preempt.h>
 
 __rust_helper void rust_helper_local_bh_disable(void)
@@ -12,11 +11,6 @@ __rust_helper void rust_helper_local_bh_disable(void)
 __rust_helper void rust_helper_local_bh_enable(void)
 {
 	local_bh_enable();
-}
-
-__rust_helper bool rust_helper_irqs_disabled(void)
-{
-	return irqs_disabled();
 }
 
 /* What belongs to the softirqs of this CPU may be used. */

@@ -14,8 +14,3 @@ __rust_helper void rust_helper_xa_unlock_irqrestore(struct xarray *xa, unsigned 
 {
 	xa_unlock_irqrestore(xa, flags);
 }
-
-__rust_helper bool rust_helper_xa_empty(const struct xarray *xa)
-{
-	return xa_empty(xa);
-}

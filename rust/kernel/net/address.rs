@@ -2,7 +2,6 @@
 
 //! IP addresses, which RoCEv2 carries in GIDs.
 
-use core::fmt;
 use kernel::bindings as kernel_bindings;
 
 /// An IP address.
@@ -43,6 +42,7 @@ impl Address {
     }
 
     /// Returns whether this is the address that stands for none.
+    #[inline]
     pub fn is_unspecified(self) -> bool {
         match self {
             Self::V4(address) => address == [0; 4],
@@ -59,6 +59,7 @@ impl Address {
     }
 
     /// Returns whether this is the IPv4 broadcast address.
+    #[inline]
     pub fn is_broadcast(self) -> bool {
         self == Self::V4([0xff; 4])
     }
@@ -66,23 +67,6 @@ impl Address {
     /// Returns whether this is an IPv6 link-local address, which means something on one link only.
     pub fn is_link_local(self) -> bool {
         matches!(self, Self::V6([0xfe, second, ..]) if second & 0xc0 == 0x80)
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::V4([a, b, c, d]) => write!(f, "{a}.{b}.{c}.{d}"),
-            Self::V6(address) => {
-                for (i, byte) in address.iter().enumerate() {
-                    if i != 0 && i % 2 == 0 {
-                        f.write_str(":")?;
-                    }
-                    write!(f, "{byte:02x}")?;
-                }
-                Ok(())
-            }
-        }
     }
 }
 

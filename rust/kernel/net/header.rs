@@ -19,7 +19,7 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const MAX_DATAGRAM: usize = 65535 - MAX_LEN;
 
 /// What decides the way of a packet, and what its headers say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Query {
     /// The local address.
     pub source: Address,

@@ -142,6 +142,7 @@ impl NetDevice {
     }
 
     /// Returns whether the link is there. Any context.
+    #[inline]
     pub fn has_carrier(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::netif_carrier_ok(self.as_ptr()) }
@@ -201,6 +202,7 @@ impl NetDevice {
 
     /// Returns the Ethernet address, zeroes where the link has none of six bytes. Any context. It is a copy,
     /// which a change at this moment may have garbled.
+    #[inline]
     pub fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: By the type invariant.
@@ -310,6 +312,7 @@ pub struct DevName([u8; NAME_LEN]);
 
 impl DevName {
     /// Returns the bytes of the name.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }
@@ -354,6 +357,7 @@ impl Net {
     }
 
     /// Returns whether `address` is one of the namespace's own. Any context but hard interrupts.
+    #[inline]
     pub fn owns(&self, address: Address) -> bool {
         match address {
             // SAFETY: `self` is a namespace that has not ended.

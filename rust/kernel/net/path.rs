@@ -128,6 +128,7 @@ impl Path {
     }
 
     /// Returns the largest IP packet that may take the path, at the moment. Process or softirq context.
+    #[inline]
     pub fn mtu(&self) -> u32 {
         // SAFETY: By the type invariant.
         unsafe { bindings::dst_mtu(self.dst.as_ptr()) }

@@ -67,6 +67,7 @@ impl RxQueue {
     }
 
     /// Drops all packets. Any context.
+    #[inline]
     pub fn clear(&self) {
         while self.pop().is_some() {}
     }

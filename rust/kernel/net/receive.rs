@@ -518,6 +518,7 @@ impl RxSkb {
     }
 
     /// Drops the packet so that the kernel's tools count it as lost, not as used.
+    #[inline]
     pub fn discard(self) {
         // SAFETY: By the type invariant the packet is ours.
         unsafe { bindings::kfree_skb(self.into_raw().as_ptr()) };

@@ -101,6 +101,7 @@ impl Attr {
     }
 
     /// The namespace of that netdev.
+    #[inline]
     pub fn netns(&self) -> Option<net::NetId> {
         let guard = rcu::read_lock();
         self.netdev_under(&guard).map(net::NetDevice::net_id)

@@ -118,6 +118,7 @@ impl OnDemand {
     }
 
     /// Ends all access: when this returns, nobody accesses the pages any more. Context: process.
+    #[inline]
     pub fn release(&self) {
         match &self.0 {
             Extent::Range(list) => list.release(),

@@ -242,6 +242,7 @@ impl Umem {
     }
 
     /// Waits for those who use the memory, then gives it back. Process context.
+    #[inline]
     pub fn release(&self) {
         self.gate.close_and_wait();
         let origin = self.origin.lock().take();

@@ -49,13 +49,6 @@ impl Drop for BhGuard {
     }
 }
 
-/// Returns whether interrupts are off on this CPU. Any context.
-#[inline]
-pub fn irqs_disabled() -> bool {
-    // SAFETY: No requirements.
-    unsafe { bindings::irqs_disabled() }
-}
-
 /// Returns whether what belongs to this CPU's softirqs may be used: bottom halves are off, and this is no hard
 /// interrupt. Any context.
 #[inline]

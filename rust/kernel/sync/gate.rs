@@ -50,11 +50,13 @@ impl Gate {
     }
 
     /// Returns whether the gate is closed and nobody is inside, now and ever after. Any context.
+    #[inline]
     pub fn is_done(&self) -> bool {
         self.state.load(Acquire) == CLOSED
     }
 
     /// Closes the gate for good: nobody enters any more. Those inside stay. Any context.
+    #[inline]
     pub fn close(&self) {
         let mut state = self.state.load(Relaxed);
         while state & CLOSED == 0 {

@@ -20,7 +20,6 @@ pub mod workqueue;
 
 pub use context::{
     fatal_signal_pending,
-    irqs_disabled,
     owns_softirq,
     BhGuard, //
 };

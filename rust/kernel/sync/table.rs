@@ -266,12 +266,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
     }
 
-    /// Returns whether there is neither an object nor a reservation. Any context.
-    pub fn is_empty(&self) -> bool {
-        // SAFETY: `xa` is initialised.
-        unsafe { bindings::xa_empty(self.xa.get()) }
-    }
-
     /// Runs `f` with the lock of `xa` held.
     fn locked<R>(&self, f: impl FnOnce(*mut kernel::bindings::xarray) -> R) -> R {
         let xa = self.xa.get();

@@ -121,6 +121,7 @@ impl core::ops::BitOr for AttrMask {
 
 /// Names joined with `|`; bits without a name in hexadecimal; `-` for the empty set.
 impl fmt::Display for AttrMask {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         let mut unnamed = *self;
@@ -194,6 +195,7 @@ impl Mtu {
     }
 
     /// The largest MTU of at most `bytes` bytes.
+    #[inline]
     pub fn at_most(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= bytes)
     }

@@ -39,6 +39,7 @@ impl State {
 impl TryFrom<u32> for State {
     type Error = ();
 
+    #[inline]
     fn try_from(number: u32) -> Result<Self, ()> {
         Self::ALL
             .into_iter()
@@ -95,6 +96,7 @@ impl Type {
 impl TryFrom<u32> for Type {
     type Error = ();
 
+    #[inline]
     fn try_from(number: u32) -> Result<Self, ()> {
         Self::ALL
             .into_iter()

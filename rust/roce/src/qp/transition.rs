@@ -164,6 +164,7 @@ static UNCONDITIONAL: Transition = Transition {
 };
 
 /// What the transition of a QP of type `ty` asks for, or `None` if there is no such transition.
+#[inline]
 pub fn transition(from: State, to: State, ty: Type) -> Option<&'static Transition> {
     match (from, to) {
         (State::Reset, State::Err) => return None,
