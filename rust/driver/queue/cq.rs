@@ -12,19 +12,14 @@ use crate::{
         Kind,
         Live, //
     },
-    memory::context::{
-        Context,
-        MmapInfo,
-        Published, //
-    },
+    memory::context::Context,
     queue::{
-        ring::{
-            KernelRing,
-            Producer,
-            Relocation,
-            SharedRing, //
+        notification::{
+            Action,
+            Notification, //
         },
-        user_cqe::UserCompletion,
+        ring::KernelRing,
+        user_cq::UserCq,
         users::Users, //
     }, //
 };
@@ -63,69 +58,18 @@ use sync::{
     Timer,
     TimerCallback, //
 };
-use zerocopy::IntoBytes;
-
-/// A ring that a process polls without a system call.
-struct UserQueue {
-    ring: SharedRing,
-    producer: Producer,
-    published: Option<Published>,
-}
 
 enum Queue {
-    User(UserQueue),
+    User(UserCq),
     /// What `poll_cq` takes from.
     Kernel(KernelRing<(Handle, Completion)>),
 }
 
-/// Completions that raised no notification.
-#[derive(Clone, Copy, Default)]
-struct Missed {
-    any: u32,
-    /// Those that are solicited, or errors.
-    solicited: u32,
-    /// The timer notifies the consumer of them at this time of [`sync::monotonic_ns`].
-    deadline: Option<u64>,
-}
-
 struct State {
     queue: Queue,
-    armed: Option<Arm>,
-    /// What has come since the last notification.
-    missed: Missed,
-    moderation: Moderation,
+    notification: Notification,
     /// The consumer has been told of an overflow.
     told: bool,
-}
-
-impl Missed {
-    fn add(&mut self, is_solicited: bool) {
-        self.any = self.any.saturating_add(1);
-        self.solicited = self.solicited.saturating_add(is_solicited.into());
-    }
-
-    /// Forgets those that were polled: `queued` are left, which came last.
-    fn keep(&mut self, queued: u32) {
-        if queued == 0 {
-            *self = Self::default();
-        }
-        self.any = self.any.min(queued);
-        self.solicited = self.solicited.min(queued);
-    }
-
-    fn matching(self, arm: Arm) -> u32 {
-        match arm {
-            Arm::Next => self.any,
-            Arm::Solicited => self.solicited,
-        }
-    }
-}
-
-impl State {
-    fn notified(&mut self) {
-        self.armed = None;
-        self.missed = Missed::default();
-    }
 }
 
 /// A completion queue. Outlives the `ib_cq`.
@@ -180,16 +124,7 @@ impl WorkItem<NOTIFICATION> for Cq {
 
 impl TimerCallback for Cq {
     fn expired(this: ArcBorrow<'_, Self>) {
-        let is_due = {
-            let mut state = this.state.lock();
-            // The deadline may have moved since the timer fired. The timer was started again then.
-            let deadline = state.missed.deadline;
-            let is_due = deadline.is_some_and(|deadline| deadline <= sync::monotonic_ns());
-            if is_due {
-                state.notified();
-            }
-            is_due
-        };
+        let is_due = this.state.lock().notification.expire();
         if is_due {
             Arc::from(this).notify();
         }
@@ -203,20 +138,6 @@ pub(crate) struct Posted {
     pub(crate) notify: bool,
     /// There was no room for it.
     pub(crate) is_lost: bool,
-}
-
-impl UserQueue {
-    /// Allocates a ring, lets the process map it and tells it where. Context: process, may sleep.
-    fn new(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Self> {
-        let ring = SharedRing::new(entries, size_of::<UserCompletion>())?;
-        let published = context.publish(ring.memory())?;
-        udata.copy_out::<MmapInfo>(&published.info())?;
-        Ok(Self {
-            ring,
-            producer: Producer::new(),
-            published: Some(published),
-        })
-    }
 }
 
 impl Cq {
@@ -235,9 +156,7 @@ impl Cq {
                 events,
                 state <- new_spin_lock_irq!(State {
                     queue,
-                    armed: None,
-                    missed: Missed::default(),
-                    moderation: Moderation::default(),
+                    notification: Notification::default(),
                     told: false,
                 }),
                 resizing <- new_mutex!(()),
@@ -275,7 +194,7 @@ impl Cq {
     #[inline]
     pub(crate) fn polled(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User(queue) => queue.ring.consumed(),
+            Queue::User(queue) => queue.consumed(),
             Queue::Kernel(_) => 0,
         }
     }
@@ -291,10 +210,7 @@ impl Cq {
     ) -> Posted {
         let mut state = self.state.lock();
         let pushed = match &mut state.queue {
-            Queue::User(queue) => {
-                let element = UserCompletion::new(completion);
-                queue.producer.push(&queue.ring, element.as_bytes())
-            }
+            Queue::User(queue) => queue.push(completion),
             Queue::Kernel(ring) => ring.push((qp.clone(), *completion)),
         };
         if pushed.is_err() {
@@ -318,27 +234,23 @@ impl Cq {
             completion.status as u32,
             completion.opcode as u32,
         );
-        state.missed.add(solicited || !completion.is_success());
+        let action = state
+            .notification
+            .add(solicited || !completion.is_success());
         Posted {
-            notify: self.settle(&mut state),
+            notify: self.act(action),
             is_lost: false,
         }
     }
 
-    /// Returns whether the caller has to notify the consumer. Starts the timer if completions wait for more.
+    /// Returns whether the caller has to notify the consumer, once no lock is held. The state's lock is held: the timer
+    /// of an earlier deadline does not start behind that of a later one.
     #[inline]
-    fn settle(self: &Arc<Self>, state: &mut State) -> bool {
-        let matching = state.armed.map_or(0, |arm| state.missed.matching(arm));
-        if matching >= state.moderation.least() {
-            state.notified();
-            return true;
-        }
-        if matching > 0 && state.missed.deadline.is_none() {
-            let deadline = sync::monotonic_ns().saturating_add(state.moderation.period_ns());
-            state.missed.deadline = Some(deadline);
+    fn act(self: &Arc<Self>, action: Action) -> bool {
+        if let Action::NotifyAt(deadline) = action {
             self.timer.start_at(self.as_arc_borrow(), deadline);
         }
-        false
+        matches!(action, Action::Notify)
     }
 
     /// Calls the consumer: a process's queue at once, a kernel consumer from BH work on the CPU of its vector.
@@ -365,34 +277,22 @@ impl Cq {
     /// Moves a process's queue to another ring, which is empty. Returns the old one. The completions are copied
     /// without the lock, but for the last ones: there may be many, and interrupts are off under it. The caller has its
     /// turn.
-    fn move_to(&self, mut new: UserQueue) -> Result<UserQueue> {
-        let (ring, mut producer) = self.queued().ok_or(EINVAL)?;
-        let mut relocation = Relocation::new(&producer);
+    fn move_to(&self, mut new: UserCq) -> Result<UserCq> {
+        let mut moving = match &mut self.state.lock().queue {
+            Queue::User(old) => old.begin_move(),
+            Queue::Kernel(_) => return Err(EINVAL),
+        };
         let mut rounds = 0..COPY_ROUNDS;
         loop {
-            relocation.copy(&ring, &producer, &new.ring)?;
-            let is_last = rounds.next().is_none();
+            moving.copy(&new)?;
+            let most = rounds.next().map_or(u32::MAX, |_| COPY_REST);
             let mut state = self.state.lock();
             let Queue::User(old) = &mut state.queue else {
                 return Err(EINVAL);
             };
-            old.producer.catch_up(&ring);
-            if is_last || relocation.remaining(&old.producer) <= COPY_REST {
-                new.producer = relocation.finish(&ring, &old.producer, &new.ring)?;
-                return Ok(core::mem::replace(old, new));
+            if old.end_move(&mut moving, &mut new, most)? {
+                return Ok(new);
             }
-            producer = old.producer;
-        }
-    }
-
-    /// A process's ring, and what is in it now.
-    fn queued(&self) -> Option<(SharedRing, Producer)> {
-        match &mut self.state.lock().queue {
-            Queue::User(queue) => {
-                queue.producer.catch_up(&queue.ring);
-                Some((queue.ring.clone(), queue.producer))
-            }
-            Queue::Kernel(_) => None,
         }
     }
 
@@ -418,9 +318,7 @@ impl CompletionQueue for Cq {
             return Err(EINVAL);
         }
         let queue = match (init.context, udata) {
-            (Some(context), Some(udata)) => {
-                Queue::User(UserQueue::new(context, init.entries, udata)?)
-            }
+            (Some(context), Some(udata)) => Queue::User(UserCq::new(context, init.entries, udata)?),
             _ => Queue::Kernel(KernelRing::with_capacity(init.entries)?),
         };
         Self::new(device, queue, init.vector, Some(init.events))
@@ -428,7 +326,7 @@ impl CompletionQueue for Cq {
 
     fn entries(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User(queue) => queue.ring.capacity(),
+            Queue::User(queue) => queue.capacity(),
             Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
         }
     }
@@ -443,7 +341,7 @@ impl CompletionQueue for Cq {
         if entries == 0 || entries > MAX_CQE {
             return Err(EINVAL);
         }
-        let new = UserQueue::new(context, entries, udata)?;
+        let new = UserCq::new(context, entries, udata)?;
         let _turn = self.resizing.lock();
         self.move_to(new).map(drop)
     }
@@ -466,17 +364,13 @@ impl CompletionQueue for Cq {
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool {
         let mut state = self.state.lock();
         let queued = match &mut state.queue {
-            Queue::User(queue) => queue.producer.len(&queue.ring),
+            Queue::User(queue) => queue.len(),
             Queue::Kernel(ring) => u32::try_from(ring.len()).unwrap_or(u32::MAX),
         };
         // A kernel consumer polls what came before it armed the queue.
-        let counts = self.is_user || state.armed.is_some();
-        state.missed.keep(if counts { queued } else { 0 });
-        // Arming for any completion is not taken back by arming for solicited ones.
-        if state.armed != Some(Arm::Next) {
-            state.armed = Some(arm);
-        }
-        let is_late = self.is_user && self.settle(&mut state);
+        let counts = self.is_user || state.notification.armed().is_some();
+        state.notification.arm(arm, if counts { queued } else { 0 });
+        let is_late = self.is_user && self.act(state.notification.settle());
         drop(state);
         if is_late {
             self.call();
@@ -486,10 +380,7 @@ impl CompletionQueue for Cq {
 
     fn moderate(self: &Arc<Self>, moderation: Moderation) {
         let mut state = self.state.lock();
-        state.moderation = moderation;
-        // Completions that wait do so for the new period.
-        state.missed.deadline = None;
-        let notify = self.settle(&mut state);
+        let notify = self.act(state.notification.moderate(moderation));
         drop(state);
         if notify {
             self.notify();
@@ -499,18 +390,16 @@ impl CompletionQueue for Cq {
     fn destroy(self: &Arc<Self>) {
         self.timer.shutdown();
         let published = match &mut self.state.lock().queue {
-            Queue::User(queue) => queue.published.take(),
+            Queue::User(queue) => queue.unpublish(),
             Queue::Kernel(_) => None,
         };
-        if let Some(published) = published {
-            published.withdraw();
-        }
+        drop(published);
     }
 
     fn describe(&self, details: &mut Details<'_>) -> Result {
         let (armed, moderation) = {
             let state = self.state.lock();
-            (state.armed, state.moderation)
+            (state.notification.armed(), state.notification.moderation())
         };
         details.number(c"vector", self.vector.into())?;
         details.text(

@@ -3,11 +3,14 @@
 //! Queues of work and of completions, and what stands in them.
 
 pub(crate) mod cq;
+mod notification;
 pub(crate) mod operation;
 pub(crate) mod posted_receives;
 pub(crate) mod ring;
 pub(crate) mod srq;
+mod user_cq;
 mod user_cqe;
+mod user_srq;
 pub(crate) mod user_wqe;
 pub(crate) mod users;
 pub(crate) mod wqe;

@@ -21,21 +21,13 @@ use crate::{
         Live, //
     },
     memory::{
-        context::{
-            Context,
-            MmapInfo,
-            Published, //
-        },
+        context::Context,
         pd::Pd, //
     },
     queue::{
         cq::Cq,
         posted_receives::PostedReceives,
-        ring::{
-            Consumer,
-            SharedRing, //
-        },
-        user_wqe,
+        user_srq::UserSrq,
         users::Users,
         wqe::RecvWqe,
         xrcd::{
@@ -43,22 +35,13 @@ use crate::{
             Xrcd, //
         }, //
     },
-    storage::filled, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         Mutex, //
-    },
-    uaccess::{
-        UserPtr,
-        UserSlice, //
     },
     workqueue::Work,
 };
@@ -82,42 +65,9 @@ use sync::{
     Pass,
     SpinLockIrq, //
 };
-use zerocopy::IntoBytes;
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes, //
-};
-
-/// What `create_srq` answers to librxe: where its ring is.
-#[derive(Clone, Copy, IntoBytes, Immutable)]
-#[repr(C)]
-struct CreateResponse {
-    ring: MmapInfo,
-    number: u32,
-    reserved: u32,
-}
-
-/// The request of librxe for `modify_srq`.
-#[derive(Clone, Copy, FromBytes, IntoBytes)]
-#[repr(C)]
-struct ModifyRequest {
-    /// Where to write a [`MmapInfo`], if there is a new ring.
-    answer_at: u64,
-}
-
-/// A ring that a process posts to without a system call.
-struct UserQueue {
-    ring: SharedRing,
-    consumer: Consumer,
-    /// One WQE of the ring, while it is fetched.
-    scratch: KVVec<u8>,
-    /// Keeps the ring mappable.
-    published: Option<Published>,
-}
 
 enum Queue {
-    User(UserQueue),
+    User(UserSrq),
     Kernel(PostedReceives),
 }
 
@@ -171,65 +121,11 @@ impl_has_work! {
     impl HasWork<Self> for Srq { self.failure }
 }
 
-/// A number that the queue goes by in the process; nothing is looked up by it.
-fn next_number() -> u32 {
-    static TURN: Atomic<u32> = Atomic::new(1);
-    TURN.fetch_add(1, Relaxed)
-}
-
-impl UserQueue {
-    /// Allocates a ring and lets the process map it. Context: process, may sleep.
-    fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
-        let wqe_len = user_wqe::recv_wqe_len(max_sge)?;
-        let ring = SharedRing::new(max_wr, wqe_len)?;
-        let published = context.publish(ring.memory())?;
-        Ok(Self {
-            ring,
-            consumer: Consumer::new(),
-            scratch: filled(wqe_len, || Ok(0))?,
-            published: Some(published),
-        })
-    }
-
-    fn info(&self) -> Result<MmapInfo> {
-        Ok(self.published.as_ref().ok_or(EINVAL)?.info())
-    }
-
-    fn answer_create(&self, udata: &mut Udata<'_>, number: Option<u32>) -> Result {
-        udata.copy_out(&CreateResponse {
-            ring: self.info()?,
-            number: number.unwrap_or_else(next_number),
-            reserved: 0,
-        })
-    }
-
-    fn answer_modify(&self, udata: &mut Udata<'_>) -> Result {
-        let request: ModifyRequest = udata.copy_in()?;
-        let at = usize::try_from(request.answer_at).or(Err(EFAULT))?;
-        UserSlice::new(UserPtr::from_addr(at), size_of::<MmapInfo>())
-            .writer()
-            .write_slice(self.info()?.as_bytes())
-    }
-
-    /// Takes the oldest request. Its slot is free from now on.
-    fn take(&mut self, out: &mut RecvWqe) -> Receive {
-        let peeked = match self.consumer.available(&self.ring) {
-            0 => None,
-            _ => self.consumer.peek(&self.ring, 0, &mut self.scratch),
-        };
-        if peeked.is_none() {
-            return Receive::Empty;
-        }
-        self.consumer.advance(&self.ring);
-        out.receive_user(&self.scratch)
-    }
-}
-
 impl State {
     /// How many requests wait.
     fn len(&self) -> u32 {
         match &self.queue {
-            Queue::User(queue) => queue.consumer.available(&queue.ring),
+            Queue::User(queue) => queue.len(),
             Queue::Kernel(posted) => posted.len(),
         }
     }
@@ -238,7 +134,7 @@ impl State {
     /// trusted to be requests, then.
     fn fails(&mut self) -> bool {
         if let Queue::User(queue) = &self.queue {
-            self.failed |= !queue.ring.is_sound();
+            self.failed |= !queue.is_sound();
         }
         self.failed
     }
@@ -352,26 +248,24 @@ impl Srq {
         change: &Change,
         context: &Arc<Context>,
         udata: &mut Udata<'_>,
-    ) -> Result<UserQueue> {
+    ) -> Result<UserSrq> {
         if max_wr == 0 || max_wr > MAX_SRQ_WR {
             return Err(EINVAL);
         }
-        let mut new = UserQueue::new(context, max_wr, self.max_sge)?;
-        self.check_limit(change, new.ring.capacity())?;
-        let (ring, consumer) = match &self.state.lock().queue {
-            Queue::User(old) => (old.ring.clone(), old.consumer),
+        let mut new = UserSrq::new(context, max_wr, self.max_sge)?;
+        let capacity = new.capacity();
+        self.check_limit(change, capacity)?;
+        let posted = match &self.state.lock().queue {
+            Queue::User(old) => old.posted(),
             Queue::Kernel(_) => return Err(EINVAL),
         };
-        let count = consumer.copy_all(&ring, &new.ring, &mut new.scratch)?;
+        let count = new.copy_from(&posted)?;
         new.answer_modify(udata)?;
 
         let mut state = self.state.lock();
-        state.max_wr = new.ring.capacity();
+        state.max_wr = capacity;
         match &mut state.queue {
-            Queue::User(old) => {
-                new.consumer = old.consumer.migrate(&ring, &consumer, &new.ring, count);
-                Ok(core::mem::replace(old, new))
-            }
+            Queue::User(old) => Ok(old.move_to(new, &posted, count)),
             Queue::Kernel(_) => Err(EINVAL),
         }
     }
@@ -400,10 +294,10 @@ impl SharedReceiveQueue for Srq {
         let number = slot.as_ref().map(|slot| slot.key());
         let (queue, max_wr) = match (udata, &init.context) {
             (Some(udata), Some(context)) => {
-                let queue = UserQueue::new(context, init.max_wr, max_sge)?;
+                let queue = UserSrq::new(context, init.max_wr, max_sge)?;
                 queue.answer_create(udata, number)?;
                 // The process can fill its ring, whatever it asked for.
-                let capacity = queue.ring.capacity();
+                let capacity = queue.capacity();
                 (Queue::User(queue), capacity)
             }
             _ => (
@@ -495,7 +389,7 @@ impl SharedReceiveQueue for Srq {
             self.gate.close_and_wait();
         }
         let published = match &mut self.state.lock().queue {
-            Queue::User(queue) => queue.published.take(),
+            Queue::User(queue) => queue.unpublish(),
             Queue::Kernel(posted) => {
                 posted.clear();
                 None
@@ -518,5 +412,3 @@ impl SharedReceiveQueue for Srq {
         details.number(c"limit", attributes.limit.into())
     }
 }
-
-const _: () = assert!(size_of::<CreateResponse>() == 24 && size_of::<ModifyRequest>() == 8);

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ring of an SRQ that belongs to a process.
+
+use crate::{
+    memory::context::{
+        Context,
+        MmapInfo,
+        Published, //
+    },
+    queue::{
+        ring::{
+            Consumer,
+            SharedRing, //
+        },
+        user_wqe,
+        wqe::RecvWqe, //
+    },
+    storage::filled, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    }, //
+};
+use rdma::udata::Udata;
+use roce::responder::Receive;
+use zerocopy::IntoBytes;
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
+
+/// What `create_srq` answers to librxe: where its ring is.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+struct CreateResponse {
+    ring: MmapInfo,
+    number: u32,
+    reserved: u32,
+}
+
+/// The request of librxe for `modify_srq`.
+#[derive(Clone, Copy, FromBytes, IntoBytes)]
+#[repr(C)]
+struct ModifyRequest {
+    /// Where to write a [`MmapInfo`], if there is a new ring.
+    answer_at: u64,
+}
+
+/// A ring that a process posts to without a system call.
+pub(super) struct UserSrq {
+    ring: SharedRing,
+    consumer: Consumer,
+    /// One WQE of the ring, while it is fetched.
+    scratch: KVVec<u8>,
+    /// Keeps the ring mappable.
+    published: Option<Published>,
+}
+
+/// The requests of a ring at some time.
+pub(super) struct Posted {
+    ring: SharedRing,
+    consumer: Consumer,
+}
+
+/// A number that the queue goes by in the process; nothing is looked up by it.
+fn next_number() -> u32 {
+    static TURN: Atomic<u32> = Atomic::new(1);
+    TURN.fetch_add(1, Relaxed)
+}
+
+impl UserSrq {
+    /// Allocates a ring and lets the process map it. Context: process, may sleep.
+    pub(super) fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
+        let wqe_len = user_wqe::recv_wqe_len(max_sge)?;
+        let ring = SharedRing::new(max_wr, wqe_len)?;
+        let published = context.publish(ring.memory())?;
+        Ok(Self {
+            ring,
+            consumer: Consumer::new(),
+            scratch: filled(wqe_len, || Ok(0))?,
+            published: Some(published),
+        })
+    }
+
+    /// How many requests fit.
+    pub(super) fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// How many requests wait.
+    pub(super) fn len(&self) -> u32 {
+        self.consumer.available(&self.ring)
+    }
+
+    /// Whether the process's index makes sense.
+    pub(super) fn is_sound(&self) -> bool {
+        self.ring.is_sound()
+    }
+
+    /// No process can map the ring any more, once the result is dropped.
+    pub(super) fn unpublish(&mut self) -> Option<Published> {
+        self.published.take()
+    }
+
+    fn info(&self) -> Result<MmapInfo> {
+        Ok(self.published.as_ref().ok_or(EINVAL)?.info())
+    }
+
+    /// Tells the process where the ring is, and the number of an XRC SRQ.
+    pub(super) fn answer_create(&self, udata: &mut Udata<'_>, number: Option<u32>) -> Result {
+        udata.copy_out(&CreateResponse {
+            ring: self.info()?,
+            number: number.unwrap_or_else(next_number),
+            reserved: 0,
+        })
+    }
+
+    /// Tells the process where the new ring is.
+    pub(super) fn answer_modify(&self, udata: &mut Udata<'_>) -> Result {
+        let request: ModifyRequest = udata.copy_in()?;
+        let at = usize::try_from(request.answer_at).or(Err(EFAULT))?;
+        UserSlice::new(UserPtr::from_addr(at), size_of::<MmapInfo>())
+            .writer()
+            .write_slice(self.info()?.as_bytes())
+    }
+
+    /// Takes the oldest request. Its slot is free from now on.
+    pub(super) fn take(&mut self, out: &mut RecvWqe) -> Receive {
+        let peeked = match self.len() {
+            0 => None,
+            _ => self.consumer.peek(&self.ring, 0, &mut self.scratch),
+        };
+        if peeked.is_none() {
+            return Receive::Empty;
+        }
+        self.consumer.advance(&self.ring);
+        out.receive_user(&self.scratch)
+    }
+
+    /// What is posted now, to be copied without the lock.
+    pub(super) fn posted(&self) -> Posted {
+        Posted {
+            ring: self.ring.clone(),
+            consumer: self.consumer,
+        }
+    }
+
+    /// Copies requests into this ring, which is new. Returns their number. Process context.
+    pub(super) fn copy_from(&mut self, posted: &Posted) -> Result<u32> {
+        let count = posted
+            .consumer
+            .copy_all(&posted.ring, &self.ring, &mut self.scratch)?;
+        Ok(count)
+    }
+
+    /// Goes on with the ring `new`, into which `count` requests of `posted` were copied. Returns the old ring.
+    pub(super) fn move_to(&mut self, mut new: Self, posted: &Posted, count: u32) -> Self {
+        new.consumer = self
+            .consumer
+            .migrate(&posted.ring, &posted.consumer, &new.ring, count);
+        core::mem::replace(self, new)
+    }
+}
+
+const _: () = assert!(size_of::<CreateResponse>() == 24 && size_of::<ModifyRequest>() == 8);
