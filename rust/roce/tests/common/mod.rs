@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 use roce::{
+    dropped::DropReason,
     opcode::Opcode,
     packet::{
         Aeth,
@@ -38,6 +39,7 @@ use roce::{
         Resource,
         Responder,
         ResponderConfig,
+        ResponderEvent,
         Response,
         Step, //
     },
@@ -420,4 +422,59 @@ pub fn atomic_request(psn: Psn, va: u64) -> Packet {
         compare: 0,
     });
     packet
+}
+
+/// Which packets ask for an acknowledgement.
+pub fn asking(packets: &[Packet]) -> Vec<bool> {
+    packets.iter().map(|packet| packet.ack_request).collect()
+}
+
+/// The packets of a READ's answer: what the requests in `packets` ask for.
+pub fn read_responses(packets: &[Packet]) -> Vec<Packet> {
+    let mut responses = Vec::new();
+    for request in packets {
+        let length = request.reth.unwrap().length;
+        let count = length.div_ceil(MTU).max(1);
+        for number in 0..count {
+            let opcode = match (number == 0, number + 1 == count) {
+                (true, true) => Opcode::RcReadResponseOnly,
+                (true, false) => Opcode::RcReadResponseFirst,
+                (false, false) => Opcode::RcReadResponseMiddle,
+                (false, true) => Opcode::RcReadResponseLast,
+            };
+            let left = length - number * MTU;
+            responses.push(read_response(
+                opcode,
+                request.psn.add(number),
+                left.min(MTU),
+            ));
+        }
+    }
+    responses
+}
+
+pub const ACK: Syndrome = Syndrome::Ack { credits: 0x1f };
+
+pub fn peer(psn: Psn) -> Peer {
+    Peer::new(responder_config(psn))
+}
+
+/// The error that a peer has answered with, and gone into the error state for.
+pub fn error(peer: &mut Peer) -> (Psn, Syndrome, ResponderEvent) {
+    // Not before the NAK is on its way.
+    let mut event = peer.responder.take_event();
+    if event == Some(ResponderEvent::CommunicationEstablished) {
+        event = peer.responder.take_event();
+    }
+    assert_eq!(event, None);
+    let responses = peer.responses();
+    let last = responses.last().unwrap();
+    let event = peer.responder.take_event().unwrap();
+    assert!(event.is_error());
+    assert_eq!(peer.responder.take_event(), None);
+    assert_eq!(
+        peer.responder.receive(last),
+        Step::Dropped(DropReason::State)
+    );
+    (last.psn, last.aeth.unwrap().syndrome, event)
 }

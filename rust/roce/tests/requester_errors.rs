@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The requester: what fails, what has to wait, and limits.
+
+mod common;
+
+use common::*;
+use roce::{
+    dropped::DropReason,
+    opcode::Opcode,
+    packet::NakCode,
+    psn::Psn,
+    qp::Type,
+    requester::{
+        Full,
+        Received,
+        RequesterConfig,
+        SendAction,
+        SendOperation,
+        SendWr, //
+    },
+    status::Status,
+    ticket::Outcome, //
+};
+
+#[test]
+fn nak_codes_become_statuses() {
+    with_psns(|psn| {
+        for (code, status) in [
+            (NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+            (NakCode::RemoteAccess, Status::RemoteAccess),
+            (NakCode::RemoteOperational, Status::RemoteOperational),
+            (NakCode::InvalidRdRequest, Status::BadResponse),
+        ] {
+            let mut requester = requester(psn);
+            requester.post(SendWr::default()).unwrap();
+            requester
+                .post(SendWr {
+                    length: 600,
+                    ..SendWr::default()
+                })
+                .unwrap();
+            requester.post(send(1)).unwrap();
+            transmit(&mut requester, us(0));
+            respond(&mut requester, us(1), &nak(psn.add(2), code));
+            assert_eq!(requester.take_error(), Some(status));
+            assert_eq!(requester.take_error(), None);
+            assert!(requester.poll_action().is_none());
+            assert_eq!(
+                respond(&mut requester, us(2), &ack(psn.add(4))),
+                Received::Dropped(DropReason::State)
+            );
+            requester.flush();
+            assert_eq!(requester.post(send(1)), Ok(3));
+            let ends: Vec<_> = std::iter::from_fn(|| requester.poll_completion())
+                .map(|completion| (completion.status, completion.signaled))
+                .collect();
+            assert_eq!(
+                ends,
+                [
+                    (Status::Success, false),
+                    (status, true),
+                    (Status::Flushed, true),
+                    (Status::Flushed, true),
+                ]
+            );
+        }
+    });
+}
+
+#[test]
+fn bad_responses_fail_the_request() {
+    with_psns(|psn| {
+        use Opcode::*;
+        for (response, status) in [
+            (
+                read_response(RcReadResponseOnly, psn, MTU),
+                Status::BadResponse,
+            ),
+            (
+                read_response(RcReadResponseLast, psn, 1),
+                Status::BadResponse,
+            ),
+            (
+                read_response(RcReadResponseFirst, psn, 255),
+                Status::LocalLength,
+            ),
+            (atomic_ack(psn, 0), Status::BadResponse),
+        ] {
+            let mut requester = requester(psn);
+            requester.post(read(300)).unwrap();
+            transmit(&mut requester, us(0));
+            respond(&mut requester, us(1), &response);
+            assert_eq!(requester.take_error(), Some(status));
+        }
+        let mut requester = requester(psn);
+        requester.post(fetch_add()).unwrap();
+        transmit(&mut requester, us(0));
+        let response = read_response(RcReadResponseOnly, psn, 8);
+        respond(&mut requester, us(1), &response);
+        assert_eq!(requester.take_error(), Some(Status::BadResponse));
+    });
+}
+
+#[test]
+fn local_errors_wait_for_what_was_before() {
+    with_psns(|psn| {
+        for (outcome, status) in [
+            (Outcome::Protection, Status::LocalProtection),
+            (Outcome::Operational, Status::LocalQpOperation),
+        ] {
+            let mut requester = requester(psn);
+            requester.post(send(1)).unwrap();
+            transmit(&mut requester, us(0));
+            requester.post(send(1)).unwrap();
+            requester.post(send(1)).unwrap();
+            let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+                panic!("nothing to send");
+            };
+            requester.commit(us(0), burst.ticket, outcome);
+            assert!(requester.poll_action().is_none());
+            assert_eq!(requester.take_error(), None);
+            // The one before is even sent again.
+            requester.on_timeout(us(1_000));
+            assert_eq!(transmit(&mut requester, us(1_000)).len(), 1);
+            respond(&mut requester, us(1_001), &ack(psn));
+            assert_eq!(requester.take_error(), Some(status));
+            requester.flush();
+            assert_eq!(
+                completions(&mut requester),
+                [(0, Status::Success), (1, status), (2, Status::Flushed)]
+            );
+        }
+    });
+}
+
+/// What failed was sending once more what had arrived; the one behind it is refused all the same.
+#[test]
+fn refusal_is_not_forgotten_for_an_error_before() {
+    let mut requester = requester_with(RequesterConfig {
+        max_rd_atomic: 0,
+        ..requester_config(Psn::new(0))
+    });
+    for wr in [send(1), send(1), read(1), send(1)] {
+        requester.post(wr).unwrap();
+    }
+    assert_eq!(transmit(&mut requester, us(0)).len(), 2);
+    requester.on_timeout(us(1_000));
+    for outcome in [Outcome::Done, Outcome::Protection] {
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        requester.commit(us(1_000), burst.ticket, outcome);
+    }
+    assert!(requester.poll_action().is_none());
+    respond(&mut requester, us(1_001), &ack(Psn::new(1)));
+    assert!(transmit(&mut requester, us(1_001)).is_empty());
+    assert_eq!(requester.take_error(), Some(Status::LocalQpOperation));
+    requester.flush();
+    let ends = completions(&mut requester);
+    assert_eq!(ends.len(), 4);
+    assert_eq!(ends[2], (2, Status::LocalQpOperation));
+}
+
+#[test]
+fn local_operation_fails() {
+    for (outcome, status) in [
+        (Outcome::Protection, Status::LocalProtection),
+        (Outcome::Length, Status::LocalLength),
+        (Outcome::MemoryWindowBind, Status::MemoryWindowBind),
+    ] {
+        let mut requester = requester(Psn::new(0));
+        let wr = SendWr {
+            operation: SendOperation::Local,
+            ..SendWr::default()
+        };
+        requester.post(wr).unwrap();
+        let Some(SendAction::Local {
+            ticket,
+            sequence: 0,
+        }) = requester.poll_action()
+        else {
+            panic!("nothing to execute");
+        };
+        requester.commit(us(0), ticket, outcome);
+        assert_eq!(requester.take_error(), Some(status));
+    }
+}
+
+#[test]
+fn placing_fails() {
+    let mut requester = requester(Psn::new(0));
+    requester.post(read(1)).unwrap();
+    transmit(&mut requester, us(0));
+    let response = read_response(Opcode::RcReadResponseOnly, Psn::new(0), 1);
+    let Received::Place { ticket, .. } = requester.receive(us(1), &response) else {
+        panic!("not placed");
+    };
+    // One at a time.
+    assert_eq!(
+        requester.receive(us(1), &response),
+        Received::Dropped(DropReason::Busy)
+    );
+    requester.commit_place(us(1), ticket, Outcome::Protection);
+    assert_eq!(requester.take_error(), Some(Status::LocalProtection));
+}
+
+#[test]
+fn again_parks_a_transmission() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(300)).unwrap();
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        assert!(requester.poll_action().is_none());
+        requester.commit(us(0), burst.ticket, Outcome::Again);
+        assert!(requester.is_parked() && requester.poll_action().is_none());
+        assert_eq!(requester.poll_timeout(), None);
+        requester.resume();
+        assert_eq!(transmit(&mut requester, us(1)).len(), 2);
+    });
+}
+
+#[test]
+fn again_holds_a_response() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            retry_count: 0,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with(config);
+        requester.post(read(1)).unwrap();
+        transmit(&mut requester, us(0));
+        let response = read_response(Opcode::RcReadResponseOnly, psn, 1);
+        for number in 0..5 {
+            let now = us(number * 1_000);
+            let Received::Place { ticket, .. } = requester.receive(now, &response) else {
+                panic!("not placed");
+            };
+            requester.commit_place(now, ticket, Outcome::Again);
+            // The peer has answered: it is not its fault.
+            requester.on_timeout(us(number * 1_000 + 2_000));
+            assert_eq!(requester.take_error(), None);
+        }
+        transmit(&mut requester, us(10_000));
+        respond(&mut requester, us(10_000), &response);
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+    });
+}
+
+#[test]
+fn pause_drains() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(200 * MTU)).unwrap();
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(0));
+        requester.pause();
+        assert!(!requester.drained());
+        // The message that has begun goes on, recovery included.
+        respond(
+            &mut requester,
+            us(1),
+            &nak(psn.add(100), NakCode::SequenceError),
+        );
+        // With half the window.
+        assert_eq!(transmit(&mut requester, us(1)).len(), 64);
+        respond(&mut requester, us(2), &ack(psn.add(163)));
+        assert!(!requester.drained());
+        assert_eq!(transmit(&mut requester, us(2)).len(), 36);
+        respond(&mut requester, us(2), &ack(psn.add(199)));
+        assert!(requester.drained());
+        assert!(transmit(&mut requester, us(2)).is_empty());
+        requester.start();
+        assert_eq!(transmit(&mut requester, us(3)).len(), 1);
+    });
+}
+
+#[test]
+fn queue_is_bounded() {
+    let mut requester = requester(Psn::new(0));
+    for number in 0..64 {
+        assert_eq!(requester.post(send(1)), Ok(number));
+    }
+    assert_eq!(requester.post(send(1)), Err(Full));
+    transmit(&mut requester, us(0));
+    respond(&mut requester, us(1), &ack(Psn::new(0)));
+    // Only the completion makes room.
+    assert_eq!(requester.post(send(1)), Err(Full));
+    completions(&mut requester);
+    assert_eq!(requester.post(send(1)), Ok(64));
+}
+
+#[test]
+fn storage_may_have_any_length() {
+    for (len, capacity) in [(0, 0), (1, 1), (3, 2), (64, 64), (65, 64)] {
+        let mut requester = roce::requester::Requester::new(vec![Default::default(); len]);
+        requester.configure(requester_config(Psn::new(0)));
+        requester.start();
+        assert_eq!(requester.capacity(), capacity);
+        for _ in 0..capacity {
+            requester.post(send(1)).unwrap();
+        }
+        assert_eq!(requester.post(send(1)), Err(Full));
+        transmit(&mut requester, us(0));
+        requester.flush();
+        assert_eq!(completions(&mut requester).len(), capacity as usize);
+    }
+}
+
+#[test]
+fn reset_forgets_everything() {
+    let mut requester = requester(Psn::new(5));
+    requester.post(send(1)).unwrap();
+    transmit(&mut requester, us(0));
+    requester.post(send(1)).unwrap();
+    let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+        panic!("nothing to send");
+    };
+    requester.reset();
+    requester.commit(us(1), burst.ticket, Outcome::Done);
+    assert!(completions(&mut requester).is_empty());
+    assert_eq!(requester.poll_timeout(), None);
+    requester.configure(requester_config(Psn::new(9)));
+    requester.start();
+    assert_eq!(requester.post(send(1)), Ok(0));
+    assert_eq!(transmit(&mut requester, us(2))[0].psn, Psn::new(9));
+}
+
+#[test]
+fn requests_that_cannot_be() {
+    for (service, wr, status) in [
+        (Type::Rc, send((1 << 31) + 1), Status::LocalLength),
+        (Type::XrcInitiator, send((1 << 31) + 1), Status::LocalLength),
+        (Type::Uc, read(1), Status::LocalQpOperation),
+        (Type::Ud, send(257), Status::LocalLength),
+        (
+            Type::Ud,
+            operation(SendOperation::Write, 1),
+            Status::LocalQpOperation,
+        ),
+    ] {
+        let config = RequesterConfig {
+            service,
+            ..requester_config(Psn::new(0))
+        };
+        let mut requester = requester_with(config);
+        requester.post(send(1)).unwrap();
+        requester.post(wr).unwrap();
+        transmit(&mut requester, us(0));
+        for answer in [ack(Psn::new(0)), xrc(ack(Psn::new(0)), 0)] {
+            respond(&mut requester, us(1), &answer);
+        }
+        assert_eq!(requester.take_error(), Some(status));
+        assert_eq!(
+            completions(&mut requester),
+            [(0, Status::Success), (1, status)]
+        );
+    }
+}
