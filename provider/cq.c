@@ -38,8 +38,9 @@ int cq_poll(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
 }
 
 /*
- * Removes the completions of a queue pair that starts anew, as providers of hardware do: who polls next gets those of
- * new requests. The others move towards the kernel's end, in order; the slots that become free are given back.
+ * Removes the completions of a queue pair that starts anew, or is no more, as providers of hardware do. The others move
+ * towards the kernel's end, in order; the slots that become free are given back. The completion that is being read
+ * stays: it is the first. Only a queue of one thread can have one here.
  */
 void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 {
@@ -53,7 +54,7 @@ void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 	for (to = from; from != consumer;) {
 		const struct ibv_wc *wc = ring_slot(&cq->ring, --from);
 
-		if (wc->qp_num == qp_num)
+		if (wc->qp_num == qp_num && wc != cq->current)
 			continue;
 		to--;
 		if (to != from)
@@ -61,6 +62,10 @@ void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 	}
 	if (to != consumer)
 		ring_give_back(&cq->ring, to);
+	if (cq->current) {
+		cq->at = to;
+		cq->current = ring_slot(&cq->ring, to);
+	}
 	lock_release(&cq->lock);
 }
 
@@ -280,17 +285,12 @@ int cq_resize(struct ibv_cq *ibcq, int cqe)
 	} response = {};
 	struct cq *cq = cq_of(ibcq);
 	struct ibv_resize_cq command;
-	struct ring ring;
 	int error;
 
 	lock_take(&cq->lock);
 	error = ibv_cmd_resize_cq(ibcq, cqe, &command, sizeof(command), &response.core, sizeof(response));
 	if (!error)
-		error = ring_map(&ring, ibcq->context, &response.driver.mi, sizeof(struct ibv_wc));
-	if (!error) {
-		ring_unmap(&cq->ring);
-		cq->ring = ring;
-	}
+		error = ring_replace(&cq->ring, ibcq->context, &response.driver.mi, sizeof(struct ibv_wc));
 	lock_release(&cq->lock);
 	return error;
 }

@@ -74,6 +74,11 @@ struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr
 	attr->comp_mask |= empty;
 	if (error)
 		goto free;
+	/* libibverbs notes the queues that the program named. The kernel keeps only those that the QP completes to. */
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		qp->verbs.qp.send_cq = NULL;
+	if (attr->qp_type == IBV_QPT_XRC_RECV || attr->qp_type == IBV_QPT_XRC_SEND)
+		qp->verbs.qp.recv_cq = NULL;
 	error = qp_map(qp, pd, &response.driver, &attr->cap);
 	if (error)
 		goto destroy;
@@ -130,6 +135,15 @@ struct ibv_qp *qp_open(struct ibv_context *context, struct ibv_qp_open_attr *att
 	return &qp->verbs.qp;
 }
 
+/* Nobody polls completions of before any more. */
+static void qp_forget_completions(struct ibv_qp *qp)
+{
+	if (qp->send_cq)
+		cq_forget(qp->send_cq, qp->qp_num);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
+		cq_forget(qp->recv_cq, qp->qp_num);
+}
+
 int qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct ibv_modify_qp command;
@@ -139,14 +153,9 @@ int qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (mask & IBV_QP_RATE_LIMIT)
 		return EOPNOTSUPP;
 	error = ibv_cmd_modify_qp(qp, attr, mask, &command, sizeof(command));
-	if (error || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
-		return error;
-	/* An XRC target has none. */
-	if (qp->send_cq)
-		cq_forget(qp->send_cq, qp->qp_num);
-	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
-		cq_forget(qp->recv_cq, qp->qp_num);
-	return 0;
+	if (!error && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
+		qp_forget_completions(qp);
+	return error;
 }
 
 int qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
@@ -160,7 +169,10 @@ int qp_destroy(struct ibv_qp *ibqp)
 {
 	int error = ibv_cmd_destroy_qp(ibqp);
 
-	if (!error)
-		qp_free(qp_of(ibqp));
-	return error;
+	if (error)
+		return error;
+	/* The kernel gives QP numbers in turn, so nobody has this one again. */
+	qp_forget_completions(ibqp);
+	qp_free(qp_of(ibqp));
+	return 0;
 }

@@ -28,9 +28,30 @@ int ring_map(struct ring *ring, struct ibv_context *context, const struct mminfo
 	return 0;
 }
 
+int ring_replace(struct ring *ring, struct ibv_context *context, const struct mminfo *info, size_t element)
+{
+	/* Full and empty. Nobody writes to it. */
+	static struct rxe_queue_buf none;
+	struct ring new;
+	int error = ring_map(&new, context, info, element);
+
+	/* The process may have no more mappings than it has. The kernel is done with the old ring. */
+	if (error) {
+		ring_unmap(ring);
+		error = ring_map(&new, context, info, element);
+	}
+	if (error)
+		new = (struct ring){ .head = &none };
+	else
+		ring_unmap(ring);
+	*ring = new;
+	return error;
+}
+
 void ring_unmap(struct ring *ring)
 {
-	if (ring->head)
+	if (ring->size)
 		munmap(ring->head, ring->size);
+	ring->size = 0;
 	ring->head = NULL;
 }

@@ -28,6 +28,11 @@ struct ring {
  * or an error.
  */
 int ring_map(struct ring *ring, struct ibv_context *context, const struct mminfo *info, size_t element);
+/*
+ * Maps the ring that takes the place of this one, which the kernel no longer uses. If that fails, as it may for want of
+ * memory, nothing can be taken from the ring and nothing posted to it.
+ */
+int ring_replace(struct ring *ring, struct ibv_context *context, const struct mminfo *info, size_t element);
 /* Of no ring, too. */
 void ring_unmap(struct ring *ring);
 

@@ -188,18 +188,13 @@ int srq_modify(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 		struct ibv_modify_srq core;
 		struct rxe_modify_srq_cmd driver;
 	} command = { .driver.mmap_info_addr = (uintptr_t)&info };
-	struct ring ring;
 	int error;
 
 	lock_take(&srq->receives.lock);
 	error = ibv_cmd_modify_srq(ibsrq, attr, mask, &command.core, sizeof(command));
-	if (!error && mask & IBV_SRQ_MAX_WR) {
-		error = ring_map(&ring, ibsrq->context, &info, RECV_WQE_ROOM(srq->receives.max_sge));
-		if (!error) {
-			ring_unmap(&srq->receives.ring);
-			srq->receives.ring = ring;
-		}
-	}
+	if (!error && mask & IBV_SRQ_MAX_WR)
+		error = ring_replace(&srq->receives.ring, ibsrq->context, &info,
+				     RECV_WQE_ROOM(srq->receives.max_sge));
 	lock_release(&srq->receives.lock);
 	return error;
 }
