@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What a VM says, as KTAP of KTAP, judged for selftests/run: prints "failed WHAT" and "skipped WHAT" for each row
-# that did, and for each that is missing, then one line "counts PASSED FAILED SKIPPED".
+# that did, and for each that is missing, then one line "counts PASSED FAILED SKIPPED OWN": OWN are the rows of the
+# tests but for those that each has, of the kernel log.
 #
 # awk -v names='TEST...' -v status=STATUS -v group=NAME -v list=FILE -v conditions='WORD...' -v is_part=0|1
 #
@@ -99,6 +100,8 @@ function judge_pass(row,	entry)
 function leaf(line, where,	row, at)
 {
 	row = where name_of(line)
+	if (name_of(line) != "kernel log" && where != group ": ")
+		own++
 	if (line ~ /^ *not ok/) {
 		inner++
 		fail(row)
@@ -145,5 +148,5 @@ END {
 		fail(group ": " rows + 0 " rows of " plan + 0)
 	else if (status && !failed)
 		fail(group ": the machine ended with status " status)
-	print "counts", passed + 0, failed + 0, skipped + 0
+	print "counts", passed + 0, failed + 0, skipped + 0, own + 0
 }

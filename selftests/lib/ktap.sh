@@ -14,7 +14,8 @@
 #
 # The row of the kernel log is counted by ktap_start itself.
 
-. "$(dirname "${BASH_SOURCE[0]}")/kernel_log.sh"
+ktap_lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+. "$ktap_lib/kernel_log.sh"
 
 ktap_planned=0
 ktap_number=0
@@ -151,9 +152,19 @@ absorb()
 	esac
 }
 
+kernel_log_of_all()
+{
+	local failed=0
+	kernel_log_and_leaks_check || failed=1
+	if [ "${FERROCE_NET:-}" = wire ]; then
+		node2 "$ktap_lib/role.sh" machine log_check || fail "this was the second machine"
+	fi
+	return "$failed"
+}
+
 ktap_finish()
 {
-	row "kernel log" kernel_log_and_leaks_check
+	row "kernel log" kernel_log_of_all
 	if [ "$ktap_number" -ne "$ktap_planned" ]; then
 		echo "# $ktap_number rows of $ktap_planned"
 		exit 1

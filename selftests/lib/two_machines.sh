@@ -87,13 +87,6 @@ pingpong_across()
 	grep -q 'iters in' "$ktap_dir/client" || fail "no result"
 }
 
-peer_log()
-{
-	local log
-	log=$(node2 dmesg --notime) || fail "the peer does not answer"
-	kernel_log_scan <<<"$log"
-}
-
 gids_find()
 {
 	gid1=$(index env "$device1" ffff:0a01)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What is judged of a machine besides the rows of tests: its kernel log, what it leaks, and whether the module goes.
+# `on_each_machine FUNCTION` calls it on the second machine of `scripts/vm --net wire`, too.
+
+lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+. "$lib/kernel_log.sh"
+. "$lib/namespaces.sh"
+. "$lib/module.sh"
+
+on_each_machine()
+{
+	local failed=0
+	"$1" || failed=1
+	if [ "${FERROCE_NET:-}" = wire ] && ! node2 "$lib/role.sh" machine "$1"; then
+		echo "this was the second machine"
+		failed=1
+	fi
+	return "$failed"
+}
+
+boot_log_check()
+{
+	kernel_log_look
+	dmesg --notime | kernel_log_scan
+}
+
+# Since the last look at the log.
+log_check()
+{
+	kernel_log_resume
+	kernel_log_and_leaks_check
+}
+
+# All devices, then the module, in an orderly way. Objects that are left do not end it: kmemleak says which.
+unload()
+{
+	local device failed=0
+	kernel_log_resume
+	for device in /sys/class/infiniband/*; do
+		[ -e "$device" ] || continue
+		timeout 20 rdma link del "${device##*/}" || return 1
+	done
+	if module_loaded; then
+		objects_gone 5 || failed=1
+		# shellcheck disable=SC2154 # of namespaces.sh
+		timeout 20 rmmod "$module" || return 1
+		unload_said_nothing_left || failed=1
+	fi
+	kernel_log_and_leaks_check || failed=1
+	return "$failed"
+}
