@@ -49,9 +49,12 @@ const PACE_NS: u64 = 100_000;
 /// be others' packets that do not leave, for a neighbour that does not answer or by a slower netdev.
 const PATIENCE_NS: u64 = 1_000_000;
 
+/// Batches that a softirq sends: a datagram to a group of this device is delivered to 64 QPs meanwhile.
+const BATCHES_IN_SOFTIRQ: u32 = 2;
+
 /// The send side or the receive side of a QP: what is under its lock.
 pub(super) trait Side: Sized + Unpin {
-    /// Batches that one caller sends before it leaves the rest to a thread.
+    /// Batches that one caller sends before it leaves the rest to a thread, in process context.
     const BATCHES_PER_CALL: u32;
 
     /// Takes the lock of this side of `qp`.
@@ -267,8 +270,12 @@ impl Qp {
     fn drive_by<S: Side>(self: &Arc<Self>, event: &mut dyn FnMut(&mut S, &mut Round)) {
         // A softirq, or whoever else has to end before its packets arrive.
         let has_bh_off = sync::owns_softirq();
+        let most = match has_bh_off {
+            true => BATCHES_IN_SOFTIRQ,
+            false => S::BATCHES_PER_CALL,
+        };
         let mut own = None;
-        for index in 0..S::BATCHES_PER_CALL {
+        for index in 0..most {
             // With bottom halves off a batch is answered as a burst, after its last packet.
             let bh = BhGuard::new();
             let mut round = Round::default();

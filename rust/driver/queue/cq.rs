@@ -102,9 +102,10 @@ pub(crate) struct Cq {
 }
 
 /// How often the completions of a queue that is resized are copied without its lock, while more come, and how many may
-/// be left to be copied under it.
+/// be left to be copied under it: then, and after the last round.
 const COPY_ROUNDS: u32 = 64;
 const COPY_REST: u32 = 64;
+const COPY_MOST: u32 = 4096;
 
 const NOTIFICATION: u64 = 0;
 pub(crate) const OVERFLOW: u64 = 1;
@@ -275,8 +276,8 @@ impl Cq {
     }
 
     /// Moves a process's queue to another ring, which is empty. Returns the old one. The completions are copied
-    /// without the lock, but for the last ones: there may be many, and interrupts are off under it. The caller has its
-    /// turn.
+    /// without the lock, but for the last ones: there may be many, and interrupts are off under it. Errors: `EBUSY` if
+    /// more come all the time than are copied; then the queue is as it was. The caller has its turn.
     fn move_to(&self, mut new: UserCq) -> Result<UserCq> {
         let mut moving = match &mut self.state.lock().queue {
             Queue::User(old) => old.begin_move(),
@@ -285,13 +286,17 @@ impl Cq {
         let mut rounds = 0..COPY_ROUNDS;
         loop {
             moving.copy(&new)?;
-            let most = rounds.next().map_or(u32::MAX, |_| COPY_REST);
+            let is_last = rounds.next().is_none();
+            let most = if is_last { COPY_MOST } else { COPY_REST };
             let mut state = self.state.lock();
             let Queue::User(old) = &mut state.queue else {
                 return Err(EINVAL);
             };
             if old.end_move(&mut moving, &mut new, most)? {
                 return Ok(new);
+            }
+            if is_last {
+                return Err(EBUSY);
             }
         }
     }

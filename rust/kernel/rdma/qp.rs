@@ -3,6 +3,7 @@
 //! Queue pairs.
 
 mod attr;
+mod exclusion;
 mod link;
 mod multicast;
 
@@ -379,6 +380,10 @@ pub(crate) unsafe extern "C" fn modify<Q: Modify>(
         // SAFETY: `ib_core` passes an object that it created, and attributes of which those in the
         // mask are initialised; for an address it has looked up the source GID.
         let (private, attr) = unsafe { (Obj::<Q>::get(qp), Attr::from_raw(attr, mask)?) };
+        if mask.contains(AttrMask::AV) || mask.contains(AttrMask::ALT_PATH) {
+            // SAFETY: As above.
+            unsafe { exclusion::await_other_calls(qp)? };
+        }
         private.core.modify(&attr, mask)?;
         Ok(0)
     })
