@@ -74,6 +74,8 @@ struct atomic {
 	uint64_t compare_add;
 	uint64_t swap;
 	size_t result;
+	/* Bytes of the request's list, if not those of the result. */
+	uint32_t room;
 	size_t target;
 	/* Where the target is, if not in the region for it. */
 	const struct ibv_mr *mr;
@@ -81,7 +83,7 @@ struct atomic {
 
 static void post(unsigned int link, unsigned int from, const struct atomic *atomic, uint64_t id)
 {
-	struct ibv_sge sge = region_sge(&ends[from].results, atomic->result, WORD);
+	struct ibv_sge sge = region_sge(&ends[from].results, atomic->result, atomic->room ? atomic->room : WORD);
 	const struct ibv_mr *mr = atomic->mr ? atomic->mr : ends[!from].target.mr;
 	struct ibv_send_wr wr = {
 		.wr_id = id,
@@ -135,7 +137,7 @@ static void expect(unsigned int from, const struct atomic *atomic)
 	memcpy(target, &new, WORD);
 }
 
-static bool run_each(enum ibv_wr_opcode opcode, bool hit)
+static bool run_each(enum ibv_wr_opcode opcode, bool hit, uint32_t room)
 {
 	unsigned int i, from;
 	bool ok = true;
@@ -147,7 +149,8 @@ static bool run_each(enum ibv_wr_opcode opcode, bool hit)
 			.compare_add = random_next(),
 			.swap = random_next(),
 			/* The result may lie anywhere; the target must be aligned. */
-			.result = random_between(0, SIZE - WORD),
+			.result = random_between(0, SIZE - room),
+			.room = room,
 			.target = random_between(0, SIZE / WORD - 1) * WORD,
 		};
 
@@ -322,17 +325,23 @@ static bool run_refused(const struct ibv_mr *mr, size_t target)
 
 static bool run_fetch_add(void)
 {
-	return run_each(IBV_WR_ATOMIC_FETCH_AND_ADD, false);
+	return run_each(IBV_WR_ATOMIC_FETCH_AND_ADD, false, WORD);
 }
 
 static bool run_equal(void)
 {
-	return run_each(IBV_WR_ATOMIC_CMP_AND_SWP, true);
+	return run_each(IBV_WR_ATOMIC_CMP_AND_SWP, true, WORD);
 }
 
 static bool run_unequal(void)
 {
-	return run_each(IBV_WR_ATOMIC_CMP_AND_SWP, false);
+	return run_each(IBV_WR_ATOMIC_CMP_AND_SWP, false, WORD);
+}
+
+/* Only the first eight bytes change. */
+static bool run_with_room(void)
+{
+	return run_each(IBV_WR_ATOMIC_FETCH_AND_ADD, false, 5 * WORD + 3);
 }
 
 static bool run_beyond(void)
@@ -351,6 +360,7 @@ static const struct row rows[] = {
 	{ "fetch and add", run_fetch_add },
 	{ "compare and swap, equal", run_equal },
 	{ "compare and swap, unequal", run_unequal },
+	{ "more room than for the result", run_with_room },
 	{ "8 queue pairs count in one word", run_counter },
 	{ "a CPU counts in the same words", run_with_cpu, .needs = WITH_CPU },
 	{ "a target after the region", run_beyond, .needs = NOT_LOSSY },

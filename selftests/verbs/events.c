@@ -850,6 +850,21 @@ static uint8_t asked(uint8_t opcode, uint32_t number)
 	return 0;
 }
 
+/* The UDP source port as all devices choose it: by the flow label, or if there is none, by the numbers of both QPs. */
+static uint16_t port_of_label(uint32_t label)
+{
+	return 0xc000 | ((label & 0x3fff) ^ (label & 0xfc000) >> 14);
+}
+
+static uint32_t label_of(uint32_t own, uint32_t peer)
+{
+	uint64_t product = (uint64_t)own * peer;
+
+	product ^= product >> 20;
+	product ^= product >> 40;
+	return product & 0xfffff;
+}
+
 static bool run_changed_path(void)
 {
 	struct ibv_qp_attr attr = patient();
@@ -857,14 +872,21 @@ static bool run_changed_path(void)
 	bool ok;
 
 	lone_start(attr);
+	post(a, IBV_WR_SEND, 0);
+	ok = on_wire(RC_SEND_ONLY, 0, &packet) &&
+	     same("the port of both QPs", packet.source_port, port_of_label(label_of(a->qp->qp_num, b->qp->qp_num)));
+	acknowledge(0);
+	ok = ok && sent(a, 0, IBV_WC_SUCCESS);
 	drain(false);
 	post(a, IBV_WR_SEND, 1);
-	attr.ah_attr.grh.traffic_class = 0x40;
+	/* The lower two bits are for congestion control, which there is none of. */
+	attr.ah_attr.grh.traffic_class = 0x43;
+	attr.ah_attr.grh.flow_label = 0x12345;
 	modify(a->qp, attr, IBV_QP_AV, "a path in SQD");
 	go_on();
-	ok = on_wire(RC_SEND_ONLY, 0, &packet) &&
-	     same("traffic_class", packet.traffic_class & 0xfc, 0x40);
-	acknowledge(0);
+	ok = ok && on_wire(RC_SEND_ONLY, 1, &packet) && same("traffic_class", packet.traffic_class, 0x40) &&
+	     same("the port of the flow label", packet.source_port, port_of_label(0x12345));
+	acknowledge(1);
 	ok = ok && sent(a, 1, IBV_WC_SUCCESS);
 	return finish() && ok;
 }

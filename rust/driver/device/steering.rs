@@ -45,7 +45,8 @@ use sync::{
 };
 
 /// Lanes of a device.
-const LANES: usize = 32;
+const LANES: usize = 1 << LANE_BITS;
+const LANE_BITS: u32 = 5;
 
 /// Bytes that have to come together to count as part of a stream.
 const BURST_LEAST: u32 = 4096;
@@ -100,6 +101,11 @@ impl Steered {
     fn remove(&self, memory: u32) {
         self.0.fetch_sub(memory, Ordering::Relaxed);
     }
+}
+
+/// The lane of packets from a UDP source port. Ports are products of QP numbers as a rule: some residues are rare.
+fn index_of(source_port: u16) -> usize {
+    usize::from(source_port.wrapping_mul(0x9e37) >> (u16::BITS - LANE_BITS))
 }
 
 /// The lanes of a device.
@@ -292,7 +298,7 @@ impl Steering {
             source_port,
             ..
         } = burst;
-        let index = usize::from(source_port) % LANES;
+        let index = index_of(source_port);
         let Some(lane) = self.lanes.get(index) else {
             return here(packets);
         };
@@ -326,8 +332,7 @@ impl Steering {
     /// Queues a packet that came to `device` by the socket in its lane, if that is open: otherwise the packet would
     /// overtake others. Returns the packet if the caller is to take it in. Context: softirq.
     pub(crate) fn follow(&self, device: &Device, packet: RxSkb) -> Option<RxSkb> {
-        let index = usize::from(packet.source_port()) % LANES;
-        let lane = self.lanes.get(index);
+        let lane = self.lanes.get(index_of(packet.source_port()));
         let Some(lane) = lane.filter(|lane| lane.is_open.load(Ordering::Acquire)) else {
             return Some(packet);
         };

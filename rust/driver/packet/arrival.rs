@@ -108,7 +108,7 @@ pub(crate) struct Run<'a, 'b> {
 
 impl Run<'_, '_> {
     /// Calls `f` with each packet.
-    pub(crate) fn for_each(self, mut f: impl FnMut(&Packet, RxSkb)) {
+    pub(crate) fn for_each(self, f: &mut dyn FnMut(&Packet, RxSkb)) {
         let Self {
             packet: first,
             skb,

@@ -18,10 +18,10 @@ use net::{
     Transmit,
     TxSkb, //
 };
+use rdma::mtu::Mtu;
 
-/// Source ports lie in the dynamic range: their entropy spreads flows over links and queues.
-const SOURCE_PORT_BASE: u16 = 0xc000;
-const SOURCE_PORT_MASK: u32 = 0x3fff;
+/// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
+const DSCP: u8 = 0xfc;
 
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {
@@ -50,21 +50,24 @@ impl Path {
     ) -> Result<Arc<Self>> {
         let source = Address::from_gid(address.sgid.gid());
         let destination = multicast::destination(&address.dgid, source);
-        // A group, or an address of a link, is one of the netdev that has the source address.
-        let oif = if destination.is_multicast() || destination.is_link_local() {
-            address.sgid.netdev().ok_or(ENODEV)?.ifindex()
-        } else {
-            0
+        let netdev = address.sgid.netdev().ok_or(ENODEV)?;
+        // A group, or an address of a link, is one of the netdev that has the source address, and a VRF has routes of its
+        // own.
+        let is_of_netdev = destination.is_multicast() || destination.is_link_local();
+        let oif = match is_of_netdev || netdev.is_in_vrf() {
+            true => netdev.ifindex(),
+            false => 0,
         };
         let query = Query {
             source,
             destination,
             oif,
-            traffic_class: address.traffic_class,
+            traffic_class: address.traffic_class & DSCP,
             hop_limit: address.hop_limit,
             flow_label: address.flow_label,
-            source_port: source_port(local, remote),
+            source_port: source_port(address.flow_label, local, remote),
             destination_port: ROCE_PORT,
+            priority: address.sl.into(),
         };
         Self::lookup(device, query, address.netns)
     }
@@ -138,6 +141,11 @@ impl Path {
         self.route.queued_bytes()
     }
 
+    /// The largest path MTU that fits the route now, as in `enum ib_mtu`. Context: process or softirq.
+    pub(crate) fn mtu_enum(&self) -> u32 {
+        Mtu::of_netdev(self.route.mtu()).number()
+    }
+
     /// Writes the IP and UDP headers of `skb`. Context: any.
     pub(crate) fn address(&self, skb: &mut TxSkb, id: u16) {
         // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part
@@ -161,10 +169,8 @@ impl Path {
     }
 }
 
-/// One port for all packets of a connection, so that none overtakes another on the way.
-fn source_port(local: u32, remote: u32) -> u16 {
-    let mut hash = local.wrapping_mul(0x9e37_79b1) ^ remote.rotate_left(16);
-    hash = (hash ^ (hash >> 15)).wrapping_mul(0x85eb_ca6b);
-    hash ^= hash >> 13;
-    SOURCE_PORT_BASE | (hash & SOURCE_PORT_MASK) as u16
+/// One port for all packets of a connection, both ways, so that none overtakes another. The peers of a datagram QP differ.
+fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
+    let remote = if remote == 0 { local } else { remote };
+    rdma::ah::udp_source_port(flow_label, local, remote)
 }

@@ -146,6 +146,11 @@ impl Modify for Qp {
             Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
             _ => None,
         };
+        // Packets of full size would all be dropped on this machine.
+        let mtu = primary.as_ref().map(|path| path.mtu_enum());
+        if mask.contains(AttrMask::PATH_MTU) && mtu.is_some_and(|mtu| attr.path_mtu > mtu) {
+            return Err(EINVAL);
+        }
         let alternate = match &attr.alt_address {
             Some(address) if mask.contains(AttrMask::ALT_PATH) => Some(Alternate {
                 path: resolve(address)?,

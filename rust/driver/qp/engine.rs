@@ -337,7 +337,7 @@ impl Qp {
 
     fn take_in_run_of<S: Side>(self: &Arc<Self>, run: Run<'_, '_>) {
         self.drive::<S>(|side, round| {
-            run.for_each(|packet, skb| paging::take_in(side, self, packet, skb, round));
+            run.for_each(&mut |packet, skb| paging::take_in(side, self, packet, skb, round));
         });
     }
 }

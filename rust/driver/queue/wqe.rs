@@ -259,11 +259,11 @@ fn part(index: usize, room: usize, len: usize) -> Range<usize> {
     start..start.wrapping_add(len)
 }
 
-/// The payload's length; an atomic operation's list must hold its eight byte result.
+/// The payload's length; an atomic operation's list must have room for its eight byte result.
 fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
     let len = total_len(buffers);
     match operation {
-        SendOperation::CompareSwap | SendOperation::FetchAdd => (len == 8).then_some(8),
+        SendOperation::CompareSwap | SendOperation::FetchAdd => (len >= 8).then_some(8),
         _ => Some(len),
     }
 }

@@ -15,6 +15,11 @@ __rust_helper struct ib_device *rust_helper_rdma_device_to_ibdev(struct device *
 	return rdma_device_to_ibdev(device);
 }
 
+__rust_helper u16 rust_helper_rdma_get_udp_sport(u32 flow_label, u32 local, u32 remote)
+{
+	return rdma_get_udp_sport(flow_label, local, remote);
+}
+
 /* Memory for vm_insert_page(), charged to the caller's memory cgroup. */
 __rust_helper void *rust_helper_vmalloc_zeroed_accounted(unsigned long size)
 {

@@ -95,9 +95,14 @@ __rust_helper int rust_helper_ip6_local_out(struct net *net, struct sock *sk, st
 	return ip6_local_out(net, sk, skb);
 }
 
-__rust_helper int rust_helper_ipv6_chk_addr(struct net *net, const struct in6_addr *addr)
+__rust_helper bool rust_helper_ipv6_is_own(struct net *net, const struct in6_addr *addr, u32 oif)
 {
-	return ipv6_chk_addr(net, addr, NULL, 0);
+	bool is_own;
+
+	rcu_read_lock();
+	is_own = ipv6_chk_addr(net, addr, dev_get_by_index_rcu(net, oif), 0);
+	rcu_read_unlock();
+	return is_own;
 }
 
 __rust_helper struct in_device *rust_helper_in_dev_get_rtnl(const struct net_device *dev)

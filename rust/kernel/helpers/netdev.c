@@ -59,6 +59,11 @@ __rust_helper bool rust_helper_netdev_is_up(const struct net_device *dev)
 	return READ_ONCE(dev->flags) & IFF_UP;
 }
 
+__rust_helper bool rust_helper_netif_is_l3_slave(const struct net_device *dev)
+{
+	return netif_is_l3_slave(dev);
+}
+
 __rust_helper bool rust_helper_netif_carrier_ok(const struct net_device *dev)
 {
 	return netif_carrier_ok(dev);

@@ -170,6 +170,11 @@ __rust_helper void rust_helper_skb_set_owner_w(struct sk_buff *skb, struct sock 
 	skb_set_owner_w(skb, sk);
 }
 
+__rust_helper void rust_helper_skb_set_priority(struct sk_buff *skb, u32 priority)
+{
+	skb->priority = priority;
+}
+
 __rust_helper void rust_helper_skb_queue_head_init(struct sk_buff_head *list)
 {
 	skb_queue_head_init(list);

@@ -28,7 +28,7 @@ pub struct Query {
     /// The number of the network device to leave by, 0 for any. A destination in the same namespace is
     /// reached over `lo` in any case. A multicast group is one of a network device, which must be named.
     pub oif: u32,
-    /// DSCP and ECN; what IPv4 calls type of service.
+    /// DSCP and ECN: what IPv4 calls type of service.
     pub traffic_class: u8,
     /// The hop limit, or time to live; 0 for 64, or for 1 towards a multicast group.
     pub hop_limit: u8,
@@ -38,6 +38,8 @@ pub struct Query {
     pub source_port: u16,
     /// The UDP port to send to.
     pub destination_port: u16,
+    /// The priority that queueing disciplines and VLANs go by (`skb->priority`).
+    pub priority: u32,
 }
 
 /// The headers of all datagrams that leave by one path, but for the lengths and the identification.

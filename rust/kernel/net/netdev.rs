@@ -5,7 +5,6 @@
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use crate::{
-    address::Address,
     namespace::{
         Net,
         NetId, //
@@ -139,6 +138,12 @@ impl NetDevice {
     pub fn is_up(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::netdev_is_up(self.as_ptr()) }
+    }
+
+    /// Returns whether it is in a VRF, which has a routing table of its own. Any context.
+    pub fn is_in_vrf(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netif_is_l3_slave(self.as_ptr()) }
     }
 
     /// Returns whether the link is there. Any context.
@@ -356,20 +361,11 @@ impl Net {
         below.is_in(self).then(|| below.ifindex())
     }
 
-    /// Returns whether `address` is one of the namespace's own. Any context but hard interrupts.
-    #[inline]
-    pub fn owns(&self, address: Address) -> bool {
-        match address {
-            // SAFETY: `self` is a namespace that has not ended.
-            Address::V4(address) => unsafe {
-                bindings::inet_addr_type(self.as_ptr(), u32::from_ne_bytes(address))
-                    == bindings::RTN_LOCAL
-            },
-            Address::V6(address) => {
-                let address = crate::address::in6_addr(address);
-                // SAFETY: As above; `address` is valid for reads.
-                unsafe { bindings::ipv6_chk_addr(self.as_ptr(), &address) != 0 }
-            }
-        }
+    /// Returns whether `address` is one of the namespace's own, as seen from the network device `oif`: in its VRF, if it is
+    /// in one, and in none if `oif` is 0. Any context but hard interrupts.
+    pub fn owns_v6(&self, address: [u8; 16], oif: u32) -> bool {
+        let address = crate::address::in6_addr(address);
+        // SAFETY: `self` is a namespace that has not ended; `address` is valid for reads.
+        unsafe { bindings::ipv6_is_own(self.as_ptr(), &address, oif) }
     }
 }

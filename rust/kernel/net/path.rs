@@ -210,6 +210,7 @@ impl Path {
             bindings::dst_hold(self.dst.as_ptr());
             bindings::skb_dst_set(skb, self.dst.as_ptr());
             bindings::skb_set_owner_w(skb, sock);
+            bindings::skb_set_priority(skb, self.query.priority);
         }
         // SAFETY: `net` and `sock` stay as long as `self`; the stack takes the packet, which has a route.
         let verdict = unsafe {
@@ -299,7 +300,7 @@ fn lookup_v6(
 ) -> Result<NonNull<kernel_bindings::dst_entry>> {
     let sock = sender.sock(false).ok_or_else(eafnosupport)?;
     // The lookup takes any source.
-    if !sender.net().owns(Address::V6(source)) {
+    if !sender.net().owns_v6(source, query.oif) {
         return Err(eaddrnotavail());
     }
     let label = query.flow_label & 0xf_ffff | u32::from(query.traffic_class) << 20;

@@ -40,6 +40,15 @@ pub struct Address {
     pub dmac: [u8; 6],
 }
 
+/// The UDP source port for packets from QP `local` to QP `remote`: the flow label chooses it, or if that is 0, both numbers
+/// do. All devices do it so, so that switches spread flows in the same way. Any context.
+///
+/// C header: `rdma_get_udp_sport()` in [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+pub fn udp_source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
+    // SAFETY: No requirements.
+    unsafe { bindings::rdma_get_udp_sport(flow_label, local, remote) }
+}
+
 impl Address {
     /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE, or if its source is going away.
     ///

@@ -2,9 +2,9 @@
 
 //! Path MTUs.
 
-/// Bytes that RoCEv2 adds around a payload of full size: IPv6, UDP, BTH and RETH headers and ICRC
-/// take 40 + 8 + 12 + 16 + 4 bytes. Anything longer (immediate data, atomics) carries less payload.
-pub const HEADROOM: u32 = 80;
+/// Bytes that RoCEv2 may add around a payload, as `iboe_get_mtu()` has it, by which `rdma_cm` chooses path MTUs: IPv6, UDP,
+/// BTH, XRCETH and AtomicETH headers and ICRC take 40 + 8 + 12 + 4 + 28 + 4 bytes.
+pub const HEADROOM: u32 = 96;
 
 /// A path MTU (`enum ib_mtu`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -165,6 +165,7 @@ static bool parse(const struct wire *wire, const uint8_t *ip, size_t size, uint3
 		return false;
 	memset(packet, 0, sizeof(*packet));
 	packet->traffic_class = ip[1];
+	packet->source_port = ip[IP] << 8 | ip[IP + 1];
 	packet->opcode = bth[0];
 	packet->qpn = get32(bth + 4) & 0xffffff;
 	packet->psn = get32(bth + 8) & 0xffffff;

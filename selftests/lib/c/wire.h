@@ -27,9 +27,10 @@ struct wire_packet {
 	uint32_t length;
 	/* Bytes behind the headers: zeros, to be sent. A multiple of four. */
 	uint32_t payload;
-	/* Of the IP header. */
+	/* Of the IP header, and of that of UDP. */
 	uint8_t traffic_class;
 	uint16_t id;
+	uint16_t source_port;
 };
 
 struct wire {

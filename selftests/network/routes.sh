@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: routes: VRFs, path MTUs, priorities
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+netdev1=$(netdev_of n1 "$dev1")
+
+# The addresses of the netdev have a routing table of their own, as in a VRF; the main one has nothing to say of them.
+in_vrf()
+{
+	local family
+	modprobe vrf || skip "the kernel has no VRF"
+	ip -n n1 link add red type vrf table 77 || return 1
+	# An address of IPv6 goes when its netdev changes the table.
+	ip -n n1 link set red up && ip -n n1 link set "$netdev1" master red &&
+		{ ip -n n1 address add "$address1v6/64" dev "$netdev1" nodad 2>/dev/null; gids_wait; } || return 1
+	ip -n n1 route show table main | grep -q "dev $netdev1" && fail "the main table still has routes"
+	for family in 4 6; do
+		env -u FERROCE_ROWS "$here/atomics" "-$family" "$dev1" "$dev2" >"$ktap_dir/vrf" 2>&1 || {
+			tail -n 20 "$ktap_dir/vrf"
+			fail "IPv$family"
+		}
+	done
+}
+
+out_of_vrf()
+{
+	ip -n n1 link delete red 2>/dev/null
+	ip -n n1 address add "$address1v6/64" dev "$netdev1" nodad 2>/dev/null
+	gids_wait
+}
+
+gids_wait()
+{
+	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null
+}
+
+# pingpong MTU
+pingpong()
+{
+	pair 30 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m "$1" -n 20 -- \
+		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m "$1" -n 20 "$address1"
+}
+
+# Full packets would never leave. The device's port cannot know: its netdev has room for them.
+short_route()
+{
+	ip -n n1 route change 10.0.0.0/24 dev "$netdev1" src "$address1" mtu 1500 || return 1
+	pingpong 1024 || fail "a path MTU of 1024 does not work"
+	! pingpong 2048 >/dev/null || fail "a path MTU of 2048 works"
+	cat "$ktap_dir/server.errors"
+	grep -q 'Failed to modify QP to RTR' "$ktap_dir/server.errors" || fail "RTR is not refused"
+}
+
+long_route()
+{
+	ip -n n1 route change 10.0.0.0/24 dev "$netdev1" src "$address1" && pingpong 2048
+}
+
+# packets_with PRIORITY: how many left n1.
+packets_with()
+{
+	in1 nft -j list counter inet levels "p$1" |
+		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
+}
+
+# The service level is what queueing disciplines and VLANs go by.
+service_level()
+{
+	local low high
+	in1 nft -f - <<-'RULES' || return 1
+		table inet levels {
+			counter p0 { }
+			counter p3 { }
+			chain departures {
+				type filter hook output priority 0
+				udp dport 4791 meta priority 0 counter name p0
+				udp dport 4791 meta priority 0:3 counter name p3
+			}
+		}
+	RULES
+	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -S 3 -n 100 -- \
+		ib_send_bw -F -d "$dev2" -x "$gid2" -S 3 -n 100 "$address1" || return 1
+	high=$(packets_with 3)
+	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -n 100 -- \
+		ib_send_bw -F -d "$dev2" -x "$gid2" -n 100 "$address1" || return 1
+	low=$(packets_with 0)
+	echo "with priority 3: $high, with 0: $low"
+	[ "$high" -gt 0 ] && [ "$low" -gt 0 ] && [ "$(packets_with 3)" -eq "$high" ]
+}
+
+ktap_start 4
+gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
+row "a route that is too short for the path MTU: RTR is refused" short_route
+row "the route is longer again" long_route
+row "the service level is the packets' priority" service_level
+in1 nft delete table inet levels 2>/dev/null
+row "a device on a netdev in a VRF" in_vrf
+out_of_vrf
+ktap_finish
