@@ -29,11 +29,11 @@ disconnected()
 
 ktap_start $((placement_count * (8 + 3 * 4)))
 for placement in $placements; do
-	row "$(placed), four queues: connected" connected ,nr_io_queues=4 4096
-	row "$(placed), four queues: written and read" at_host disk_compare 64
-	row "$(placed), four queues: fio, CRCs, 32 at a time" at_host disk_fio "$seconds"
-	row "$(placed), four queues: ext4" at_host disk_filesystem ext4
-	row "$(placed), four queues: disconnected" disconnected
+	row "$(placed), a queue for each CPU: connected" connected ,nr_io_queues=4 4096
+	row "$(placed), a queue for each CPU: written and read" at_host disk_compare 64
+	row "$(placed), a queue for each CPU: fio, CRCs, 32 at a time" at_host disk_fio "$seconds"
+	row "$(placed), a queue for each CPU: ext4" at_host disk_filesystem ext4
+	row "$(placed), a queue for each CPU: disconnected" disconnected
 	row "$(placed), polled: connected" connected ,nr_poll_queues=2 4096
 	row "$(placed), polled: fio, CRCs" at_host disk_fio "$seconds" --ioengine=pvsync2 --hipri --iodepth=1
 	row "$(placed), polled: disconnected" disconnected

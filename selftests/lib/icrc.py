@@ -47,14 +47,18 @@ RC = {
     0x16: ("RC_SEND_LAST_INV", 4),
     0x17: ("RC_SEND_ONLY_INV", 4),
 }
-# XRC has the same packets, without those that came later; each request has an XRCETH of 4 bytes.
+# Annex A19.
+PLACEMENT = {0x1C: ("RC_FLUSH", 20), 0x1D: ("RC_ATOMIC_WRITE", 16)}
+# UC has SENDs and WRITEs.
+UC = {0x20 | code: (name.replace("RC_", "UC_", 1), size) for code, (name, size) in RC.items() if code < 0x0C}
+# XRC has the same packets as RC, without those of annex A19; each request has an XRCETH of 4 bytes.
 RESPONSES = range(0x0D, 0x13)
 XRC = {
     0xA0 | code: (name.replace("RC_", "XRC_", 1), size if code in RESPONSES else size + 4)
     for code, (name, size) in RC.items()
 }
 UD = {0x64: ("UD_SEND_ONLY", 8), 0x65: ("UD_SEND_ONLY_IMM", 12)}
-OPCODES = {**RC, **XRC, **UD}
+OPCODES = {**RC, **PLACEMENT, **UC, **XRC, **UD}
 
 
 class Bad(Exception):

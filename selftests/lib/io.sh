@@ -35,10 +35,23 @@ disconnected()
 # io_begin SECONDS: in the background, and under way when this returns.
 io_begin()
 {
+	local before
+	before=$(packets_sent)
 	at_host traffic "$1" >"$ktap_dir/io" 2>&1 &
 	io=$!
-	sleep 3
-	kill -0 "$io" || fail "no I/O: $(cat "$ktap_dir/io")"
+	await $((300 * slowness)) is_moving "$before" || fail "no I/O: $(cat "$ktap_dir/io")"
+	kill -0 "$io" || fail "it has ended: $(cat "$ktap_dir/io")"
+}
+
+# Of the devices of this machine, on which either the host or the target is.
+packets_sent()
+{
+	cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+is_moving()
+{
+	[ "$(packets_sent)" -gt $(($1 + 1000)) ]
 }
 
 # io_end SECONDS: it ends by itself within so long, with its own status.

@@ -3,8 +3,8 @@
 #
 # Test: the packets between two devices
 #
-# What travels between the namespaces, as the peer's netdev sees it: every kind of
-# packet, over IPv4 and IPv6, dissected and with its invariant CRC checked; and the
+# What travels between the namespaces, as the peer's netdev sees it: packets of every
+# service, over IPv4 and IPv6, dissected and with its invariant CRC checked; and the
 # netdev's own counters against the payload.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
@@ -14,6 +14,8 @@ opcodes=(
 	RC_WRITE_FIRST RC_WRITE_MIDDLE RC_WRITE_LAST RC_WRITE_LAST_IMM RC_WRITE_ONLY RC_WRITE_ONLY_IMM
 	RC_READ_REQUEST RC_READ_RESPONSE_FIRST RC_READ_RESPONSE_MIDDLE RC_READ_RESPONSE_LAST
 	RC_READ_RESPONSE_ONLY RC_ACKNOWLEDGE RC_ATOMIC_ACKNOWLEDGE RC_COMPARE_SWAP RC_FETCH_ADD
+	RC_SEND_ONLY_INV RC_FLUSH RC_ATOMIC_WRITE
+	UC_SEND_FIRST UC_SEND_MIDDLE UC_SEND_LAST UC_WRITE_FIRST UC_WRITE_MIDDLE UC_WRITE_LAST
 	UD_SEND_ONLY UD_SEND_ONLY_IMM
 	XRC_SEND_FIRST XRC_SEND_MIDDLE XRC_SEND_LAST XRC_SEND_LAST_IMM XRC_SEND_ONLY XRC_SEND_ONLY_INV
 	XRC_WRITE_FIRST XRC_WRITE_MIDDLE XRC_WRITE_LAST XRC_WRITE_LAST_IMM
@@ -24,13 +26,22 @@ opcodes=(
 # traffic FAMILY ADDRESS: all opcodes, with rdma_cm's datagrams among them.
 traffic()
 {
-	local program
-	for program in "move -q -m 512" atomics datagrams xrc; do
+	local program gids
+	gids=("$(gid_index "$dev1" "$2")" "$(gid_index "$dev2" "${2/%1/2}")")
+	for program in "move -q -m 512" atomics datagrams xrc placement; do
 		# shellcheck disable=SC2086
 		env -u FERROCE_ROWS "$here"/$program "-$1" "$dev1" "$dev2" >"$ktap_dir/traffic" 2>&1 || {
 			tail -n 20 "$ktap_dir/traffic"
 			fail "$program failed"
 		}
+	done
+	FERROCE_ROWS='remote invalidate' "$here/windows" "-$1" "$dev1" "$dev2" >"$ktap_dir/traffic" 2>&1 || {
+		tail -n 20 "$ktap_dir/traffic"
+		fail "windows failed"
+	}
+	for program in ib_send_bw ib_write_bw; do
+		pair 30 18515 "$program" -c UC -F -m 1024 -s 5000 -n 20 -d "$dev1" -x "${gids[0]}" -- \
+			"$program" -c UC -F -m 1024 -s 5000 -n 20 -d "$dev2" -x "${gids[1]}" "$address1" || fail "$program failed"
 	done
 	pair 30 7174 rping -s -a "$2" -p 7174 -C 10 -- rping -c -a "$2" -p 7174 -C 10 || fail "rping failed"
 }
@@ -150,8 +161,8 @@ gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$addre
 for family in 4 6; do
 	capture=$ktap_dir/ipv$family.pcap
 	if [ "$family" = 4 ]; then address=$address1; else address=$address1v6; fi
-	row "IPv$family: a capture of all kinds of traffic" captured "$family" "$address"
-	row "IPv$family: invariant CRCs, lengths, all opcodes" icrc_right
+	row "IPv$family: a capture of traffic of every service" captured "$family" "$address"
+	row "IPv$family: invariant CRCs, lengths, opcodes" icrc_right
 	row "IPv$family: a turned bit would be noticed" icrc_notices
 	row "IPv$family: nothing is malformed for tshark" dissected
 	row "IPv$family: a malformed packet would be noticed" malformed_noticed "$family"

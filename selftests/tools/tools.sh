@@ -187,10 +187,10 @@ xsrq_pair()
 udpong_refused()
 {
 	local server status
-	ip netns exec n1 timeout 60 udpong >"$ktap_dir/server" 2>&1 &
+	ip netns exec n1 timeout $((60 * slowness)) udpong >"$ktap_dir/server" 2>&1 &
 	server=$!
-	sleep 1
-	in2 timeout 60 strace -f -e trace=ioctl -o "$ktap_dir/trace" udpong -s "$address1"
+	await $((100 * slowness)) sh -c "ip netns exec n1 ss -Hlun 'sport = :7174' | grep -q ." || fail "udpong does not listen"
+	in2 timeout $((60 * slowness)) strace -f -e trace=ioctl -o "$ktap_dir/trace" udpong -s "$address1"
 	status=$?
 	kill "$server"
 	wait "$server"
