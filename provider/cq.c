@@ -62,10 +62,9 @@ void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 	}
 	if (to != consumer)
 		ring_give_back(&cq->ring, to);
-	if (cq->current) {
-		cq->at = to;
+	cq->at = to;
+	if (cq->current)
 		cq->current = ring_slot(&cq->ring, to);
-	}
 	lock_release(&cq->lock);
 }
 
@@ -291,6 +290,10 @@ int cq_resize(struct ibv_cq *ibcq, int cqe)
 	error = ibv_cmd_resize_cq(ibcq, cqe, &command, sizeof(command), &response.core, sizeof(response));
 	if (!error)
 		error = ring_replace(&cq->ring, ibcq->context, &response.driver.mi, sizeof(struct ibv_wc));
+	/* The completion that is being read moved with the others: it is the first. */
+	cq->at = ring_consumer(&cq->ring);
+	if (cq->current)
+		cq->current = ring_is_empty(&cq->ring, cq->at) ? NULL : ring_slot(&cq->ring, cq->at);
 	lock_release(&cq->lock);
 	return error;
 }

@@ -190,8 +190,8 @@ static bool run_destroyed(void)
 	return ok;
 }
 
-/* A program of one thread may reset the queue pair whose completion it has just read. */
-static bool run_reset_in_batch(void)
+/* A queue of one thread, which it may change while it polls. */
+static struct ibv_cq_ex *cq_of_one_thread(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = CQES,
@@ -199,44 +199,117 @@ static bool run_reset_in_batch(void)
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
 		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
 	};
-	struct ibv_cq_ex *ex = ibv_create_cq_ex(a->context, &attr);
-	struct ibv_poll_cq_attr poll = {};
-	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
-	struct pair gone, left;
-	uint64_t seen[8] = {};
-	unsigned int count = 0;
-	struct ibv_cq *cq;
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(a->context, &attr);
+
+	if (!cq)
+		die("ibv_create_cq_ex: %s", strerror(errno));
+	return cq;
+}
+
+static void start_poll(struct ibv_cq_ex *cq, uint64_t id)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	if (ibv_start_poll(cq, &attr) || cq->wr_id != id)
+		die("ibv_start_poll does not find request %llu", (unsigned long long)id);
+}
+
+/* The next completion is of that request; or with 0 there is none. */
+static bool next_is(struct ibv_cq_ex *cq, uint64_t id)
+{
+	int error = ibv_next_poll(cq);
+
+	if (!id && error == ENOENT)
+		return true;
+	if (id && !error && cq->wr_id == id)
+		return true;
+	ksft_print_msg("%s, request %llu instead of %llu\n", error ? strerror(error) : "found",
+		       (unsigned long long)cq->wr_id, (unsigned long long)id);
+	return false;
+}
+
+/* The kernel knows what was taken: the queue goes round. */
+static bool goes_round(struct ibv_qp *qp, struct ibv_cq *cq)
+{
+	unsigned int i;
+
+	for (i = 0; i < 3 * CQES; i++)
+		if (write_post(qp, i) || !cq_expect(cq, "WRITE", i, IBV_WC_SUCCESS, WAIT_MS))
+			return false;
+	return true;
+}
+
+static void reset(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+		die("no RESET");
+}
+
+/* The queue pair whose completion it has just read. */
+static bool run_reset_in_batch(void)
+{
+	struct ibv_cq_ex *ex = cq_of_one_thread();
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
+	struct pair gone = pair_make(cq), left = pair_make(cq);
 	bool ok;
 
-	if (!ex)
-		die("ibv_create_cq_ex: %s", strerror(errno));
-	cq = ibv_cq_ex_to_cq(ex);
-	gone = pair_make(cq);
-	left = pair_make(cq);
 	writes_complete(gone.qp, (uint64_t[]){ 1 }, 1);
 	writes_complete(left.qp, (uint64_t[]){ 2 }, 1);
 	writes_complete(gone.qp, (uint64_t[]){ 3 }, 1);
 	writes_complete(left.qp, (uint64_t[]){ 4 }, 1);
-	if (ibv_start_poll(ex, &poll))
-		die("ibv_start_poll finds nothing");
-	do {
-		seen[count++] = ex->wr_id;
-		if (count == 1 && ibv_modify_qp(gone.qp, &reset, IBV_QP_STATE))
-			die("no RESET");
-		/* What was read stays readable. */
-		if (count == 1 && ibv_wc_read_qp_num(ex) != gone.qp->qp_num)
-			die("another completion is read");
-	} while (count < ARRAY_SIZE(seen) && !ibv_next_poll(ex));
+	start_poll(ex, 1);
+	reset(gone.qp);
+	/* What was read stays readable. */
+	ok = ibv_wc_read_qp_num(ex) == gone.qp->qp_num && next_is(ex, 2) && next_is(ex, 4) && next_is(ex, 0);
 	ibv_end_poll(ex);
-	ok = count == 3 && seen[0] == 1 && seen[1] == 2 && seen[2] == 4;
-	if (!ok)
-		ksft_print_msg("%u completions: %llu %llu %llu %llu\n", count, (unsigned long long)seen[0],
-			       (unsigned long long)seen[1], (unsigned long long)seen[2], (unsigned long long)seen[3]);
-	/* The kernel knows what was taken: the queue goes round. */
-	while (ok && count++ < 3 * CQES)
-		ok = !write_post(left.qp, count) && cq_expect(cq, "WRITE", count, IBV_WC_SUCCESS, WAIT_MS);
+	ok = ok && goes_round(left.qp, cq);
 	pair_free(&gone);
 	pair_free(&left);
+	cq_free(cq);
+	return ok;
+}
+
+/* Behind the last completion, when more have come. */
+static bool run_reset_behind_batch(void)
+{
+	struct ibv_cq_ex *ex = cq_of_one_thread();
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
+	struct pair gone = pair_make(cq), left = pair_make(cq);
+	bool ok;
+
+	writes_complete(left.qp, (uint64_t[]){ 1 }, 1);
+	start_poll(ex, 1);
+	ok = next_is(ex, 0);
+	writes_complete(gone.qp, (uint64_t[]){ 2, 3 }, 2);
+	writes_complete(left.qp, (uint64_t[]){ 4 }, 1);
+	reset(gone.qp);
+	ok = ok && next_is(ex, 4) && next_is(ex, 0);
+	ibv_end_poll(ex);
+	ok = ok && goes_round(left.qp, cq);
+	pair_free(&gone);
+	pair_free(&left);
+	cq_free(cq);
+	return ok;
+}
+
+static bool run_resize_in_batch(void)
+{
+	struct ibv_cq_ex *ex = cq_of_one_thread();
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
+	struct pair pair = pair_make(cq);
+	bool ok;
+
+	writes_complete(pair.qp, (uint64_t[]){ 1, 2, 3 }, 3);
+	start_poll(ex, 1);
+	ok = next_is(ex, 2);
+	if (ibv_resize_cq(cq, 4 * CQES))
+		die("ibv_resize_cq fails");
+	ok = ok && ibv_wc_read_qp_num(ex) == pair.qp->qp_num && next_is(ex, 3) && next_is(ex, 0);
+	ibv_end_poll(ex);
+	ok = ok && goes_round(pair.qp, cq);
+	pair_free(&pair);
 	cq_free(cq);
 	return ok;
 }
@@ -373,6 +446,8 @@ static const struct row rows[] = {
 	{ "a context and a domain that were imported, and other credentials", run_imported },
 	{ "completions of a queue pair that is destroyed", run_destroyed },
 	{ "RESET of a queue pair whose completion is being read", run_reset_in_batch },
+	{ "RESET of a queue pair behind the last completion that was read", run_reset_behind_batch },
+	{ "a queue is resized while a completion is being read", run_resize_in_batch },
 	{ "a smaller ring takes the place of the old one's mapping", run_resize_in_place },
 	{ "a ring that cannot be mapped", run_resize_without_room },
 	{ "UC: SEND with invalidate is refused with the queue pair", run_uc_invalidate },

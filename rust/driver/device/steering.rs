@@ -2,11 +2,11 @@
 
 //! Steers packets of a stream to another CPU than the one that they arrive on.
 //!
-//! Over a machine's own networks a packet arrives on the CPU of its sender, within the call that sends it. From a network
-//! card it arrives on the CPU that the card's queue belongs to. To check and copy a packet takes longer than to build it.
-//! So large messages that come without a pause go to another CPU, by a lane for each UDP source port, as with receive
-//! packet steering ([`Documentation/networking/scaling.rst`](srctree/Documentation/networking/scaling.rst)). Messages
-//! that come one at a time are taken in at once, on the CPU that they arrive on.
+//! Over a machine's own networks a packet arrives on the CPU of its sender, within the call that sends it. From a
+//! network card it arrives on the CPU that the card's queue belongs to. To check and copy a packet takes longer than to
+//! build it. So large messages that come without a pause go to another CPU, by a lane for each UDP source port, as with
+//! receive packet steering ([`Documentation/networking/scaling.rst`](srctree/Documentation/networking/scaling.rst)).
+//! Messages that come one at a time are taken in at once, on the CPU that they arrive on.
 
 use crate::{
     device::{
@@ -51,8 +51,8 @@ const LANE_BITS: u32 = 5;
 /// Bytes that have to come together to count as part of a stream.
 const BURST_LEAST: u32 = 4096;
 
-/// Bytes that have to come without a pause before a lane opens: to wake another CPU takes as long as to take in a message
-/// of 64 KiB.
+/// Bytes that have to come without a pause before a lane opens: to wake another CPU takes as long as to take in a
+/// message of 64 KiB.
 const STREAM_LEAST: u32 = 128 << 10;
 
 /// A pause is longer than so many times the time that it took to take in what came before.
@@ -117,8 +117,8 @@ pub(crate) struct Steering {
 /// The way of packets to another CPU, in their order.
 #[pin_data]
 struct Lane {
-    /// Whether [`Waiting::device`] is set, to be read without the lock. It is cleared only after all packets of the lane
-    /// have been taken in.
+    /// Whether [`Waiting::device`] is set, to be read without the lock. It is cleared only after all packets of the
+    /// lane have been taken in.
     is_open: AtomicBool,
     #[pin]
     waiting: SpinLockBh<Waiting>,
@@ -128,7 +128,8 @@ struct Lane {
 
 #[derive(Default)]
 struct Waiting {
-    /// Whose packets they are, while the lane is open. The work is queued or runs then, and later packets join the queue.
+    /// Whose packets they are, while the lane is open. The work is queued or runs then, and later packets join the
+    /// queue.
     device: Option<Arc<Device>>,
     packets: RxList,
     /// The worker, or a caller in its place, takes packets of the lane in. Nobody else may.
@@ -255,8 +256,8 @@ impl Lane {
         }
     }
 
-    /// Takes waiting packets in: `most` at the most, and none while another server does. Context: process or softirq, no
-    /// lock held.
+    /// Takes waiting packets in: `most` at the most, and none while another server does. Context: process or softirq,
+    /// no lock held.
     fn serve(&self, most: u32, server: Server) {
         let mut left = most;
         while left > 0 {

@@ -31,8 +31,8 @@ pub(crate) struct Path {
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
-    /// [`Addresses::changes`](crate::device::addresses::Addresses::changes) when that was found out: the device hears of an address
-    /// later than the routing does.
+    /// [`Addresses::changes`](crate::device::addresses::Addresses::changes) when that was found out: the device hears
+    /// of an address later than the routing does.
     addresses: u32,
 }
 
@@ -50,13 +50,14 @@ impl Path {
     ) -> Result<Arc<Self>> {
         let source = Address::from_gid(address.sgid.gid());
         let destination = multicast::destination(&address.dgid, source);
-        let netdev = address.sgid.netdev().ok_or(ENODEV)?;
-        // A group, or an address of a link, is one of the netdev that has the source address, and a VRF has routes of its
+        // Gone with the address, which may be back under another entry of the table.
+        let netdev = address.sgid.netdev();
+        // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
         // own.
-        let is_of_netdev = destination.is_multicast() || destination.is_link_local();
-        let oif = match is_of_netdev || netdev.is_in_vrf() {
-            true => netdev.ifindex(),
-            false => 0,
+        let oif = if destination.is_multicast() || destination.is_link_local() {
+            netdev.ok_or(ENODEV)?.ifindex()
+        } else {
+            netdev.map_or(0, |netdev| netdev.vrf_ifindex())
         };
         let query = Query {
             source,
@@ -101,7 +102,8 @@ impl Path {
         self.route.is_valid() && self.addresses == device.known_addresses().changes()
     }
 
-    /// Whether a packet from `source` to `destination`, in the namespace `netns`, comes from the other end of this path.
+    /// Whether a packet from `source` to `destination`, in the namespace `netns`, comes from the other end of this
+    /// path.
     pub(crate) fn is_reverse(&self, netns: NetId, source: &Address, destination: &Address) -> bool {
         self.netns == netns
             && self.query.destination == *source
@@ -127,8 +129,8 @@ impl Path {
         self.is_loopback
     }
 
-    /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and none
-    /// that the network brings back. Context: any.
+    /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and
+    /// none that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.query.destination;
         destination.is_multicast()
@@ -169,7 +171,8 @@ impl Path {
     }
 }
 
-/// One port for all packets of a connection, both ways, so that none overtakes another. The peers of a datagram QP differ.
+/// One port for all packets of a connection, both ways, so that none overtakes another. The peers of a datagram QP
+/// differ.
 fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
     let remote = if remote == 0 { local } else { remote };
     rdma::ah::udp_source_port(flow_label, local, remote)

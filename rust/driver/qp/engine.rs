@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine of a side of a QP. It handles an event and builds a batch under the side's lock, and sends the batch without
-//! the lock.
+//! The engine of a side of a QP. It handles an event and builds a batch under the side's lock, and sends the batch
+//! without the lock.
 //!
 //! One thread or softirq at a time transmits for a side, its owner. The others leave their work to it, so nothing
 //! overtakes.
@@ -167,9 +167,9 @@ impl Engine {
         }
     }
 
-    /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be dropped
-    /// there. Then the QP goes on when they may have drained. Queues that others empty may stay full: it waits for them
-    /// no longer than [`PATIENCE_NS`].
+    /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be
+    /// dropped there. Then the QP goes on when they may have drained. Queues that others empty may stay full: it waits
+    /// for them no longer than [`PATIENCE_NS`].
     #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();

@@ -364,8 +364,8 @@ impl CompletionQueue for Cq {
         }
     }
 
-    /// For a process, completions that have come since its last notification, and that it has not polled, count as if they
-    /// came now, as with RDMA network cards. UCX relies on that: it does not poll between arming and sleeping.
+    /// For a process, completions that have come since its last notification, and that it has not polled, count as if
+    /// they came now, as with RDMA network cards. UCX relies on that: it does not poll between arming and sleeping.
     fn request_notify(self: &Arc<Self>, arm: Arm) -> bool {
         let mut state = self.state.lock();
         let queued = match &mut state.queue {

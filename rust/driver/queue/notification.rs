@@ -66,8 +66,8 @@ impl Notification {
         self.settle()
     }
 
-    /// Whether the consumer is to be notified now that a timer has fired. The deadline may have moved since. The timer was
-    /// started again then.
+    /// Whether the consumer is to be notified now that a timer has fired. The deadline may have moved since. The timer
+    /// was started again then.
     pub(super) fn expire(&mut self) -> bool {
         let is_due = self
             .deadline

@@ -98,7 +98,8 @@ struct Xrc {
 pub(crate) struct Srq {
     pd: Arc<Pd>,
     xrc: Option<Xrc>,
-    /// Targets that take from an XRC SRQ, or complete a request of it: `ib_core` does not know of them, so the end waits.
+    /// Targets that take from an XRC SRQ, or complete a request of it: `ib_core` does not know of them, so the end
+    /// waits.
     #[pin]
     gate: Gate,
     max_sge: u32,

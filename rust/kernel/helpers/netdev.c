@@ -2,6 +2,7 @@
 
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
+#include <net/l3mdev.h>
 
 __rust_helper void rust_helper_netdev_hold(struct net_device *dev, netdevice_tracker *tracker,
 					   gfp_t gfp)
@@ -59,9 +60,9 @@ __rust_helper bool rust_helper_netdev_is_up(const struct net_device *dev)
 	return READ_ONCE(dev->flags) & IFF_UP;
 }
 
-__rust_helper bool rust_helper_netif_is_l3_slave(const struct net_device *dev)
+__rust_helper u32 rust_helper_l3mdev_master_ifindex(struct net_device *dev)
 {
-	return netif_is_l3_slave(dev);
+	return l3mdev_master_ifindex(dev);
 }
 
 __rust_helper bool rust_helper_netif_carrier_ok(const struct net_device *dev)

@@ -140,10 +140,11 @@ impl NetDevice {
         unsafe { bindings::netdev_is_up(self.as_ptr()) }
     }
 
-    /// Returns whether it is in a VRF, which has a routing table of its own. Any context.
-    pub fn is_in_vrf(&self) -> bool {
+    /// Returns the number of the VRF that it is in, or is itself, which has a routing table of its own; 0 if none. Any
+    /// context.
+    pub fn vrf_ifindex(&self) -> u32 {
         // SAFETY: By the type invariant.
-        unsafe { bindings::netif_is_l3_slave(self.as_ptr()) }
+        unsafe { bindings::l3mdev_master_ifindex(self.as_ptr()) }
     }
 
     /// Returns whether the link is there. Any context.
@@ -361,8 +362,8 @@ impl Net {
         below.is_in(self).then(|| below.ifindex())
     }
 
-    /// Returns whether `address` is one of the namespace's own, as seen from the network device `oif`: in its VRF, if it is
-    /// in one, and in none if `oif` is 0. Any context but hard interrupts.
+    /// Returns whether `address` is one of the namespace's own, as seen from the network device `oif`: in its VRF, if
+    /// it is in one, and in none if `oif` is 0. Any context but hard interrupts.
     pub fn owns_v6(&self, address: [u8; 16], oif: u32) -> bool {
         let address = crate::address::in6_addr(address);
         // SAFETY: `self` is a namespace that has not ended; `address` is valid for reads.

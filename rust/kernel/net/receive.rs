@@ -243,8 +243,8 @@ impl RxSkb {
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
     pub fn try_clone(&mut self) -> Option<Self> {
-        // SAFETY: By the type invariant this is a packet of ours. Cloning writes to its flags, and so wants an exclusive
-        // reference.
+        // SAFETY: By the type invariant this is a packet of ours. Cloning writes to its flags, and so wants an
+        // exclusive reference.
         let clone = unsafe { bindings::skb_clone(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
         // INVARIANT: A clone has the same headers, data and control block, and neither device, route,
         // socket nor extensions, as the original has none. It is ours, and nobody writes what both share.
@@ -490,8 +490,8 @@ impl RxSkb {
     }
 
     /// Makes the packet one that may be kept for long: one with bytes in pages that somebody else may write to (spliced
-    /// into a socket), or that uses far more memory than its bytes take, as one of many fragments does, becomes a compact
-    /// copy. [`None`] if there is no memory; it is dropped then. Any context.
+    /// into a socket), or that uses far more memory than its bytes take, as one of many fragments does, becomes a
+    /// compact copy. [`None`] if there is no memory; it is dropped then. Any context.
     pub fn into_kept(self) -> Option<Self> {
         // SAFETY: By the type invariant this is a packet.
         let (len, has_shared_pages) = unsafe {
@@ -502,7 +502,8 @@ impl RxSkb {
             return Some(self);
         }
         let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
-        // SAFETY: By the type invariant this is a packet, with so many bytes of the network header in front of its data.
+        // SAFETY: By the type invariant this is a packet, with so many bytes of the network header in front of its
+        // data.
         // CAST: 20 or 40.
         let copy = unsafe {
             bindings::skb_copy_expand(

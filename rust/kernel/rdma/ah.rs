@@ -40,8 +40,8 @@ pub struct Address {
     pub dmac: [u8; 6],
 }
 
-/// The UDP source port for packets from QP `local` to QP `remote`: the flow label chooses it, or if that is 0, both numbers
-/// do. All devices do it so, so that switches spread flows in the same way. Any context.
+/// The UDP source port for packets from QP `local` to QP `remote`: the flow label chooses it, or if that is 0, both
+/// numbers do. All devices do it so, so that switches spread flows in the same way. Any context.
 ///
 /// C header: `rdma_get_udp_sport()` in [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 pub fn udp_source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
@@ -50,14 +50,15 @@ pub fn udp_source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
 }
 
 impl Address {
-    /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE, or if its source is going away.
+    /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE, if its source is going away, or if its
+    /// service level has more than four bits.
     ///
     /// # Safety
     ///
     /// `raw.grh.sgid_attr` must be null, or an entry of a GID table to which the caller holds a
     /// reference.
     pub(crate) unsafe fn from_raw(raw: &bindings::rdma_ah_attr) -> Result<Self> {
-        if raw.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE {
+        if raw.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE || raw.sl > 15 {
             return Err(EINVAL);
         }
         // SAFETY: By the promise of the caller.

@@ -2,8 +2,8 @@
 
 //! Path MTUs.
 
-/// Bytes that RoCEv2 may add around a payload, as `iboe_get_mtu()` has it, by which `rdma_cm` chooses path MTUs: IPv6, UDP,
-/// BTH, XRCETH and AtomicETH headers and ICRC take 40 + 8 + 12 + 4 + 28 + 4 bytes.
+/// Bytes that RoCEv2 may add around a payload, as `iboe_get_mtu()` has it, by which `rdma_cm` chooses path MTUs: IPv6,
+/// UDP, BTH, XRCETH and AtomicETH headers and ICRC take 40 + 8 + 12 + 4 + 28 + 4 bytes.
 pub const HEADROOM: u32 = 96;
 
 /// A path MTU (`enum ib_mtu`).

@@ -66,7 +66,8 @@ pub enum Type {
     RawPacket,
     /// The end of an XRC connection that sends requests.
     XrcInitiator,
-    /// The end of an XRC connection that takes requests, each for the XRC SRQ that it names. It may be shared by processes.
+    /// The end of an XRC connection that takes requests, each for the XRC SRQ that it names. It may be shared by
+    /// processes.
     XrcTarget,
 }
 

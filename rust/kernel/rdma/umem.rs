@@ -211,8 +211,8 @@ impl Umem {
 
     /// Whether the memory is such that a region may have these rights. Process context.
     ///
-    /// Errors: `EACCES` if pages are not pinned for writing, `EINVAL` if they do not keep their contents without power, or
-    /// are released.
+    /// Errors: `EACCES` if pages are not pinned for writing, `EINVAL` if they do not keep their contents without power,
+    /// or are released.
     pub(crate) fn check_access(&self, access: Access) -> Result {
         if access.contains(Access::FLUSH_PERSISTENT) && !self.persistent {
             return Err(EINVAL);

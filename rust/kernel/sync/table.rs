@@ -149,8 +149,9 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             max: *range.end(),
         };
         let mut key = 0;
-        // SAFETY: `locked` holds the lock of `xa`, which is initialised and tracks free entries. `key` is valid for writes,
-        // and so is `next`, which nobody else uses while the lock is held; it may be released while memory is allocated.
+        // SAFETY: `locked` holds the lock of `xa`, which is initialised and tracks free entries. `key` is valid for
+        // writes, and so is `next`, which nobody else uses while the lock is held; it may be released while memory is
+        // allocated.
         let err = self.locked(|xa| unsafe {
             kernel::bindings::__xa_alloc_cyclic(
                 xa,

@@ -19,11 +19,14 @@ use rdma_bindings as bindings;
 const LOOKS: u32 = 50;
 const PAUSE: Delta = Delta::from_millis(1);
 
-/// Waits until no other call of a process uses `qp`. Only then may a call give it another source GID: `ib_core` puts the
-/// old one and notes the new one after the driver, without a lock. Two calls at once would put the old one twice, and
-/// it would be freed in use (Documentation/upstream.rst).
+/// Waits until no other call of a process uses `qp`. Only then may a call give it another source GID: `ib_core` puts
+/// the old one and notes the new one after the driver, without a lock. Two calls at once would put the old one twice,
+/// and it would be freed in use (Documentation/upstream.rst).
 ///
-/// A second call that comes now finds this one, and waits in turn. Errors: `EBUSY` if others do not end, as two that
+/// A second call that comes now finds this one, and waits in turn. The targets of XRC connections are not covered:
+/// `ib_core` does not say which call they are used by.
+///
+/// Errors: `EBUSY` if others do not end, as two that
 /// both wait. Context: process, may sleep.
 ///
 /// # Safety
@@ -35,13 +38,14 @@ pub(super) unsafe fn await_other_calls(qp: *mut bindings::ib_qp) -> Result {
     if uobject.is_null() {
         return Ok(());
     }
-    // What is behind the pointer is the core's own. It has a `struct ib_uobject` in it, and as far as is known that comes
-    // first: then it says so by naming the queue pair.
+    // What is behind the pointer is the core's own. It has a `struct ib_uobject` in it, and as far as is known that
+    // comes first: then it says so by naming the queue pair.
     // SAFETY: So many bytes are there; they are initialised, as kzalloc() made them.
     if unsafe { (*uobject).object } != qp.cast() {
         return Ok(());
     }
-    // SAFETY: It is an `atomic_t`, which the core changes by atomic operations only, and lives as long as the QP is in use.
+    // SAFETY: It is an `atomic_t`, which the core changes by atomic operations only, and lives as long as the QP is in
+    // use.
     let users = unsafe { Atomic::<i32>::from_ptr(&raw mut (*uobject).usecnt.counter) };
     for _ in 0..LOOKS {
         if users.load(Relaxed) <= 1 {
