@@ -95,7 +95,7 @@ fn receive(netns: &net::Net, skb: RxSkb) {
         deliver_to_group(&device, &destination, packet, skb);
         return;
     }
-    let Some(qp) = find(&device, packet) else {
+    let Some(qp) = find(&device, packet, &skb) else {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     };
@@ -125,7 +125,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
             deliver_to_group(device, &group, packet, skb);
             continue;
         }
-        let Some(qp) = find(device, packet) else {
+        let Some(qp) = find(device, packet, &skb) else {
             device.count_drop(Counter::UnknownQp, packet.dest_qpn);
             continue;
         };
@@ -155,18 +155,20 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, mut skb: R
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };
-    let is_member = |qp: &Arc<Qp>| qp.is_of(device) && qp.is_datagram();
-    let members = group.members().filter_map(table::find);
-    let mut members = members.filter(is_member).peekable();
-    while let Some(qp) = members.next() {
-        if members.peek().is_none() {
-            deliver(&qp, packet, skb);
-            return;
-        }
+    // The last of them gets the packet itself.
+    let mut last: Option<Arc<Qp>> = None;
+    for number in group.members() {
+        let member = table::find(number).filter(|qp| qp.is_of(device) && qp.is_datagram());
+        let Some(qp) = member.and_then(|member| last.replace(member)) else {
+            continue;
+        };
         match skb.try_clone() {
             Some(copy) => deliver(&qp, packet, copy),
             None => device.count_drop(Counter::NoReceive, qp.number),
         }
+    }
+    if let Some(qp) = last {
+        deliver(&qp, packet, skb);
     }
 }
 
@@ -200,17 +202,11 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
     true
 }
 
-/// The QP that `packet` is for, if it lives on `device` and speaks the packet's transport.
-fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
-    let qp = if packet.dest_qpn == table::GSI_NUMBER {
-        table::general_services(device)?
-    } else {
-        let qp = table::find(packet.dest_qpn)?;
-        if !qp.is_of(device) {
-            return None;
-        }
-        qp
-    };
+/// The QP that a packet is for which came to `device`, if it speaks the packet's transport.
+fn find(device: &Arc<Device>, packet: &Packet, skb: &RxSkb) -> Option<Arc<Qp>> {
+    let qp = table::find(packet.dest_qpn)
+        .filter(|qp| qp.is_of(device))
+        .or_else(|| find_by_address(device, packet.dest_qpn, skb))?;
     let speaks = match packet.opcode.transport() {
         Transport::Rc => qp.ty == Type::Rc,
         Transport::Xrc if packet.opcode.is_request() => qp.ty == Type::XrcTarget,
@@ -220,4 +216,16 @@ fn find(device: &Arc<Device>, packet: &Packet) -> Option<Arc<Qp>> {
         Transport::Cnp => false,
     };
     speaks.then_some(qp)
+}
+
+/// As [`find`], of a general services QP, or on another device: a netdev above that of a device may have a device, too,
+/// and then both have its addresses.
+#[inline(never)]
+fn find_by_address(device: &Arc<Device>, number: u32, skb: &RxSkb) -> Option<Arc<Qp>> {
+    let (netns, gid) = (skb.netns(), skb.destination().to_gid());
+    if number == table::GSI_NUMBER {
+        let first = device.known_addresses().first(netns, &gid);
+        return table::general_services(first.as_ref().unwrap_or(device));
+    }
+    table::find(number).filter(|qp| qp.device().has_address(netns, &gid))
 }

@@ -102,6 +102,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
             return Err(failed(error.into()));
         }
     };
+    let was_operational = netdev.is_operational();
     let registered = register::<Ferroce>(Registration {
         name,
         module: registry.module,
@@ -126,6 +127,10 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         }
     };
     device.set_handle(room.write(handle).into());
+    // Nobody was told of a change up to here.
+    if netdev.is_operational() != was_operational {
+        device.port_changed();
+    }
     if device.is_dead() {
         // The netdev went, or somebody has unregistered the device, before the way to do so was
         // known. Both are harmless twice.

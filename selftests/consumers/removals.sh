@@ -95,7 +95,9 @@ removed()
 }
 
 all='nvmeof nfs rds iser srp'
-consumers=$(grep -E "${FERROCE_ROWS:-.}" <<<"${all// /$'\n'}")
+wanted=${FERROCE_ROWS:-.}
+grep -qE "$wanted" <<<"${all// /$'\n'}" || wanted=.
+consumers=$(grep -E "$wanted" <<<"${all// /$'\n'}")
 ktap_start $(($(wc -w <<<"$consumers") * 8))
 for consumer in $consumers; do
 	row "$consumer: connected" connected

@@ -120,12 +120,13 @@ multicast()
 	return "$status"
 }
 
-# The netdev of a pod has a device, too: packets for its address are for that, not for the one below.
+# The netdev of a pod has a device, too, and so has the one below. Both have the address: verbs use the upper one, and
+# rdma_cm the one that was there first.
 own_device()
 {
 	local status pod_device=podded
 	ip netns exec p1 rdma link add "$pod_device" type "$link_type" netdev p1 || fail "rdma refuses it"
-	between p1 n2 verbs ib_send_bw -n "$n" -s 65536
+	between p1 n2 verbs ib_send_bw -n "$n" -s 65536 && between p1 n2 connection && between n2 p1 connection
 	status=$?
 	rdma link delete "$pod_device"
 	return "$status"
@@ -233,6 +234,8 @@ n2 p1'
 
 # Rows depend on those before: a kind is run as a whole, if it is wanted.
 wanted=${FERROCE_ROWS:-.}
+moving='a netdev that moves'
+grep -qE "$wanted" <<<"$kinds"$'\n'"$moving" || wanted=.
 kinds=$(grep -E "$wanted" <<<"$kinds")
 rows=0
 while read -r kind mode; do
@@ -243,7 +246,6 @@ while read -r kind mode; do
 	*) rows=$((rows + 18)) ;;
 	esac
 done <<<"$kinds"
-moving='a netdev that moves'
 grep -qE "$wanted" <<<"$moving" || moving=
 [ -z "$moving" ] || rows=$((rows + 8))
 ktap_start "$rows"

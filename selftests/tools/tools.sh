@@ -292,7 +292,7 @@ rping_vlan()
 	fi
 	gid_index_wait "$dev1" 10.0.5.1 || fail "10.0.5.1 is no GID"
 	gid_index_wait "$dev2" 10.0.5.2 || fail "10.0.5.2 is no GID"
-	rping_run 10.0.5.1 100
+	rping_run 10.0.5.1 100 && client_at=n1 rping_run 10.0.5.1 100
 	status=$?
 	in1 ip link delete vlan5
 	in2 ip link delete vlan5

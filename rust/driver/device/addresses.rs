@@ -33,6 +33,8 @@ pub(crate) struct Known {
     device: Arc<Device>,
     /// The namespace of the netdev that has the address.
     netns: NetId,
+    /// The VLAN that it is in.
+    vlan: Option<u16>,
     /// The sender of that namespace, if the netdev is one above the device's own.
     sender: Option<Sender>,
 }
@@ -43,12 +45,14 @@ impl Known {
         gid: Gid,
         device: &Arc<Device>,
         netns: NetId,
+        vlan: Option<u16>,
         sender: Option<Sender>,
     ) -> Self {
         Self {
             gid,
             device: device.clone(),
             netns,
+            vlan,
             sender,
         }
     }
@@ -110,19 +114,36 @@ impl Addresses {
         above.map(|known| known.device.clone())
     }
 
+    /// The first of the devices that have the address `gid` in the namespace `netns`: `rdma_cm` takes that for the address.
+    /// Context: any.
+    pub(crate) fn first(&self, netns: NetId, gid: &Gid) -> Option<Arc<Device>> {
+        let mut first: Option<Arc<Known>> = None;
+        for known in self.all(netns, gid) {
+            let number = known.device.number();
+            if first
+                .as_ref()
+                .is_none_or(|first| number < first.device.number())
+            {
+                first = Some(known);
+            }
+        }
+        first.map(|known| known.device.clone())
+    }
+
+    /// The VLAN that the address `gid` of `device` in the namespace `netns` is in. Context: any.
+    pub(crate) fn vlan(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<u16> {
+        self.of_device(device, netns, gid)?.vlan
+    }
+
     /// Whether `device` has the address `gid` in the namespace `netns`. Context: any.
     pub(crate) fn has(&self, device: &Device, netns: NetId, gid: &Gid) -> bool {
-        self.all(netns, gid)
-            .any(|known| core::ptr::eq(&*known.device, device))
+        self.of_device(device, netns, gid).is_some()
     }
 
     /// The sender for packets of `device` from its address `gid` in the namespace `netns`, if a netdev above the device's own
     /// has the address. Context: any.
     pub(crate) fn sender(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<Sender> {
-        self.all(netns, gid)
-            .find(|known| core::ptr::eq(&*known.device, device))?
-            .sender
-            .clone()
+        self.of_device(device, netns, gid)?.sender.clone()
     }
 
     /// Lets packets find an address. Errors: `ENOSPC` if there are too many like it. Context: process, may sleep.
@@ -137,6 +158,12 @@ impl Addresses {
     pub(crate) fn remove(&self, known: &Arc<Known>) {
         hash::remove(&self.table, keys(known.netns, &known.gid), known);
         self.changed();
+    }
+
+    #[inline(never)]
+    fn of_device(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<Arc<Known>> {
+        self.all(netns, gid)
+            .find(|known| core::ptr::eq(&*known.device, device))
     }
 
     fn all<'a>(&'a self, netns: NetId, gid: &'a Gid) -> impl Iterator<Item = Arc<Known>> + 'a {

@@ -115,13 +115,14 @@ impl Group {
 
     /// The numbers of the QPs that get the group's packets, each once. Context: softirq.
     pub(crate) fn members(&self) -> impl Iterator<Item = u32> {
-        let mut numbers = [None; MAX_MULTICAST_QPS];
+        let mut numbers = [0; MAX_MULTICAST_QPS];
         let members = self.members.lock();
         for (number, member) in numbers.iter_mut().zip(members.iter()) {
-            *number = Some(member.number);
+            *number = member.number;
         }
+        let count = members.len();
         drop(members);
-        numbers.into_iter().flatten()
+        numbers.into_iter().take(count)
     }
 
     /// Errors: `ENOMEM` if the group is full.

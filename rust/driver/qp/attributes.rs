@@ -146,10 +146,15 @@ impl Modify for Qp {
             Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
             _ => None,
         };
-        // Packets of full size would all be dropped on this machine.
-        let mtu = primary.as_ref().map(|path| path.mtu_enum());
-        if mask.contains(AttrMask::PATH_MTU) && mtu.is_some_and(|mtu| attr.path_mtu > mtu) {
-            return Err(EINVAL);
+        // Packets of full size will all be dropped on this machine, but short ones get through: the peer of `rdma_cm` may
+        // have chosen the MTU, by its own netdev.
+        let fits = |path: &Arc<Path>| attr.path_mtu <= path.mtu_enum();
+        let is_too_long = mask.contains(AttrMask::PATH_MTU) && !primary.as_ref().is_none_or(fits);
+        if is_too_long && net::may_log() {
+            pr_warn!(
+                "QP {}: the path MTU is longer than the route to the peer takes; full packets will be dropped\n",
+                self.number,
+            );
         }
         let alternate = match &attr.alt_address {
             Some(address) if mask.contains(AttrMask::ALT_PATH) => Some(Alternate {

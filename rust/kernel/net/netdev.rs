@@ -124,16 +124,6 @@ impl NetDevice {
         unsafe { bindings::is_vlan_dev(self.as_ptr()) }
     }
 
-    /// Returns the VLAN that it is, if it is one of another network device. Any context.
-    #[inline]
-    pub fn vlan_id(&self) -> Option<u16> {
-        if !self.is_vlan() {
-            return None;
-        }
-        // SAFETY: By the type invariant this is a network device, and a VLAN, as was just seen.
-        Some(unsafe { bindings::vlan_dev_vlan_id(self.as_ptr()) })
-    }
-
     /// Returns whether it was set up. Any context.
     pub fn is_up(&self) -> bool {
         // SAFETY: By the type invariant.
@@ -228,9 +218,15 @@ impl NetDevice {
         mac
     }
 
-    /// Returns the EUI-64 that belongs to the Ethernet address: a node or port GUID. Any context.
+    /// Returns the EUI-64 that belongs to the Ethernet address: a node or port GUID. Where there is none it is random, as it
+    /// tells nodes apart. Any context.
     pub fn guid(&self) -> [u8; 8] {
-        let [a, b, c, d, e, f] = self.mac();
+        let mut mac = self.mac();
+        if mac == [0; 6] {
+            let [c, d, e, f] = sync::random_u32().to_be_bytes();
+            mac = [2, 0, c, d, e, f];
+        }
+        let [a, b, c, d, e, f] = mac;
         [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
     }
 

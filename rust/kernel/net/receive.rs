@@ -46,7 +46,6 @@ const SMALL: u32 = 8 << 10;
 pub(crate) struct Control {
     netns: NetId,
     ifindex: u32,
-    vlan: Option<u16>,
 }
 
 /// A received UDP datagram. May be kept as long as one likes; drop: process or softirq.
@@ -118,7 +117,6 @@ impl RxSkb {
         Some(Control {
             netns: dev.net_id(),
             ifindex: dev.ifindex(),
-            vlan: dev.vlan_id(),
         })
     }
 
@@ -223,14 +221,7 @@ impl RxSkb {
                 bindings::ip_send_check((*raw).data.cast());
             }
             skb::pull(raw, ip_len);
-            Self::adopt(
-                raw,
-                Control {
-                    netns,
-                    ifindex: 0,
-                    vlan: None,
-                },
-            );
+            Self::adopt(raw, Control { netns, ifindex: 0 });
         }
         // INVARIANT: As just made: a `TxSkb` is in one piece or has pages, and its UDP header says how long it is.
         Some(Self(skb))
@@ -317,11 +308,6 @@ impl RxSkb {
     /// Returns the number there of the network device that the packet came in by; 0 if it came by none.
     pub fn ifindex(&self) -> u32 {
         self.control().ifindex
-    }
-
-    /// Returns the VLAN that this device is.
-    pub fn vlan(&self) -> Option<u16> {
-        self.control().vlan
     }
 
     /// Returns the traffic class, which IPv4 calls type of service: six bits of DSCP and two of ECN.

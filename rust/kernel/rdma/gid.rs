@@ -156,6 +156,9 @@ unsafe fn index_of(entry: NonNull<bindings::ib_gid_attr>) -> u16 {
     unsafe { (&raw const (*entry.as_ptr()).index).read() }
 }
 
+/// What `ib_core` says of an address that is in no VLAN.
+const NO_VLAN: u16 = 0xffff;
+
 /// What a driver keeps of an address in the GID table.
 pub trait TableAddress: Sized + Send + Sync + 'static {
     /// The core of the device.
@@ -210,6 +213,16 @@ impl Entry<'_> {
             let device = (&raw const (*self.raw.as_ptr()).device).read();
             bindings::rdma_dev_access_netns(device, bindings::dev_net(netdev.as_ptr()))
         }
+    }
+
+    /// The VLAN that the address is in: that of the network device that has it, or of one below that.
+    pub fn vlan(&self) -> Option<u16> {
+        let mut vlan = NO_VLAN;
+        // SAFETY: By the type invariant the entry lives; `vlan` is valid for writes, and null asks for no Ethernet address.
+        let error = unsafe {
+            bindings::rdma_read_gid_l2_fields(self.raw.as_ptr(), &mut vlan, core::ptr::null_mut())
+        };
+        (error == 0 && vlan < NO_VLAN).then_some(vlan)
     }
 
     /// The network device that has the address: the RDMA device's own, or one above it, which may be in another

@@ -303,8 +303,10 @@ impl ReceiveSide {
                 net::Address::V6(_) => Network::Ipv6,
             });
             if qp.ty == Type::Gsi {
-                // By it the connection manager finds the address that the request was for.
-                completion.vlan_id = skb.vlan();
+                // The connection manager compares it with that of the address that the request was for.
+                let device = qp.device();
+                let gid = skb.destination().to_gid();
+                completion.vlan_id = device.known_addresses().vlan(device, skb.netns(), &gid);
             }
         }
         self.place.rewind();

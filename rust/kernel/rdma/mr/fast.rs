@@ -274,11 +274,15 @@ pub(crate) unsafe extern "C" fn map<M: MemoryRegion>(
         // SAFETY: The consumer passes a valid list; `set_page` accepts the object.
         let count =
             unsafe { bindings::ib_sg_to_pages(mr, sg, entries, offset, Some(set_page::<M>)) };
-        if count <= 0 {
+        if count < 0 {
             return Ok(count);
         }
         // SAFETY: The object is valid, and `ib_sg_to_pages` has set these fields.
         let (iova, length, page_size) = unsafe { ((*mr).iova, (*mr).length, (*mr).page_size) };
+        // A part of the first piece counts as none, but is mapped.
+        if length == 0 {
+            return Ok(count);
+        }
         if !page_size.is_power_of_two() {
             return Err(EINVAL);
         }
