@@ -120,13 +120,20 @@ multicast()
 	return "$status"
 }
 
+# They came to its netdev, not to the one below.
+counts_packets()
+{
+	[ "$(cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts")" -gt "$n" ] || fail "$1 counts no packets"
+}
+
 # The netdev of a pod has a device, too, and so has the one below. Both have the address: verbs use the upper one, and
 # rdma_cm the one that was there first.
 own_device()
 {
 	local status pod_device=podded
 	ip netns exec p1 rdma link add "$pod_device" type "$link_type" netdev p1 || fail "rdma refuses it"
-	between p1 n2 verbs ib_send_bw -n "$n" -s 65536 && between p1 n2 connection && between n2 p1 connection
+	between p1 n2 verbs ib_send_bw -n "$n" -s 65536 && counts_packets "$pod_device" && between p1 n2 connection &&
+		between n2 p1 connection
 	status=$?
 	rdma link delete "$pod_device"
 	return "$status"
