@@ -26,8 +26,7 @@ const PAUSE: Delta = Delta::from_millis(1);
 /// A second call that comes now finds this one, and waits in turn. The targets of XRC connections are not covered:
 /// `ib_core` does not say which call they are used by.
 ///
-/// Errors: `EBUSY` if others do not end, as two that
-/// both wait. Context: process, may sleep.
+/// Errors: `EBUSY` if others do not end, as two that both wait. Context: process, may sleep.
 ///
 /// # Safety
 ///
