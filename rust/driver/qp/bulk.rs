@@ -60,7 +60,11 @@ impl Place {
     /// From now on it is this CPU. Context: any.
     #[inline]
     pub(super) fn move_here(&self) {
-        self.cpu.store(CpuId::current().as_u32(), Ordering::Relaxed);
+        let own = CpuId::current().as_u32();
+        // Others read this cache line.
+        if self.cpu.load(Ordering::Relaxed) != own {
+            self.cpu.store(own, Ordering::Relaxed);
+        }
     }
 
     /// It is this CPU, if it was none before. Context: any.

@@ -68,6 +68,8 @@ impl PagePools {
 /// # Invariants
 ///
 /// `pool` is a page pool, which is ours.
+// A cache line for each CPU's.
+#[repr(align(64))]
 #[pin_data(PinnedDrop)]
 struct Pool {
     pool: NonNull<kernel_bindings::page_pool>,

@@ -5,8 +5,8 @@
 use kernel::{
     prelude::*,
     sync::atomic::{
+        Acquire, //
         Atomic,
-        Relaxed, //
     },
     time::{
         delay::fsleep,
@@ -47,7 +47,7 @@ pub(super) unsafe fn await_other_calls(qp: *mut bindings::ib_qp) -> Result {
     // use.
     let users = unsafe { Atomic::<i32>::from_ptr(&raw mut (*uobject).usecnt.counter) };
     for _ in 0..LOOKS {
-        if users.load(Relaxed) <= 1 {
+        if users.load(Acquire) <= 1 {
             return Ok(());
         }
         fsleep(PAUSE);
