@@ -32,9 +32,17 @@ out_of_vrf()
 	gids_wait
 }
 
+# Neighbours are asked from the new link-local address, once that is no longer tentative.
 gids_wait()
 {
-	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null
+	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null &&
+		await $((100 * slowness)) is_settled
+}
+
+is_settled()
+{
+	ip -n n1 -6 -o address show dev "$netdev1" scope link | grep -q . &&
+		! ip -n n1 -6 -o address show dev "$netdev1" tentative | grep .
 }
 
 # pingpong MTU
