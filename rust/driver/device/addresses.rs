@@ -12,6 +12,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc, //
@@ -75,6 +76,8 @@ pub(crate) struct Addresses {
     table: RcuTable<Known>,
     /// How often they have changed. The number wraps around.
     changes: Atomic<u32>,
+    /// How many are of netdevs above those of their devices. While there are none, each address has one device.
+    above: Atomic<u32>,
 }
 
 /// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
@@ -89,6 +92,7 @@ impl Addresses {
         pin_init!(Self {
             table <- RcuTable::new(queue),
             changes: Atomic::new(0),
+            above: Atomic::new(0),
         })
     }
 
@@ -114,9 +118,12 @@ impl Addresses {
         above.map(|known| known.device.clone())
     }
 
-    /// The first of the devices that have the address `gid` in the namespace `netns`: `rdma_cm` takes that for the address.
-    /// Context: any.
+    /// The first of the devices that have the address `gid` in the namespace `netns`: `rdma_cm` takes that for the
+    /// address. [`None`] also if only one can have it. Context: any.
     pub(crate) fn first(&self, netns: NetId, gid: &Gid) -> Option<Arc<Device>> {
+        if self.above.load(Relaxed) == 0 {
+            return None;
+        }
         let mut first: Option<Arc<Known>> = None;
         for known in self.all(netns, gid) {
             let number = known.device.number();
@@ -151,13 +158,20 @@ impl Addresses {
         let known = Arc::new(known, GFP_KERNEL)?;
         let inserted = hash::insert(&self.table, keys(known.netns, &known.gid), &known);
         self.changed();
-        inserted.map(|()| known)
+        inserted?;
+        if !known.is_own() {
+            self.above.fetch_add(1, Relaxed);
+        }
+        Ok(known)
     }
 
     /// Packets find an address no more. Context: process.
     pub(crate) fn remove(&self, known: &Arc<Known>) {
         hash::remove(&self.table, keys(known.netns, &known.gid), known);
         self.changed();
+        if !known.is_own() {
+            self.above.fetch_sub(1, Relaxed);
+        }
     }
 
     #[inline(never)]
