@@ -8,8 +8,6 @@
 #
 # SMC-R between two machines: what goes through sockets is compared, and goes over RDMA.
 set -u
-# There is nothing else.
-FERROCE_NET=wire
 . "$(dirname "$0")/../lib/consumers.sh"
 
 consumer=smc

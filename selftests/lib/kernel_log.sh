@@ -5,6 +5,16 @@
 # caused it: a mark that has gone from the log fails it too.
 
 kernel_log_name=
+kernel_log_lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+
+# on_second_machine FUNCTION: one of lib/machine.sh, where there is a second machine (`scripts/vm --net wire`).
+on_second_machine()
+{
+	[ "${FERROCE_NET:-}" = wire ] || return 0
+	node2 "$kernel_log_lib/role.sh" machine "$1" && return
+	echo "this was the second machine"
+	return 1
+}
 
 # What no test may leave behind, as extended regular expressions.
 kernel_log_complaints=(

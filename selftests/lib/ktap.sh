@@ -14,8 +14,7 @@
 #
 # The row of the kernel log is counted by ktap_start itself.
 
-ktap_lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-. "$ktap_lib/kernel_log.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/kernel_log.sh"
 
 ktap_planned=0
 ktap_number=0
@@ -156,9 +155,7 @@ kernel_log_of_all()
 {
 	local failed=0
 	kernel_log_and_leaks_check || failed=1
-	if [ "${FERROCE_NET:-}" = wire ]; then
-		node2 "$ktap_lib/role.sh" machine log_check || fail "this was the second machine"
-	fi
+	on_second_machine log_check || failed=1
 	return "$failed"
 }
 

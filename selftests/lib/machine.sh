@@ -13,10 +13,7 @@ on_each_machine()
 {
 	local failed=0
 	"$1" || failed=1
-	if [ "${FERROCE_NET:-}" = wire ] && ! node2 "$lib/role.sh" machine "$1"; then
-		echo "this was the second machine"
-		failed=1
-	fi
+	on_second_machine "$1" || failed=1
 	return "$failed"
 }
 

@@ -190,8 +190,14 @@ static bool run_destroyed(void)
 	return ok;
 }
 
-/* A queue of one thread, which it may change while it polls. */
-static struct ibv_cq_ex *cq_of_one_thread(void)
+/* A queue of one thread, which may change it while it polls; and two queue pairs, of which one may go. */
+struct batch {
+	struct ibv_cq_ex *ex;
+	struct ibv_cq *cq;
+	struct pair gone, left;
+};
+
+static struct batch batch_make(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = CQES,
@@ -199,11 +205,14 @@ static struct ibv_cq_ex *cq_of_one_thread(void)
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
 		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
 	};
-	struct ibv_cq_ex *cq = ibv_create_cq_ex(a->context, &attr);
+	struct batch batch = { .ex = ibv_create_cq_ex(a->context, &attr) };
 
-	if (!cq)
+	if (!batch.ex)
 		die("ibv_create_cq_ex: %s", strerror(errno));
-	return cq;
+	batch.cq = ibv_cq_ex_to_cq(batch.ex);
+	batch.gone = pair_make(batch.cq);
+	batch.left = pair_make(batch.cq);
+	return batch;
 }
 
 static void start_poll(struct ibv_cq_ex *cq, uint64_t id)
@@ -229,14 +238,18 @@ static bool next_is(struct ibv_cq_ex *cq, uint64_t id)
 }
 
 /* The kernel knows what was taken: the queue goes round. */
-static bool goes_round(struct ibv_qp *qp, struct ibv_cq *cq)
+static bool batch_end(struct batch *batch)
 {
 	unsigned int i;
+	bool ok = true;
 
-	for (i = 0; i < 3 * CQES; i++)
-		if (write_post(qp, i) || !cq_expect(cq, "WRITE", i, IBV_WC_SUCCESS, WAIT_MS))
-			return false;
-	return true;
+	ibv_end_poll(batch->ex);
+	for (i = 0; ok && i < 3 * CQES; i++)
+		ok = !write_post(batch->left.qp, i) && cq_expect(batch->cq, "WRITE", i, IBV_WC_SUCCESS, WAIT_MS);
+	pair_free(&batch->gone);
+	pair_free(&batch->left);
+	cq_free(batch->cq);
+	return ok;
 }
 
 static void reset(struct ibv_qp *qp)
@@ -250,68 +263,50 @@ static void reset(struct ibv_qp *qp)
 /* The queue pair whose completion it has just read. */
 static bool run_reset_in_batch(void)
 {
-	struct ibv_cq_ex *ex = cq_of_one_thread();
-	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
-	struct pair gone = pair_make(cq), left = pair_make(cq);
+	struct batch batch = batch_make();
 	bool ok;
 
-	writes_complete(gone.qp, (uint64_t[]){ 1 }, 1);
-	writes_complete(left.qp, (uint64_t[]){ 2 }, 1);
-	writes_complete(gone.qp, (uint64_t[]){ 3 }, 1);
-	writes_complete(left.qp, (uint64_t[]){ 4 }, 1);
-	start_poll(ex, 1);
-	reset(gone.qp);
+	writes_complete(batch.gone.qp, (uint64_t[]){ 1 }, 1);
+	writes_complete(batch.left.qp, (uint64_t[]){ 2 }, 1);
+	writes_complete(batch.gone.qp, (uint64_t[]){ 3 }, 1);
+	writes_complete(batch.left.qp, (uint64_t[]){ 4 }, 1);
+	start_poll(batch.ex, 1);
+	reset(batch.gone.qp);
 	/* What was read stays readable. */
-	ok = ibv_wc_read_qp_num(ex) == gone.qp->qp_num && next_is(ex, 2) && next_is(ex, 4) && next_is(ex, 0);
-	ibv_end_poll(ex);
-	ok = ok && goes_round(left.qp, cq);
-	pair_free(&gone);
-	pair_free(&left);
-	cq_free(cq);
-	return ok;
+	ok = ibv_wc_read_qp_num(batch.ex) == batch.gone.qp->qp_num && next_is(batch.ex, 2) && next_is(batch.ex, 4) &&
+	     next_is(batch.ex, 0);
+	return batch_end(&batch) && ok;
 }
 
 /* Behind the last completion, when more have come. */
 static bool run_reset_behind_batch(void)
 {
-	struct ibv_cq_ex *ex = cq_of_one_thread();
-	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
-	struct pair gone = pair_make(cq), left = pair_make(cq);
+	struct batch batch = batch_make();
 	bool ok;
 
-	writes_complete(left.qp, (uint64_t[]){ 1 }, 1);
-	start_poll(ex, 1);
-	ok = next_is(ex, 0);
-	writes_complete(gone.qp, (uint64_t[]){ 2, 3 }, 2);
-	writes_complete(left.qp, (uint64_t[]){ 4 }, 1);
-	reset(gone.qp);
-	ok = ok && next_is(ex, 4) && next_is(ex, 0);
-	ibv_end_poll(ex);
-	ok = ok && goes_round(left.qp, cq);
-	pair_free(&gone);
-	pair_free(&left);
-	cq_free(cq);
-	return ok;
+	writes_complete(batch.left.qp, (uint64_t[]){ 1 }, 1);
+	start_poll(batch.ex, 1);
+	ok = next_is(batch.ex, 0);
+	writes_complete(batch.gone.qp, (uint64_t[]){ 2, 3 }, 2);
+	writes_complete(batch.left.qp, (uint64_t[]){ 4 }, 1);
+	reset(batch.gone.qp);
+	ok = ok && next_is(batch.ex, 4) && next_is(batch.ex, 0);
+	return batch_end(&batch) && ok;
 }
 
 static bool run_resize_in_batch(void)
 {
-	struct ibv_cq_ex *ex = cq_of_one_thread();
-	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
-	struct pair pair = pair_make(cq);
+	struct batch batch = batch_make();
+	struct ibv_qp *qp = batch.left.qp;
 	bool ok;
 
-	writes_complete(pair.qp, (uint64_t[]){ 1, 2, 3 }, 3);
-	start_poll(ex, 1);
-	ok = next_is(ex, 2);
-	if (ibv_resize_cq(cq, 4 * CQES))
+	writes_complete(qp, (uint64_t[]){ 1, 2, 3 }, 3);
+	start_poll(batch.ex, 1);
+	ok = next_is(batch.ex, 2);
+	if (ibv_resize_cq(batch.cq, 4 * CQES))
 		die("ibv_resize_cq fails");
-	ok = ok && ibv_wc_read_qp_num(ex) == pair.qp->qp_num && next_is(ex, 3) && next_is(ex, 0);
-	ibv_end_poll(ex);
-	ok = ok && goes_round(pair.qp, cq);
-	pair_free(&pair);
-	cq_free(cq);
-	return ok;
+	ok = ok && ibv_wc_read_qp_num(batch.ex) == qp->qp_num && next_is(batch.ex, 3) && next_is(batch.ex, 0);
+	return batch_end(&batch) && ok;
 }
 
 /* --- Rings that cannot be mapped -------------------------------------------------------------- */
