@@ -260,6 +260,25 @@ static bool run_other_domain(void)
 	return ok;
 }
 
+/* Service levels have four bits. */
+static bool run_service_level(void)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = PORT,
+		.sl = 16,
+		.grh = { .dgid = b->device.gid, .sgid_index = a->device.gid_index, .hop_limit = 64 },
+	};
+	struct ibv_ah *refused = ibv_create_ah(a->device.pd, &attr), *taken;
+	int error = errno;
+
+	attr.sl = 15;
+	taken = ibv_create_ah(a->device.pd, &attr);
+	printf("# 16: %s, 15: %s\n", refused ? "taken" : strerror(error), taken ? "taken" : strerror(errno));
+	ah_free(taken);
+	return !refused && error == EINVAL && taken;
+}
+
 /* A datagram by way of an address handle in another protection domain. */
 static bool run_other_domain_handle(void)
 {
@@ -525,6 +544,7 @@ static const struct row rows[] = {
 	{ "write where the region does not allow it", run_write_shut },
 	{ "write where the queue pair does not allow it", run_shut_qp_write },
 	{ "write with a key of another protection domain", run_other_domain },
+	{ "an address with a service level of five bits", run_service_level },
 	{ "datagram with an address handle of another protection domain", run_other_domain_handle },
 	{ "write with the key of a deregistered region", run_deregistered },
 	{ "read where the region does not allow it", run_read_shut },

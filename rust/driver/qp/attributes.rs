@@ -148,9 +148,11 @@ impl Modify for Qp {
         };
         // Packets of full size will all be dropped on this machine, but short ones get through: the peer of `rdma_cm` may
         // have chosen the MTU, by its own netdev.
-        let fits = |path: &Arc<Path>| attr.path_mtu <= path.mtu_enum();
-        let is_too_long = mask.contains(AttrMask::PATH_MTU) && !primary.as_ref().is_none_or(fits);
-        if is_too_long && net::may_log() {
+        let is_too_long = |path: &Arc<Path>| attr.path_mtu > path.mtu_enum();
+        if mask.contains(AttrMask::PATH_MTU)
+            && primary.as_ref().is_some_and(is_too_long)
+            && net::may_log()
+        {
             pr_warn!(
                 "QP {}: the path MTU is longer than the route to the peer takes; full packets will be dropped\n",
                 self.number,

@@ -7,7 +7,7 @@ use rdma::cq::{
     Moderation, //
 };
 
-/// What a change asks of the CQ.
+/// The CQ does this after a change.
 pub(super) enum Action {
     /// Notify the consumer.
     Notify,
@@ -17,7 +17,7 @@ pub(super) enum Action {
     Wait,
 }
 
-/// What the consumer asked for, and what has come since it was notified.
+/// The consumer's request for a notification, and the completions since the last one.
 #[derive(Default)]
 pub(super) struct Notification {
     armed: Option<Arm>,
@@ -31,7 +31,7 @@ pub(super) struct Notification {
 }
 
 impl Notification {
-    /// What the consumer waits for.
+    /// The consumer's request, until it is notified.
     pub(super) fn armed(&self) -> Option<Arm> {
         self.armed
     }
@@ -66,8 +66,8 @@ impl Notification {
         self.settle()
     }
 
-    /// Whether the consumer is to be notified now that a timer has fired. The deadline may have moved since. The timer
-    /// was started again then.
+    /// The timer has fired. Returns whether the CQ notifies the consumer: not if the deadline has moved since, as the
+    /// timer was started again then.
     pub(super) fn expire(&mut self) -> bool {
         let is_due = self
             .deadline
@@ -78,7 +78,7 @@ impl Notification {
         is_due
     }
 
-    /// Whether there is enough to notify the consumer.
+    /// Compares the completions with the consumer's request.
     #[inline]
     pub(super) fn settle(&mut self) -> Action {
         let matching = match self.armed {

@@ -37,7 +37,7 @@ pub(super) struct UserCq {
     published: Option<Published>,
 }
 
-/// What moves from a ring to a new one (resize).
+/// A move of completions from a ring to a new one (resize).
 pub(super) struct Move {
     ring: SharedRing,
     producer: Producer,

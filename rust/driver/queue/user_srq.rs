@@ -149,7 +149,7 @@ impl UserSrq {
         out.receive_user(&self.scratch)
     }
 
-    /// What is posted now, to be copied without the lock.
+    /// The requests that are posted now. [`Self::copy_from`] needs no lock for them.
     pub(super) fn posted(&self) -> Posted {
         Posted {
             ring: self.ring.clone(),

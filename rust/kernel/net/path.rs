@@ -210,7 +210,10 @@ impl Path {
             bindings::dst_hold(self.dst.as_ptr());
             bindings::skb_dst_set(skb, self.dst.as_ptr());
             bindings::skb_set_owner_w(skb, sock);
-            bindings::skb_set_priority(skb, self.query.priority);
+            // A new packet has 0.
+            if self.query.priority != 0 {
+                bindings::skb_set_priority(skb, self.query.priority);
+            }
         }
         // SAFETY: `net` and `sock` stay as long as `self`; the stack takes the packet, which has a route.
         let verdict = unsafe {

@@ -134,7 +134,7 @@ fn local_errors_wait_for_what_was_before() {
     });
 }
 
-/// What failed was sending once more what had arrived; the one behind it is refused all the same.
+/// A request that had arrived fails when it is sent once more. The one behind it is refused all the same.
 #[test]
 fn refusal_is_not_forgotten_for_an_error_before() {
     let mut requester = requester_with(RequesterConfig {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! What an answer must say.
+//! Checks of the responder's answers.
 
 use roce::{
     opcode::Operation,
