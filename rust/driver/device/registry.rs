@@ -81,8 +81,8 @@ struct Devices {
     sockets: KVec<NamespaceSockets>,
 }
 
-/// Pages that each pool keeps, at the most: two windows of packets, 2 MiB.
-const POOL_PAGES: u32 = 512;
+/// Bytes that each page pool keeps, at the most: two windows of packets.
+const POOL_BYTES: usize = 2 << 20;
 
 /// How often the module, when it goes, waits for works that queue others, and at the most for those that queue themselves
 /// again: these have an end, as there are no queue pairs, but no promise says when.
@@ -129,7 +129,7 @@ impl Registry {
         let paging = Arc::new(WorkQueue::new_unbound(c"ferroce_paging")?, GFP_KERNEL)?;
         let namespaces = net::Namespaces::register()?;
         let bulk = Arc::new(WorkQueue::new_bulk(c"ferroce_bulk")?, GFP_KERNEL)?;
-        let pages = PagePools::new(POOL_PAGES)?;
+        let pages = PagePools::new(POOL_BYTES)?;
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,

@@ -17,14 +17,11 @@ use kernel::{
     sync::Arc, //
 };
 use net::{
-    Fragment,
     PagePools,
     RxList,
     RxSkb,
     Transmit,
-    TxSkb,
-    MAX_LIGHT,
-    MAX_TAIL, //
+    TxSkb, //
 };
 use roce::{
     icrc,
@@ -34,9 +31,6 @@ use roce::{
 
 /// Bytes of the ICRC behind the payload.
 const ICRC_LEN: usize = 4;
-/// Bytes of the longest pad.
-const MAX_PAD: usize = 3;
-const _: () = assert!(MAX_PAD + ICRC_LEN <= MAX_TAIL);
 
 /// Why a datagram could not be built.
 pub(crate) enum BuildError<F> {
@@ -59,55 +53,18 @@ pub(crate) fn traced(packet: &Packet) -> trace::Packet {
     }
 }
 
-/// Builds the datagram of `packet` towards `path`, with the identification `id`, around its payload. [`None`] if there is
-/// no memory.
-fn build_around(
-    path: &Path,
-    packet: &Packet,
-    id: u16,
-    pages: &PagePools,
-    payload: Fragment<'_>,
-) -> Option<TxSkb> {
-    let pad = packet.pad();
-    let tail_len = pad.wrapping_add(ICRC_LEN as u8);
-    let header_len = packet.header_len();
-    let mut skb = TxSkb::with_page(pages, header_len, payload.bytes().len(), tail_len)?;
-    path.address(&mut skb, id);
-    packet.emit(skb.body_mut())?;
-    if path.is_loopback() {
-        return skb.finish(payload, [0; MAX_TAIL]).then_some(skb);
-    }
-    let padding = [0u8; MAX_PAD];
-    let state = crc(linear_crc(&mut skb, 0)?, payload.bytes());
-    let state = crc(state, padding.get(..usize::from(pad)).unwrap_or_default());
-    let trailer = u64::from(u32::from_le_bytes(icrc::finish(state)));
-    let tail = trailer
-        .wrapping_shl(u32::from(pad).wrapping_mul(8))
-        .to_le_bytes();
-    skb.finish(payload, tail).then_some(skb)
-}
-
-/// The CRC's state behind `data`.
-#[inline]
-fn crc(state: u32, data: &[u8]) -> u32 {
-    if data.is_empty() {
-        state
-    } else {
-        net::crc32_le(state, data)
-    }
-}
-
-/// The ICRC's state behind the linear part of an addressed datagram, but for the last `uncovered` bytes of it. In one
-/// call, as each asks for the SIMD unit: the headers are masked meanwhile.
-fn linear_crc(skb: &mut TxSkb, uncovered: usize) -> Option<u32> {
-    let bytes = skb.with_headers_mut(icrc::LRH_LEN)?;
-    let covered = bytes.len().checked_sub(uncovered)?;
-    let (bytes, _) = bytes.split_at_mut_checked(covered)?;
-    if bytes.get(icrc::LRH_LEN)? >> 4 == 4 {
+/// The ICRC of an addressed datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD unit:
+/// the headers are masked meanwhile.
+fn icrc_of(skb: &mut TxSkb) -> Option<[u8; ICRC_LEN]> {
+    let (bytes, _) = skb
+        .with_headers_mut(icrc::LRH_LEN)?
+        .split_last_chunk_mut::<ICRC_LEN>()?;
+    let state = if bytes.get(icrc::LRH_LEN)? >> 4 == 4 {
         masked_crc(bytes, icrc::mask_v4)
     } else {
         masked_crc(bytes, icrc::mask_v6)
-    }
+    };
+    state.map(icrc::finish)
 }
 
 /// The ICRC's state behind `bytes`, of whose first ones `mask` makes what counts.
@@ -169,9 +126,8 @@ impl Batch {
     }
 
     /// Builds the datagram of `packet` towards `path` and adds it; if there is no room it is dropped, as the network may
-    /// drop any. `fill` writes exactly the payload, into memory from `pages` if there is much: the packet never refers to
-    /// the memory that the payload comes from, which the consumer gets back before the packet is gone. The ICRC of what
-    /// goes to a QP of the same device is 0.
+    /// drop any. `fill` writes exactly the payload: the packet never refers to the memory that the payload comes from, which
+    /// the consumer gets back before the packet is gone. The ICRC of what goes to a QP of the same device is 0.
     ///
     /// Context: bottom halves off.
     pub(crate) fn build<F>(
@@ -181,36 +137,27 @@ impl Batch {
         pages: &PagePools,
         fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
     ) -> Result<(), BuildError<F>> {
-        let len = packet.datagram_len();
-        let (id, payload_len) = (self.next_id(), packet.payload_len as usize);
-        // The payload gets memory of its own: together with headers and all it would need two pages.
-        let fragment = if len > MAX_LIGHT && path.takes_pages() {
-            pages.fragment(payload_len)
-        } else {
-            None
+        let id = self.next_id();
+        let mut skb = TxSkb::alloc(pages, packet.datagram_len()).ok_or(BuildError::NoMemory)?;
+        path.address(&mut skb, id);
+        let body = skb.body_mut();
+        let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
+        let rest = body.get_mut(header_len..).unwrap_or_default();
+        let (payload, tail) = rest
+            .split_at_mut_checked(packet.payload_len as usize)
+            .ok_or(BuildError::NoMemory)?;
+        fill(payload).map_err(BuildError::Payload)?;
+        // The pad is shorter than the ICRC behind it.
+        if let Some(pad) = tail.first_chunk_mut::<ICRC_LEN>() {
+            *pad = [0; ICRC_LEN];
+        }
+        let icrc = match path.is_loopback() {
+            true => [0; ICRC_LEN],
+            false => icrc_of(&mut skb).ok_or(BuildError::NoMemory)?,
         };
-        let skb = if let Some(mut fragment) = fragment {
-            fill(fragment.bytes_mut()).map_err(BuildError::Payload)?;
-            build_around(path, packet, id, pages, fragment).ok_or(BuildError::NoMemory)?
-        } else {
-            let mut skb = TxSkb::alloc(pages, len).ok_or(BuildError::NoMemory)?;
-            path.address(&mut skb, id);
-            let body = skb.body_mut();
-            let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
-            let rest = body.get_mut(header_len..).unwrap_or_default();
-            let (payload, tail) = rest
-                .split_at_mut_checked(payload_len)
-                .ok_or(BuildError::NoMemory)?;
-            fill(payload).map_err(BuildError::Payload)?;
-            tail.fill(0);
-            if !path.is_loopback() {
-                let state = linear_crc(&mut skb, ICRC_LEN).ok_or(BuildError::NoMemory)?;
-                if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
-                    *trailer = icrc::finish(state);
-                }
-            }
-            skb
-        };
+        if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
+            *trailer = icrc;
+        }
         trace::packet_out(|| traced(packet));
         self.push(skb, path);
         Ok(())

@@ -155,11 +155,6 @@ impl Path {
         self.route.address(skb, id);
     }
 
-    /// Whether packets may have a part in pages of their own. Context: bottom halves off.
-    pub(crate) fn takes_pages(&self) -> bool {
-        self.is_loopback || self.route.takes_pages()
-    }
-
     /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: bottom halves off.
     pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
         first.append(next, &self.route)

@@ -43,11 +43,6 @@ __rust_helper bool rust_helper_dst_takes_udp_fraglists(const struct dst_entry *d
 	return !dst->lwtstate && !dst_xfrm(dst) && !(needed & ~dst_dev(dst)->features);
 }
 
-__rust_helper bool rust_helper_dst_has_sg(struct dst_entry *dst)
-{
-	return dst_dev(dst)->features & NETIF_F_SG;
-}
-
 __rust_helper bool rust_helper_dst_is_local(const struct dst_entry *dst)
 {
 	if (dst->ops->family == AF_INET)

@@ -3,10 +3,12 @@
 #include <linux/skbuff.h>
 #include <net/page_pool/helpers.h>
 
-/* Of single pages, which are mapped for no device. */
-__rust_helper struct page_pool *rust_helper_page_pool_create(unsigned int pool_size)
+/* Of blocks of `1 << order` pages, which are mapped for no device. */
+__rust_helper struct page_pool *rust_helper_page_pool_create(unsigned int pool_size,
+							     unsigned int order)
 {
 	struct page_pool_params params = {
+		.order = order,
 		.pool_size = pool_size,
 		.nid = NUMA_NO_NODE,
 	};
@@ -14,7 +16,7 @@ __rust_helper struct page_pool *rust_helper_page_pool_create(unsigned int pool_s
 	return page_pool_create(&params);
 }
 
-/* At least `*size` bytes, at most a page; `*size` becomes how many they are. */
+/* At least `*size` bytes, at most a block; `*size` becomes how many they are. */
 __rust_helper void *rust_helper_page_pool_alloc_va(struct page_pool *pool, unsigned int *size,
 						   gfp_t gfp)
 {
@@ -26,21 +28,7 @@ __rust_helper void rust_helper_page_pool_free_va(struct page_pool *pool, void *v
 	page_pool_free_va(pool, va, false);
 }
 
-/* The packet's, with the reference that the caller has. */
-__rust_helper void rust_helper_skb_add_pool_page(struct sk_buff *skb, void *va, int len,
-						 unsigned int truesize)
-{
-	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, virt_to_page(va), offset_in_page(va), len,
-			truesize);
-}
-
-/* The page of `va`, of a pool, gets another reference. */
-__rust_helper void rust_helper_page_pool_ref_va(void *va)
-{
-	page_pool_ref_page(virt_to_page(va));
-}
-
-/* The head of the packet is of a pool, and so are all its fragments. */
+/* The head of the packet is of a pool. */
 __rust_helper void rust_helper_skb_mark_for_recycle(struct sk_buff *skb)
 {
 	skb_mark_for_recycle(skb);

@@ -57,10 +57,7 @@ pub use notifier::{
     NetdevHandler,
     NetdevNotifier, //
 };
-pub use page_pool::{
-    Fragment,
-    PagePools, //
-};
+pub use page_pool::PagePools;
 pub use path::{
     Path,
     Transmit, //
@@ -72,11 +69,7 @@ pub use segment::{
     Segments, //
 };
 pub use sync::crc32_le;
-pub use transmit::{
-    TxSkb,
-    MAX_LIGHT,
-    MAX_TAIL, //
-};
+pub use transmit::TxSkb;
 
 /// Whether one more message may be logged of what users of the network can repeat as they like. Any context.
 pub fn may_log() -> bool {

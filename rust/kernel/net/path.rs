@@ -163,14 +163,6 @@ impl Path {
         skb.address(&self.template, id);
     }
 
-    /// Returns whether packets with a part in pages are any use: where a network device does not take them, the stack
-    /// copies all of it. Bottom halves are off.
-    #[inline]
-    pub fn takes_pages(&self) -> bool {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::dst_has_sg(self.dst.as_ptr()) }
-    }
-
     /// Returns whether super-packets of datagrams of `len` bytes are any use: where they do not leave as they are, the
     /// stack would copy them to cut them up, and it would drop those that are too long for the path. Bottom halves are
     /// off.

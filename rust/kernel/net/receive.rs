@@ -223,7 +223,7 @@ impl RxSkb {
             skb::pull(raw, ip_len);
             Self::adopt(raw, Control { netns, ifindex: 0 });
         }
-        // INVARIANT: As just made: a `TxSkb` is in one piece or has pages, and its UDP header says how long it is.
+        // INVARIANT: As just made: a `TxSkb` is in one piece, and its UDP header says how long it is.
         Some(Self(skb))
     }
 

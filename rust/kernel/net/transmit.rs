@@ -12,11 +12,7 @@ use crate::{
         IPV6_LEN,
         UDP_LEN, //
     },
-    page_pool::{
-        Fragment,
-        PagePools,
-        ALIGN, //
-    },
+    page_pool::PagePools,
     path::Path,
     skb::{
         self,
@@ -33,11 +29,7 @@ use core::{
 };
 use kernel::{
     bindings as kernel_bindings,
-    ffi::{
-        c_char,
-        c_void, //
-    },
-    page::PAGE_SIZE,
+    ffi::c_char,
     prelude::*, //
 };
 use rdma_bindings as bindings;
@@ -56,27 +48,13 @@ const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 /// with all that is in front of them: our headers, those of the link layer, and of tunnels that the way may lead through.
 const MAX_BURST: usize = (64 << 10) - 1 - header::MAX_LEN - 256;
 
-/// The longest datagram in one piece whose memory is of a page pool: with what goes with it, it is no longer than a
-/// page.
-pub const MAX_LIGHT: usize = 3 << 10;
-const _: () = assert!(MAX_LIGHT + HEADROOM as usize + 512 <= PAGE_SIZE);
-
-/// The most bytes behind the pages of a datagram: the pad and the ICRC.
-pub const MAX_TAIL: usize = 8;
-
-/// The room for them behind a packet's head: what is in front of it stays as aligned as the head.
-const TAIL_ROOM: u32 = ALIGN as u32;
-const _: () = assert!(MAX_TAIL <= ALIGN);
-
 /// What is known of a packet until it leaves: in its control block, so that only a pointer is moved around.
 struct Control {
     last: *mut kernel_bindings::sk_buff,
-    tail: *mut u8,
     len: u32,
     total: u32,
     followers: u8,
     headers_len: u8,
-    tail_len: u8,
 }
 
 /// Bytes of a packet's control block.
@@ -89,19 +67,13 @@ const _: () = assert!(
 
 /// A datagram to be sent, or several that leave together. Drop: process or softirq.
 ///
-/// It is in one piece of memory, or its middle part is elsewhere in the page pools. All its bytes are its own: no packet
-/// refers to memory of a process.
+/// It is in one piece of memory, which is its own: no packet refers to memory of a process.
 ///
 /// # Invariants
 ///
 /// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
-/// - If `tail_len` is 0, the `len` bytes of the datagram are in the linear part, or they are in the linear part and in
-///   two fragments: one in a page of a pool, and one in the page of the packet's head. A reference for each is the
-///   packet's.
-/// - Otherwise the packet has no fragments yet; the last `tail_len` bytes, at most [`MAX_TAIL`], and those in front of
-///   them are missing. The packet's head is in a page of a pool, and goes back there. `tail` is valid for writes of
-///   [`MAX_TAIL`] bytes, which belong to that page, and to nobody else.
-/// - The linear part starts with `headers_len` bytes of headers. If that is 0, it has `HEADROOM` in front of it;
+/// - The linear part is `headers_len` bytes of headers and the `len` bytes of the datagram, and there is nothing else but
+///   the fragment list below. If `headers_len` is 0, the linear part has `HEADROOM` in front of it;
 ///   otherwise `LL_MAX_HEADER`, these are the headers of IP and UDP of the datagram, and the packet's network and
 ///   transport header are set.
 /// - `len` is at most `header::MAX_DATAGRAM`.
@@ -117,8 +89,8 @@ unsafe impl Send for TxSkb {}
 unsafe impl Sync for TxSkb {}
 
 impl TxSkb {
-    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header, if they are few of memory of `pages`.
-    /// Any context.
+    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header, of memory of `pages` if bottom halves
+    /// are off and there is some. Any context.
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
     pub fn alloc(pages: &PagePools, len: usize) -> Option<Self> {
@@ -127,46 +99,22 @@ impl TxSkb {
         }
         // CAST: `MAX_DATAGRAM` is 16 bits.
         let len32 = len as u32;
-        let light = if len <= MAX_LIGHT {
-            Self::light(pages, len32, 0)
-        } else {
-            None
-        };
-        let skb = match light {
-            Some((skb, _)) => skb,
+        let skb = match Self::pooled(pages, len32) {
+            Some(skb) => skb,
             None => skb::alloc(HEADROOM, len32)?,
         };
-        // SAFETY: The packet was just made, with `HEADROOM`, and all of `len32` bytes in its linear part.
-        Some(unsafe { Self::new(skb, len32, ptr::null_mut(), 0) })
-    }
-
-    /// Makes a datagram of `len` bytes of a packet without headers.
-    ///
-    /// # Safety
-    ///
-    /// The packet is the caller's alone, and is, with `len`, `tail` and `tail_len`, as the type invariants ask of one
-    /// that has neither headers nor followers.
-    #[inline]
-    unsafe fn new(
-        skb: NonNull<kernel_bindings::sk_buff>,
-        len: u32,
-        tail: *mut u8,
-        tail_len: u8,
-    ) -> Self {
         let control = Control {
             last: ptr::null_mut(),
-            tail,
-            len,
-            total: len,
+            len: len32,
+            total: len32,
             followers: 0,
             headers_len: 0,
-            tail_len,
         };
-        // SAFETY: The control block of a packet that is the caller's is free for use; it is as aligned as a `Control`,
-        // and no smaller.
+        // SAFETY: The control block of a packet that is ours is free for use; it is as aligned as a `Control`, and no
+        // smaller.
         unsafe { Self::control_of(skb).write(control) };
-        // INVARIANT: The caller promises the rest.
-        Self(skb)
+        // INVARIANT: The packet was just made, with `HEADROOM`, and all of `len32` bytes in its linear part.
+        Some(Self(skb))
     }
 
     /// Returns where a packet's control block is.
@@ -203,89 +151,25 @@ impl TxSkb {
         skb
     }
 
-    /// Makes a datagram of `body_len` bytes in one piece, `middle_len` bytes in a fragment, and the last `tail_len`
-    /// bytes, 1 to [`MAX_TAIL`]. [`Self::finish`] adds the latter two.
-    ///
-    /// `None` if there is no memory, or in process context with bottom halves on. What the bytes are at first is
-    /// not specified: all of them are to be written.
-    pub fn with_page(
-        pages: &PagePools,
-        body_len: usize,
-        middle_len: usize,
-        tail_len: u8,
-    ) -> Option<Self> {
-        let len = body_len
-            .checked_add(middle_len)?
-            .checked_add(usize::from(tail_len))?;
-        if len > header::MAX_DATAGRAM || !(1..=MAX_TAIL).contains(&usize::from(tail_len)) {
-            return None;
-        }
-        // CAST: Less than `MAX_DATAGRAM`, all.
-        let (skb, tail) = Self::light(pages, body_len as u32, TAIL_ROOM)?;
-        // SAFETY: The packet was just made, with `HEADROOM`, and with `MAX_TAIL` bytes in the page of its head.
-        Some(unsafe { Self::new(skb, len as u32, tail.as_ptr(), tail_len) })
-    }
-
-    /// Makes a packet of `len` bytes in one piece, of memory of `pages`, with `HEADROOM` in front of them. Returns it and
-    /// where `extra` bytes are that are in the same page as its head. Bottom halves must be off: `None` otherwise.
-    fn light(
-        pages: &PagePools,
-        len: u32,
-        extra: u32,
-    ) -> Option<(NonNull<kernel_bindings::sk_buff>, NonNull<u8>)> {
+    /// Makes a packet of `len` bytes in one piece, of memory of `pages`, with `HEADROOM` in front of them. Bottom halves
+    /// must be off: [`None`] otherwise, or if there is no memory.
+    fn pooled(pages: &PagePools, len: u32) -> Option<NonNull<kernel_bindings::sk_buff>> {
         let room = HEADROOM.checked_add(len)?;
-        // CAST: `usize` is not narrower than 32 bits.
-        let memory = pages.fragment(skb::head_size(room)?.checked_add(extra as usize)?)?;
-        // What is extra has its place behind all that is the head's: who pulls bytes into the head does not
-        // overwrite it.
-        let size = memory.size().checked_sub(extra)?;
-        // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has `size` bytes, at least as many as `room` bytes of
-        // data and what goes with them take. It is the packet's if there is one, which gives it back to the pool.
-        // `extra` bytes follow them.
+        let memory = pages.fragment(skb::head_size(room)?)?;
+        // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has at least as many bytes as `room`
+        // bytes of data and what goes with them take. It is the packet's if there is one, which gives it back to the
+        // pool.
         unsafe {
-            let skb = NonNull::new(bindings::napi_build_skb(memory.as_ptr().cast(), size))?;
-            let (start, _) = memory.into_raw();
+            let skb = bindings::napi_build_skb(memory.as_ptr().cast(), memory.size());
+            let skb = NonNull::new(skb)?;
+            memory.leak();
             bindings::skb_mark_for_recycle(skb.as_ptr());
             skb::reserve_and_put(skb.as_ptr(), HEADROOM, len);
-            Some((skb, start.add(size as usize)))
+            Some(skb)
         }
     }
 
-    /// Puts the middle part and the end behind the first part of a datagram of [`Self::with_page`]: of `tail`, as many
-    /// bytes as it was said to have. Returns whether the datagram is complete.
-    pub fn finish(&mut self, middle: Fragment<'_>, tail: [u8; MAX_TAIL]) -> bool {
-        let skb = self.0.as_ptr();
-        let control = self.control_mut();
-        let tail_len = core::mem::take(&mut control.tail_len);
-        if tail_len == 0 {
-            return false;
-        }
-        let size = middle.size();
-        let (start, len) = middle.into_raw();
-        let start = start.as_ptr().cast::<c_void>();
-        let end = control.tail.cast::<c_void>();
-        // SAFETY: By the type invariant the packet has no fragments, and `MAX_TAIL` bytes in the page of its head, which
-        // is of a pool and gets another reference. At `start` are `len` bytes within a page of a pool; the reference to
-        // it becomes the packet's.
-        // CAST: At most a page.
-        unsafe {
-            bindings::skb_add_pool_page(skb, start, len as c_int, size);
-            end.cast::<[u8; MAX_TAIL]>().write(tail);
-            bindings::page_pool_ref_va(end);
-            bindings::skb_add_pool_page(skb, end, c_int::from(tail_len), TAIL_ROOM);
-        }
-        self.is_complete()
-    }
-
-    /// Returns whether all bytes are there.
-    fn is_complete(&self) -> bool {
-        // SAFETY: By the type invariant this is a packet.
-        let len = unsafe { (*self.0.as_ptr()).len };
-        let control = self.control();
-        control.followers != 0 || len == u32::from(control.headers_len).wrapping_add(control.len)
-    }
-
-    /// Returns where the linear part of the datagram is, and its length.
+    /// Returns where the datagram is, and its length.
     #[inline]
     fn place(&self) -> (*mut u8, usize) {
         let headers_len = usize::from(self.control().headers_len);
@@ -309,7 +193,7 @@ impl TxSkb {
         self.len() == 0
     }
 
-    /// Returns the datagram, or what is in front of the pages.
+    /// Returns the datagram.
     #[inline]
     pub fn body(&self) -> &[u8] {
         let (start, len) = self.place();
@@ -318,7 +202,7 @@ impl TxSkb {
         unsafe { slice::from_raw_parts(start, len) }
     }
 
-    /// Returns the datagram, or what is in front of the pages, to be written.
+    /// Returns the datagram, to be written.
     #[inline]
     pub fn body_mut(&mut self) -> &mut [u8] {
         let (start, len) = self.place();
@@ -378,8 +262,8 @@ impl TxSkb {
         }
     }
 
-    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, or what is in front of the pages, to be written.
-    /// The first bytes are no part of the packet. [`None`] if it was not addressed, or has not so much room.
+    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, to be written. The first bytes are no part of the
+    /// packet. [`None`] if it was not addressed, or has not so much room.
     #[inline]
     pub fn with_headers_mut(&mut self, room: usize) -> Option<&mut [u8]> {
         if self.control().headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {
@@ -416,8 +300,6 @@ impl TxSkb {
         let total = control.total.wrapping_add(added.len);
         if control.headers_len == 0
             || !header::follows(other.headers(), self.headers(), count)
-            || !self.is_complete()
-            || !other.is_complete()
             || added.followers != 0
             || added.len > control.len
             || control.total != control.len.wrapping_mul(u32::from(count))
@@ -454,9 +336,9 @@ impl TxSkb {
         Ok(())
     }
 
-    /// Copies a datagram. Any context. [`None`] if it is not complete, or several, or there is no memory.
+    /// Copies a datagram. Any context. [`None`] if it is several, or there is no memory.
     pub(crate) fn try_copy(&self) -> Option<Self> {
-        if !self.is_complete() || self.datagrams() != 1 {
+        if self.datagrams() != 1 {
             return None;
         }
         // SAFETY: By the type invariant this is a packet.
@@ -469,7 +351,7 @@ impl TxSkb {
     /// Returns the C packet, which is the caller's now, if it was addressed.
     pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
         let control = self.control();
-        if control.headers_len == 0 || !self.is_complete() {
+        if control.headers_len == 0 {
             return None;
         }
         if control.followers != 0 {
