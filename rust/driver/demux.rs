@@ -15,7 +15,6 @@ use crate::{
     packet::arrival::{
         check,
         count,
-        parse,
         Burst,
         Came,
         Run, //
@@ -87,10 +86,10 @@ fn receive(netns: &net::Net, skb: RxSkb) {
         }
     };
     count(&device, 1, skb.datagram_len() as u64);
-    let parsed = parse(&skb);
-    let Some(packet) = check(&device, &skb, &parsed) else {
+    let packet = &mut Packet::default();
+    if !check(&device, packet, &skb) {
         return;
-    };
+    }
     if to_group {
         deliver_to_group(&device, &destination, packet, skb);
         return;
@@ -115,11 +114,8 @@ pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
 
 fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
     let mut burst = Burst::new(device, packets, came);
-    while let Some(skb) = burst.pop() {
-        let parsed = parse(&skb);
-        let Some(packet) = burst.check(&skb, &parsed) else {
-            continue;
-        };
+    let packet = &mut Packet::default();
+    while let Some(skb) = burst.next(packet) {
         if burst.is_own() && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
             deliver_to_group(device, &group, packet, skb);

@@ -76,24 +76,23 @@ impl<'a> Burst<'a> {
         self.came == Came::Own
     }
 
-    /// Takes the next packet out.
-    pub(crate) fn pop(&mut self) -> Option<RxSkb> {
-        self.ahead.take().or_else(|| self.packets.pop())
-    }
-
-    /// As the function of that name.
-    #[inline(always)]
-    pub(crate) fn check<'p>(
-        &self,
-        skb: &RxSkb,
-        parsed: &'p Result<Packet, ParseError>,
-    ) -> Option<&'p Packet> {
-        if self.came == Came::Own {
-            let packet = parsed.as_ref().ok()?;
-            trace::packet_in(|| datagram::traced(packet));
-            return Some(packet);
+    /// Takes the next packet for a QP out, whose headers `packet` becomes. Drops all in front of it.
+    pub(crate) fn next(&mut self, packet: &mut Packet) -> Option<RxSkb> {
+        loop {
+            let skb = self.ahead.take().or_else(|| self.packets.pop())?;
+            let is_good = if self.came == Came::Own {
+                let is_good = read(packet, &skb).is_ok();
+                if is_good {
+                    trace::packet_in(|| datagram::traced(packet));
+                }
+                is_good
+            } else {
+                check(self.device, packet, &skb)
+            };
+            if is_good {
+                return Some(skb);
+            }
         }
-        check(self.device, skb, parsed)
     }
 }
 
@@ -118,11 +117,8 @@ impl Run<'_, '_> {
         let ends = |skb: &RxSkb| (skb.netns(), skb.source(), skb.destination());
         let first_ends = is_mixed.then(|| ends(&skb));
         f(first, skb);
-        while let Some(skb) = burst.packets.pop() {
-            let parsed = parse(&skb);
-            let Some(packet) = burst.check(&skb, &parsed) else {
-                continue;
-            };
+        let mut packet = Packet::default();
+        while let Some(skb) = burst.next(&mut packet) {
             if first_ends.is_some_and(|first| first != ends(&skb))
                 || packet.dest_qpn != first.dest_qpn
                 || packet.opcode.transport() != first.opcode.transport()
@@ -133,7 +129,7 @@ impl Run<'_, '_> {
                 burst.ahead = Some(skb);
                 return;
             }
-            f(packet, skb);
+            f(&packet, skb);
         }
     }
 }
@@ -146,37 +142,47 @@ pub(crate) fn count(device: &Device, packets: u32, bytes: u64) {
     counters.add(Counter::ReceivedBytes, bytes);
 }
 
-/// Reads the headers of a datagram.
+/// Has `packet` become the headers of a datagram.
 #[inline(always)]
-pub(crate) fn parse(skb: &RxSkb) -> Result<Packet, ParseError> {
+fn read(packet: &mut Packet, skb: &RxSkb) -> Result<(), ParseError> {
     // They are in one piece as a rule. If that is too short, as it may be, there are others.
-    match Packet::parse(skb.linear(), skb.datagram_len()) {
-        Err(ParseError::TooShort) => parse_segments(skb),
-        parsed => parsed,
+    match packet.read(skb.linear(), skb.datagram_len()) {
+        Err(ParseError::TooShort) => read_segments(packet, skb),
+        read => read,
     }
 }
 
-/// As [`parse`], of headers that need not be in one piece.
+/// As [`read`], of headers that need not be in one piece.
 #[cold]
 #[inline(never)]
-fn parse_segments(skb: &RxSkb) -> Result<Packet, ParseError> {
+fn read_segments(packet: &mut Packet, skb: &RxSkb) -> Result<(), ParseError> {
     let mut headers = [0u8; MAX_HEADER_LEN];
     let copied = skb.header(&mut headers);
-    Packet::parse(headers.get(..copied).unwrap_or(&[]), skb.datagram_len())
+    packet.read(headers.get(..copied).unwrap_or(&[]), skb.datagram_len())
 }
 
-/// Whether a datagram that came to `device` is a packet for one of its QPs: returns what [`parse`] found, by
-/// reference, as it is much to move around for each packet.
-#[inline(always)] // For each packet.
-pub(crate) fn check<'a>(
-    device: &Device,
-    skb: &RxSkb,
-    parsed: &'a Result<Packet, ParseError>,
-) -> Option<&'a Packet> {
-    let Ok(packet) = parsed else {
+/// Has `packet` become the headers of a datagram that came to `device`. Returns whether it is a packet for a QP: sound,
+/// with the right ICRC, and no CNP. Others are counted.
+pub(crate) fn check(device: &Device, packet: &mut Packet, skb: &RxSkb) -> bool {
+    if read(packet, skb).is_err() {
         device.count_drop(Counter::Malformed, 0);
-        return None;
-    };
+        return false;
+    }
+    if !has_right_icrc(skb) {
+        device.count_drop(Counter::BadIcrc, 0);
+        return false;
+    }
+    trace::packet_in(|| datagram::traced(packet));
+    let is_cnp = packet.opcode.transport() == Transport::Cnp;
+    if is_cnp {
+        device.counters().add(Counter::CongestionNotifications, 1);
+    }
+    !is_cnp
+}
+
+/// Whether a datagram that has the headers of a packet ends with their ICRC, and that of the payload.
+#[inline(always)]
+fn has_right_icrc(skb: &RxSkb) -> bool {
     let mut copy = [0u8; BTH_LEN];
     let bth = match skb.linear().first_chunk() {
         Some(bth) => bth,
@@ -187,27 +193,23 @@ pub(crate) fn check<'a>(
         }
     };
     // There always are headers of IPv4 or IPv6, and UDP.
-    let (ip, udp) = skb.headers().split_last_chunk()?;
+    let Some((ip, udp)) = skb.headers().split_last_chunk() else {
+        return false;
+    };
     let state = if let Ok(ip) = ip.try_into() {
         icrc::header_crc_v4(&KernelCrc, ip, udp, bth)
+    } else if let Ok(ip) = ip.try_into() {
+        icrc::header_crc_v6(&KernelCrc, ip, udp, bth)
     } else {
-        icrc::header_crc_v6(&KernelCrc, ip.try_into().ok()?, udp, bth)
+        return false;
     };
     // Behind the right ICRC the state is always the same.
     let rest = skb.datagram_len().saturating_sub(BTH_LEN);
-    if skb.crc32_le(state, BTH_LEN, rest) != Some(icrc::RESIDUE) {
-        device.count_drop(Counter::BadIcrc, 0);
-        return None;
-    }
-    trace::packet_in(|| datagram::traced(packet));
-    if packet.opcode.transport() == Transport::Cnp {
-        device.counters().add(Counter::CongestionNotifications, 1);
-        return None;
-    }
-    Some(packet)
+    skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)
 }
 
-/// Parses a packet again that was parsed before, and has been kept since.
-pub(crate) fn reparse(skb: &RxSkb) -> Option<Packet> {
-    parse(skb).ok()
+/// Reads the headers again of a packet that has been kept since they were read.
+pub(crate) fn reread(skb: &RxSkb) -> Option<Packet> {
+    let mut packet = Packet::default();
+    read(&mut packet, skb).is_ok().then_some(packet)
 }

@@ -252,7 +252,7 @@ fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, round: &mut Round) -> bool {
         let Some(skb) = waiting.pop() else {
             return false;
         };
-        let Some(packet) = arrival::reparse(&skb) else {
+        let Some(packet) = arrival::reread(&skb) else {
             continue;
         };
         if side.take_in(qp, &packet, &skb, round).is_err() {

@@ -230,6 +230,13 @@ const fn flag(on: bool, bit: u8) -> u8 {
     }
 }
 
+impl Default for Packet {
+    /// Some packet, for [`Packet::read`].
+    fn default() -> Self {
+        Self::new(Opcode::RcSendOnly, 0, Psn::new(0))
+    }
+}
+
 impl Packet {
     /// A packet with nothing but a BTH: the default partition, the migrated path (which is what a
     /// QP without path migration sends, IBTA 17.2.8), no flags, no payload.
@@ -258,15 +265,24 @@ impl Packet {
         }
     }
 
-    /// Reads the headers of a datagram.
+    /// Reads the headers of a datagram, as [`read`](Self::read), and returns them.
+    #[inline]
+    pub fn parse(bytes: &[u8], datagram_len: usize) -> Result<Self, ParseError> {
+        let mut packet = Self::default();
+        packet.read(bytes, datagram_len)?;
+        Ok(packet)
+    }
+
+    /// Becomes the headers of a datagram; with an error, anything. To return them instead would take longer than to read
+    /// them: most packets have only a BTH.
     ///
     /// `bytes` is the beginning of the UDP payload, at least the first `MAX_HEADER_LEN` bytes of it,
     /// or all if there are fewer; `datagram_len` is the length of the whole UDP payload in bytes,
     /// ICRC included. Reserved bits are ignored, as IBTA 9.2 asks for. The ICRC is not looked at.
     ///
-    /// In the packet that is returned, header, payload, pad and ICRC fill the datagram exactly.
+    /// Without an error, header, payload, pad and ICRC of the packet fill the datagram exactly.
     #[inline]
-    pub fn parse(bytes: &[u8], datagram_len: usize) -> Result<Self, ParseError> {
+    pub fn read(&mut self, bytes: &[u8], datagram_len: usize) -> Result<(), ParseError> {
         let mut rest = bytes;
         let header: bth::Bth = take(&mut rest)?;
 
@@ -291,23 +307,23 @@ impl Packet {
             return Err(ParseError::PayloadLength);
         }
 
-        let mut packet = Self::new(opcode, header.dest_qpn.get(), Psn::new(header.psn.get()));
-        packet.solicited = header.flags & bth::SOLICITED != 0;
-        packet.migrated = header.flags & bth::MIGRATED != 0;
-        packet.pkey = header.pkey.get();
-        packet.fecn = header.ecn & bth::FECN != 0;
-        packet.becn = header.ecn & bth::BECN != 0;
-        packet.ack_request = header.ack & bth::ACK_REQUEST != 0;
-        packet.payload_len = payload_len;
+        *self = Self::new(opcode, header.dest_qpn.get(), Psn::new(header.psn.get()));
+        self.solicited = header.flags & bth::SOLICITED != 0;
+        self.migrated = header.flags & bth::MIGRATED != 0;
+        self.pkey = header.pkey.get();
+        self.fecn = header.ecn & bth::FECN != 0;
+        self.becn = header.ecn & bth::BECN != 0;
+        self.ack_request = header.ack & bth::ACK_REQUEST != 0;
+        self.payload_len = payload_len;
         if opcode.has_extensions() {
-            packet.parse_extensions(rest)?;
+            self.read_extensions(rest)?;
         }
-        Ok(packet)
+        Ok(())
     }
 
     /// Reads the extension headers, in the order in which they follow the BTH.
     #[inline]
-    fn parse_extensions(&mut self, mut rest: &[u8]) -> Result<(), ParseError> {
+    fn read_extensions(&mut self, mut rest: &[u8]) -> Result<(), ParseError> {
         let opcode = self.opcode;
         let rest = &mut rest;
 
