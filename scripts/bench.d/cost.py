@@ -35,7 +35,10 @@ TURNS = 5
 CASES = (
     Case("veth", "rate", "RC", "send", 64 * KIB, events=True),
     Case("veth", "rate", "RC", "send", 64 * KIB, events=True, mtu=1024),
+    Case("veth", "rate", "RC", "send", 64 * KIB, events=True, qps=16),
     Case("veth", "rate", "RC", "send", 4 * KIB, events=True),
+    Case("veth", "rate", "RC", "send", 2, events=True),
+    Case("veth", "rate", "RC", "send", 2, events=True, qps=16),
     Case("veth", "rate", "RC", "read", 64 * KIB, events=True),
     Case("veth", "latency", "RC", "send", 2, events=True),
     Case("veth", "latency", "RC", "read", 2, events=True),
@@ -189,7 +192,9 @@ def main():
         if case.kind == "connection":
             value = min(connect(place, case) for _ in range(TURNS))
         else:
-            value = instructions(case, call(place, case, 2000 if case.size <= 4 * KIB else 1000))
+            # Of each queue pair.
+            messages = (2000 if case.size <= 4 * KIB else 1000) // case.qps
+            value = instructions(case, call(place, case, messages))
         measure.emit("instructions", driver=options.driver, case=case.name, run=run, value=value)
 
     def take_counters(case, counters):
