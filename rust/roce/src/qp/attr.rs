@@ -173,25 +173,13 @@ impl Mtu {
     /// The MTU in bytes.
     #[inline]
     pub const fn bytes(self) -> u32 {
-        match self {
-            Self::M256 => 256,
-            Self::M512 => 512,
-            Self::M1024 => 1024,
-            Self::M2048 => 2048,
-            Self::M4096 => 4096,
-        }
+        1u32.wrapping_shl(self.shift())
     }
 
     /// Binary logarithm of [`bytes`](Self::bytes): 8 to 12. A shift divides faster.
     #[inline]
     pub const fn shift(self) -> u32 {
-        match self {
-            Self::M256 => 8,
-            Self::M512 => 9,
-            Self::M1024 => 10,
-            Self::M2048 => 11,
-            Self::M4096 => 12,
-        }
+        (self as u32).wrapping_add(7)
     }
 
     /// The largest MTU of at most `bytes` bytes.
