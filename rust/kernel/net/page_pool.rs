@@ -25,7 +25,7 @@ use rdma_bindings as bindings;
 /// As many pools as there are CPUs, but so many at the most: then some share one.
 const MOST_POOLS: u32 = 16;
 
-/// Bytes of a block of pages: it has room for six or seven packets of 4 KiB with what goes with them. 32 KiB, or a page.
+/// Bytes of a block of pages: six or seven packets of 4 KiB with what goes with them. 32 KiB, or a page.
 const BLOCK: usize = if PAGE_SIZE > (32 << 10) {
     PAGE_SIZE
 } else {
@@ -40,12 +40,16 @@ const ORDER: u32 = (BLOCK / PAGE_SIZE).trailing_zeros();
 const ALIGN: usize = kernel_bindings::SMP_CACHE_BYTES as usize;
 const _: () = assert!(PAGE_SIZE % ALIGN == 0);
 
-/// Blocks of pages that come back when packets are freed, and are handed out again as they are, in pieces: the page
-/// allocator clears all that it hands out. For each CPU a pool.
+/// Pages, and blocks of pages, that come back when packets are freed, and are handed out again as they are, in pieces: the
+/// page allocator clears all that it hands out. For each CPU a pool of either.
 ///
 /// What they have had at once, up to as many bytes as they were made for, they keep.
+///
+/// Packets that fit into a page are parts of pages. Who keeps one packet keeps all that its memory was a part of: at most
+/// eight times as much as it is charged for, and of a small packet that of a page, not of a block.
 pub struct PagePools {
-    pools: KVec<Pin<KBox<Pool>>>,
+    pages: KVec<Pin<KBox<Pool>>>,
+    blocks: KVec<Pin<KBox<Pool>>>,
 }
 
 impl PagePools {
@@ -53,14 +57,22 @@ impl PagePools {
     ///
     /// Errors: `ENOMEM`.
     pub fn new(bytes: usize) -> Result<Self> {
-        let blocks = u32::try_from(bytes / BLOCK)?;
+        Ok(Self {
+            pages: Self::of_each_cpu(bytes / PAGE_SIZE, 0)?,
+            blocks: Self::of_each_cpu(bytes / BLOCK, ORDER)?,
+        })
+    }
+
+    /// Makes a pool for each CPU, which keeps so many blocks of `1 << order` pages.
+    fn of_each_cpu(blocks: usize, order: u32) -> Result<KVec<Pin<KBox<Pool>>>> {
+        let blocks = u32::try_from(blocks)?;
         let count = nr_cpu_ids().min(MOST_POOLS);
         let mut pools = KVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {
-            let pool = KBox::try_pin_init(Pool::new(blocks), GFP_KERNEL)?;
+            let pool = KBox::try_pin_init(Pool::new(blocks, order), GFP_KERNEL)?;
             pools.push_within_capacity(pool).or(Err(ENOMEM))?;
         }
-        Ok(Self { pools })
+        Ok(pools)
     }
 
     /// Hands out memory of `len` bytes, at most a block, for a packet. [`None`] if there is none, or unless bottom halves
@@ -68,8 +80,12 @@ impl PagePools {
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
     pub(crate) fn fragment(&self, len: usize) -> Option<Fragment<'_>> {
+        let pools = match len {
+            ..=PAGE_SIZE => &self.pages,
+            _ => &self.blocks,
+        };
         let own = CpuId::current().as_u32() % MOST_POOLS;
-        self.pools.get(own as usize)?.take(len)
+        pools.get(own as usize)?.take(len)
     }
 }
 
@@ -77,12 +93,13 @@ impl PagePools {
 ///
 /// # Invariants
 ///
-/// `pool` is a page pool, which is ours.
+/// `pool` is a page pool, which is ours, of blocks of `1 << order` pages.
 // A cache line for each CPU's.
 #[repr(align(64))]
 #[pin_data(PinnedDrop)]
 struct Pool {
     pool: NonNull<kernel_bindings::page_pool>,
+    order: u32,
     /// Held by who takes pages out, with bottom halves off: page pools let one do so at a time.
     #[pin]
     taking: SpinLock<()>,
@@ -95,21 +112,23 @@ unsafe impl Sync for Pool {}
 
 impl Pool {
     /// Context: process, may sleep.
-    fn new(blocks: u32) -> impl PinInit<Self, Error> {
+    fn new(blocks: u32, order: u32) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // INVARIANT: As just made.
             pool: {
                 // SAFETY: No requirements, in process context.
-                let pool = from_err_ptr(unsafe { bindings::page_pool_create(blocks, ORDER) })?;
+                let pool = from_err_ptr(unsafe { bindings::page_pool_create(blocks, order) })?;
                 NonNull::new(pool).ok_or(ENOMEM)?
             },
+            order,
             taking <- new_spinlock!((), "Pool::taking"),
         })
     }
 
     /// Takes memory of `len` bytes out: a block, or a part of one.
     fn take(&self, len: usize) -> Option<Fragment<'_>> {
-        if !(1..=BLOCK).contains(&len) || !sync::owns_softirq() {
+        let most = PAGE_SIZE.wrapping_shl(self.order);
+        if !(1..=most).contains(&len) || !sync::owns_softirq() {
             return None;
         }
         let gfp = kernel_bindings::GFP_ATOMIC | kernel_bindings::__GFP_NOWARN;

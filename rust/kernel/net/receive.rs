@@ -36,7 +36,7 @@ use kernel::{
 use rdma_bindings as bindings;
 
 /// A packet that is kept may use so many times as much memory as it has bytes, or this many bytes of memory: any that
-/// comes in one piece, or by a page of its own, does not use more.
+/// comes in one piece does not use more.
 const WASTE: u32 = 4;
 const SMALL: u32 = 8 << 10;
 

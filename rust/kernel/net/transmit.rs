@@ -99,9 +99,21 @@ impl TxSkb {
         }
         // CAST: `MAX_DATAGRAM` is 16 bits.
         let len32 = len as u32;
-        let skb = match Self::pooled(pages, len32) {
-            Some(skb) => skb,
-            None => skb::alloc(HEADROOM, len32)?,
+        let room = HEADROOM.checked_add(len32)?;
+        let skb = if let Some(memory) = pages.fragment(skb::head_size(room)?) {
+            // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has at least as many bytes as
+            // `room` bytes of data and what goes with them take. It is the packet's if there is one, which gives it back
+            // to the pool.
+            unsafe {
+                let skb = bindings::napi_build_skb(memory.as_ptr().cast(), memory.size());
+                let skb = NonNull::new(skb)?;
+                memory.leak();
+                bindings::skb_mark_for_recycle(skb.as_ptr());
+                skb::reserve_and_put(skb.as_ptr(), HEADROOM, len32);
+                skb
+            }
+        } else {
+            skb::alloc(HEADROOM, len32)?
         };
         let control = Control {
             last: ptr::null_mut(),
@@ -149,24 +161,6 @@ impl TxSkb {
         // SAFETY: The packet is ours, and so is its control block.
         unsafe { (*skb.as_ptr()).cb = [0; CONTROL_BLOCK_LEN] };
         skb
-    }
-
-    /// Makes a packet of `len` bytes in one piece, of memory of `pages`, with `HEADROOM` in front of them. Bottom halves
-    /// must be off: [`None`] otherwise, or if there is no memory.
-    fn pooled(pages: &PagePools, len: u32) -> Option<NonNull<kernel_bindings::sk_buff>> {
-        let room = HEADROOM.checked_add(len)?;
-        let memory = pages.fragment(skb::head_size(room)?)?;
-        // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has at least as many bytes as `room`
-        // bytes of data and what goes with them take. It is the packet's if there is one, which gives it back to the
-        // pool.
-        unsafe {
-            let skb = bindings::napi_build_skb(memory.as_ptr().cast(), memory.size());
-            let skb = NonNull::new(skb)?;
-            memory.leak();
-            bindings::skb_mark_for_recycle(skb.as_ptr());
-            skb::reserve_and_put(skb.as_ptr(), HEADROOM, len);
-            Some(skb)
-        }
     }
 
     /// Returns where the datagram is, and its length.
