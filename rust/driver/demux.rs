@@ -24,7 +24,10 @@ use crate::{
         Qp, //
     }, //
 };
-use kernel::sync::Arc;
+use kernel::sync::{
+    rcu,
+    Arc, //
+};
 use net::{
     Address,
     RxBurst,
@@ -41,19 +44,19 @@ use roce::{
 };
 
 impl net::Receive for Port {
-    type Owner = Arc<Device>;
+    type Owner<'a> = &'a Arc<Device>;
 
     fn receive(&self, packet: RxSkb) {
         receive(&self.netns, packet);
     }
 
-    fn owner(&self, destination: &Address) -> Option<Arc<Device>> {
-        registry::device_of(&self.netns, &destination.to_gid())
+    fn owner<'a>(&self, destination: &Address, rcu: &'a rcu::Guard) -> Option<&'a Arc<Device>> {
+        registry::device_of(&self.netns, &destination.to_gid(), rcu)
     }
 
-    fn receive_burst(&self, owner: Arc<Device>, burst: RxBurst) {
-        owner.steering().take_in(&owner, burst, |packets| {
-            receive_all(&owner, packets, Came::Together);
+    fn receive_burst(&self, owner: &Arc<Device>, burst: RxBurst) {
+        owner.steering().take_in(owner, burst, |packets| {
+            receive_all(owner, packets, Came::Together);
         });
     }
 }
@@ -65,10 +68,11 @@ fn receive(netns: &net::Net, skb: RxSkb) {
     let destination = skb.destination();
     let to_group = destination.is_multicast();
     let destination = destination.to_gid();
+    let rcu = &rcu::read_lock();
     let device = if to_group {
-        registry::device_at(netns, skb.ifindex())
+        registry::device_at(netns, skb.ifindex(), rcu)
     } else {
-        registry::device_of(netns, &destination)
+        registry::device_of(netns, &destination, rcu)
     };
     let Some(device) = device else {
         return;
@@ -80,25 +84,25 @@ fn receive(netns: &net::Net, skb: RxSkb) {
     let skb = if to_group {
         skb
     } else {
-        match device.steering().follow(&device, skb) {
+        match device.steering().follow(device, skb) {
             Some(skb) => skb,
             None => return,
         }
     };
-    count(&device, 1, skb.datagram_len() as u64);
+    count(device, 1, skb.datagram_len() as u64);
     let packet = &mut Packet::default();
-    if !check(&device, packet, &skb) {
+    if !check(device, packet, &skb) {
         return;
     }
     if to_group {
-        deliver_to_group(&device, &destination, packet, skb);
+        deliver_to_group(device, &destination, packet, skb);
         return;
     }
-    let Some(qp) = find(&device, packet, &skb) else {
+    let Some(qp) = find(device, packet, &skb, rcu) else {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     };
-    deliver(&qp, packet, skb);
+    deliver(qp, packet, skb);
 }
 
 /// Takes in datagrams that came to addresses of `device`, and were steered to this CPU. Context: bottom halves off.
@@ -113,6 +117,7 @@ pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
 }
 
 fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
+    let rcu = &rcu::read_lock();
     let mut burst = Burst::new(device, packets, came);
     let packet = &mut Packet::default();
     while let Some(skb) = burst.next(packet) {
@@ -121,14 +126,14 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
             deliver_to_group(device, &group, packet, skb);
             continue;
         }
-        let Some(qp) = find(device, packet, &skb) else {
+        let Some(qp) = find(device, packet, &skb, rcu) else {
             device.count_drop(Counter::UnknownQp, packet.dest_qpn);
             continue;
         };
         let Some(_pass) = qp.enter() else {
             continue;
         };
-        if !admit(&qp, packet, &skb, burst.is_own()) {
+        if !admit(qp, packet, &skb, burst.is_own()) {
             continue;
         }
         let run = Run {
@@ -147,24 +152,25 @@ fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, mut skb: R
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     }
-    let Some(group) = multicast::find(device.number(), gid) else {
+    let rcu = &rcu::read_lock();
+    let Some(group) = multicast::find(device.number(), gid, rcu) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;
     };
     // The last of them gets the packet itself.
-    let mut last: Option<Arc<Qp>> = None;
+    let mut last: Option<&Arc<Qp>> = None;
     for number in group.members() {
-        let member = table::find(number).filter(|qp| qp.is_of(device) && qp.is_datagram());
+        let member = table::find(number, rcu).filter(|qp| qp.is_of(device) && qp.is_datagram());
         let Some(qp) = member.and_then(|member| last.replace(member)) else {
             continue;
         };
         match skb.try_clone() {
-            Some(copy) => deliver(&qp, packet, copy),
+            Some(copy) => deliver(qp, packet, copy),
             None => device.count_drop(Counter::NoReceive, qp.number),
         }
     }
     if let Some(qp) = last {
-        deliver(&qp, packet, skb);
+        deliver(qp, packet, skb);
     }
 }
 
@@ -199,10 +205,15 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
 }
 
 /// The QP that a packet is for which came to `device`, if it speaks the packet's transport.
-fn find(device: &Arc<Device>, packet: &Packet, skb: &RxSkb) -> Option<Arc<Qp>> {
-    let qp = table::find(packet.dest_qpn)
+fn find<'a>(
+    device: &Arc<Device>,
+    packet: &Packet,
+    skb: &RxSkb,
+    rcu: &'a rcu::Guard,
+) -> Option<&'a Arc<Qp>> {
+    let qp = table::find(packet.dest_qpn, rcu)
         .filter(|qp| qp.is_of(device))
-        .or_else(|| find_by_address(device, packet.dest_qpn, skb))?;
+        .or_else(|| find_by_address(device, packet.dest_qpn, skb, rcu))?;
     let speaks = match packet.opcode.transport() {
         Transport::Rc => qp.ty == Type::Rc,
         Transport::Xrc if packet.opcode.is_request() => qp.ty == Type::XrcTarget,
@@ -217,11 +228,16 @@ fn find(device: &Arc<Device>, packet: &Packet, skb: &RxSkb) -> Option<Arc<Qp>> {
 /// As [`find`], of a general services QP, or on another device: a netdev above that of a device may have a device, too,
 /// and then both have its addresses.
 #[inline(never)]
-fn find_by_address(device: &Arc<Device>, number: u32, skb: &RxSkb) -> Option<Arc<Qp>> {
+fn find_by_address<'a>(
+    device: &Arc<Device>,
+    number: u32,
+    skb: &RxSkb,
+    rcu: &'a rcu::Guard,
+) -> Option<&'a Arc<Qp>> {
     let (netns, gid) = (skb.netns(), skb.destination().to_gid());
     if number == table::GSI_NUMBER {
         let first = device.known_addresses().first(netns, &gid);
-        return table::general_services(first.as_ref().unwrap_or(device));
+        return table::general_services(first.as_ref().unwrap_or(device), rcu);
     }
-    table::find(number).filter(|qp| qp.device().has_address(netns, &gid))
+    table::find(number, rcu).filter(|qp| qp.device().has_address(netns, &gid))
 }

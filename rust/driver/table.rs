@@ -38,20 +38,27 @@ impl<T: Send + Sync + 'static> Table<T> {
         self.0.set(table)
     }
 
-    /// The object at `key`. Context: any.
+    /// The object at `key`, counted. Context: any.
     #[inline]
     pub(crate) fn get(&'static self, key: u32) -> Option<Arc<T>> {
-        self.0.get(&rcu::read_lock())?.get(key)
+        self.read(key, &rcu::read_lock()).cloned()
+    }
+
+    /// The object at `key`. Context: any.
+    #[inline]
+    pub(crate) fn read<'a>(&'static self, key: u32, rcu: &'a rcu::Guard) -> Option<&'a Arc<T>> {
+        self.0.get(rcu)?.read(key, rcu)
     }
 
     /// The first object at one of `keys` that `is_it`, as [`hash::keys`] has them. Context: any.
     #[inline]
-    pub(crate) fn find_hashed(
+    pub(crate) fn find_hashed<'a>(
         &'static self,
         keys: impl Iterator<Item = u32>,
+        rcu: &'a rcu::Guard,
         is_it: impl Fn(&T) -> bool,
-    ) -> Option<Arc<T>> {
-        keys.filter_map(|key| self.get(key))
+    ) -> Option<&'a Arc<T>> {
+        keys.filter_map(|key| self.read(key, rcu))
             .find(|value| is_it(value))
     }
 

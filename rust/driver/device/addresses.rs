@@ -15,6 +15,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        rcu,
         Arc, //
     }, //
 };
@@ -107,15 +108,20 @@ impl Addresses {
     }
 
     /// The device that has the address `gid` in the namespace `netns`. Context: any.
-    pub(crate) fn find(&self, netns: NetId, gid: &Gid) -> Option<Arc<Device>> {
+    pub(crate) fn find<'a>(
+        &'a self,
+        netns: NetId,
+        gid: &Gid,
+        rcu: &'a rcu::Guard,
+    ) -> Option<&'a Arc<Device>> {
         let mut above = None;
-        for known in self.all(netns, gid) {
+        for known in self.all(netns, gid, rcu) {
             if known.is_own() {
-                return Some(known.device.clone());
+                return Some(&known.device);
             }
-            above.get_or_insert(known);
+            above.get_or_insert(&known.device);
         }
-        above.map(|known| known.device.clone())
+        above
     }
 
     /// The first of the devices that have the address `gid` in the namespace `netns`: `rdma_cm` takes that for the
@@ -124,33 +130,29 @@ impl Addresses {
         if self.above.load(Relaxed) == 0 {
             return None;
         }
-        let mut first: Option<Arc<Known>> = None;
-        for known in self.all(netns, gid) {
-            let number = known.device.number();
-            if first
-                .as_ref()
-                .is_none_or(|first| number < first.device.number())
-            {
-                first = Some(known);
-            }
-        }
-        first.map(|known| known.device.clone())
+        self.all(netns, gid, &rcu::read_lock())
+            .map(|known| &known.device)
+            .min_by_key(|device| device.number())
+            .cloned()
     }
 
     /// The VLAN that the address `gid` of `device` in the namespace `netns` is in. Context: any.
     pub(crate) fn vlan(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<u16> {
-        self.of_device(device, netns, gid)?.vlan
+        self.of_device(device, netns, gid, &rcu::read_lock())?.vlan
     }
 
     /// Whether `device` has the address `gid` in the namespace `netns`. Context: any.
     pub(crate) fn has(&self, device: &Device, netns: NetId, gid: &Gid) -> bool {
-        self.of_device(device, netns, gid).is_some()
+        self.of_device(device, netns, gid, &rcu::read_lock())
+            .is_some()
     }
 
     /// The sender for packets of `device` from its address `gid` in the namespace `netns`, if a netdev above the device's own
     /// has the address. Context: any.
     pub(crate) fn sender(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<Sender> {
-        self.of_device(device, netns, gid)?.sender.clone()
+        self.of_device(device, netns, gid, &rcu::read_lock())?
+            .sender
+            .clone()
     }
 
     /// Lets packets find an address. Errors: `ENOSPC` if there are too many like it. Context: process, may sleep.
@@ -175,16 +177,28 @@ impl Addresses {
     }
 
     #[inline(never)]
-    fn of_device(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<Arc<Known>> {
-        self.all(netns, gid)
+    fn of_device<'a>(
+        &'a self,
+        device: &Device,
+        netns: NetId,
+        gid: &Gid,
+        rcu: &'a rcu::Guard,
+    ) -> Option<&'a Arc<Known>> {
+        self.all(netns, gid, rcu)
             .find(|known| core::ptr::eq(&*known.device, device))
     }
 
-    fn all<'a>(&'a self, netns: NetId, gid: &'a Gid) -> impl Iterator<Item = Arc<Known>> + 'a {
-        keys(netns, gid)
-            .filter_map(|key| self.table.get(key))
+    fn all<'a>(
+        &'a self,
+        netns: NetId,
+        gid: &Gid,
+        rcu: &'a rcu::Guard,
+    ) -> impl Iterator<Item = &'a Arc<Known>> + 'a {
+        let gid = *gid;
+        keys(netns, &gid)
+            .filter_map(|key| self.table.read(key, rcu))
             .filter(move |known| {
-                known.gid == *gid && known.netns == netns && !known.device.is_dead()
+                known.gid == gid && known.netns == netns && !known.device.is_dead()
             })
     }
 }

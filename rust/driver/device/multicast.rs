@@ -26,7 +26,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 use net::{
     Address,
@@ -68,8 +71,9 @@ pub(crate) fn destination(gid: &Gid, source: Address) -> Address {
 pub(crate) static GROUPS: Table<Group> = Table::new();
 
 /// The multicast group of the device with the number `device` that has the address `gid`. Context: any.
-pub(crate) fn find(device: u64, gid: &Gid) -> Option<Arc<Group>> {
-    GROUPS.find_hashed(Group::keys(device, gid), |group| group.is(device, gid))
+pub(crate) fn find<'a>(device: u64, gid: &Gid, rcu: &'a rcu::Guard) -> Option<&'a Arc<Group>> {
+    let is_it = |group: &Group| group.is(device, gid);
+    GROUPS.find_hashed(Group::keys(device, gid), rcu, is_it)
 }
 
 /// A multicast address of a device that QPs are attached to.

@@ -363,11 +363,12 @@ pub(crate) fn get() -> Result<Arc<Registry>> {
 }
 
 /// The device in the namespace `netns` that has the address `gid`. Context: any.
-pub(crate) fn device_of(netns: &net::Net, gid: &[u8; 16]) -> Option<Arc<Device>> {
-    REGISTRY
-        .get(&rcu::read_lock())?
-        .addresses
-        .find(netns.id(), gid)
+pub(crate) fn device_of<'a>(
+    netns: &net::Net,
+    gid: &[u8; 16],
+    rcu: &'a rcu::Guard,
+) -> Option<&'a Arc<Device>> {
+    REGISTRY.get(rcu)?.addresses.find(netns.id(), gid, rcu)
 }
 
 /// Where the device on the netdev at `site` may be.
@@ -377,16 +378,19 @@ fn site_keys(site: &Site) -> impl Iterator<Item = u32> {
 
 /// The device that a packet came by which the namespace `netns` got from netdev number `ifindex`: the one on
 /// that netdev, or below that VLAN. Context: softirq.
-pub(crate) fn device_at(netns: &net::Net, ifindex: u32) -> Option<Arc<Device>> {
-    let guard = rcu::read_lock();
-    let table = &REGISTRY.get(&guard)?.on_netdevs;
+pub(crate) fn device_at<'a>(
+    netns: &net::Net,
+    ifindex: u32,
+    rcu: &'a rcu::Guard,
+) -> Option<&'a Arc<Device>> {
+    let table = &REGISTRY.get(rcu)?.on_netdevs;
     let on = |ifindex| {
         let site = Site {
             net_id: netns.id(),
             ifindex,
         };
         site_keys(&site)
-            .filter_map(|key| table.get(key))
+            .filter_map(|key| table.read(key, rcu))
             .find(|device| device.site() == Some(site))
     };
     on(ifindex).or_else(|| on(netns.below_vlan(ifindex)?))

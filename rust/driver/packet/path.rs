@@ -9,7 +9,10 @@ use crate::device::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 use net::{
     Address,
@@ -134,7 +137,7 @@ impl Path {
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.query.destination;
         destination.is_multicast()
-            && multicast::find(device.number(), &destination.to_gid()).is_some()
+            && multicast::find(device.number(), &destination.to_gid(), &rcu::read_lock()).is_some()
     }
 
     /// How many bytes of memory the namespace's packets take that are in this machine's queues. Context: any.

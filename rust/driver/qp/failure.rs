@@ -19,7 +19,10 @@ use crate::queue::{
 use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        rcu,
+        Arc, //
+    },
     workqueue::WorkItem, //
 };
 use rdma::qp::{
@@ -55,7 +58,7 @@ impl WorkItem for Srq {
 /// it is flushed already, at its own pace.
 fn fail(users: &Users, is_user: impl Fn(&Qp) -> bool) {
     users.for_each(|number| {
-        let qp = table::find(number);
+        let qp = table::find(number, &rcu::read_lock()).cloned();
         if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
             qp.fail();
         }

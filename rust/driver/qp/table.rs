@@ -16,6 +16,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        rcu,
         Arc, //
     },
 };
@@ -42,8 +43,8 @@ pub(crate) fn begin_anywhere() {
 
 /// The QP with that number. Context: any.
 #[inline]
-pub(crate) fn find(number: u32) -> Option<Arc<Qp>> {
-    QPS.get(number)
+pub(crate) fn find(number: u32, rcu: &rcu::Guard) -> Option<&Arc<Qp>> {
+    QPS.read(number, rcu)
 }
 
 /// Where the general services QP of `device` may be.
@@ -52,15 +53,15 @@ fn services_keys(device: &Device) -> impl Iterator<Item = u32> {
 }
 
 /// The general services QP of `device`. Context: any.
-pub(crate) fn general_services(device: &Device) -> Option<Arc<Qp>> {
-    GENERAL_SERVICES.find_hashed(services_keys(device), |qp| qp.is_of(device))
+pub(crate) fn general_services<'a>(device: &Device, rcu: &'a rcu::Guard) -> Option<&'a Arc<Qp>> {
+    GENERAL_SERVICES.find_hashed(services_keys(device), rcu, |qp| qp.is_of(device))
 }
 
 /// A number that has not been in use for as long as possible: numbers are given out in turn. Context: process.
 pub(super) fn reserve_number() -> Result<u32> {
     for _ in 0..TRIES {
         let number = NEXT.fetch_add(1, Relaxed) & NUMBER_MASK;
-        if NUMBERS.contains(&number) && find(number).is_none() {
+        if NUMBERS.contains(&number) && find(number, &rcu::read_lock()).is_none() {
             return Ok(number);
         }
     }
@@ -87,7 +88,8 @@ pub(super) fn withdraw(qp: &Arc<Qp>) {
 /// Drops the paths of all QPs of `device` whose source address is gone. Context: process.
 pub(crate) fn lose_paths(device: &Device) {
     for_each_of(device, |qp| qp.lose_paths());
-    if let Some(qp) = general_services(device) {
+    let services = general_services(device, &rcu::read_lock()).cloned();
+    if let Some(qp) = services {
         qp.lose_paths();
     }
 }

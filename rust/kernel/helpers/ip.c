@@ -11,11 +11,6 @@
 #include <net/ipv6.h>
 #include <net/route.h>
 
-__rust_helper void rust_helper_dst_hold(struct dst_entry *dst)
-{
-	dst_hold(dst);
-}
-
 __rust_helper void rust_helper_dst_release(struct dst_entry *dst)
 {
 	dst_release(dst);

@@ -145,9 +145,9 @@ __rust_helper void rust_helper_skb_probe_transport_header(struct sk_buff *skb)
 	skb_probe_transport_header(skb);
 }
 
-__rust_helper void rust_helper_skb_dst_set(struct sk_buff *skb, struct dst_entry *dst)
+__rust_helper void rust_helper_skb_dst_set_noref(struct sk_buff *skb, struct dst_entry *dst)
 {
-	skb_dst_set(skb, dst);
+	skb_dst_set_noref(skb, dst);
 }
 
 __rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)

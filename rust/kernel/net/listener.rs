@@ -24,7 +24,10 @@ use kernel::{
     error::to_result,
     ffi::c_void,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 use rdma_bindings as bindings;
 use sync::BhGuard;
@@ -35,8 +38,8 @@ const MAX_QUEUED: usize = 64 << 20;
 
 /// Takes the datagrams of a [`Listener`].
 pub trait Receive: Send + Sync + 'static {
-    /// What datagrams to one address are for.
-    type Owner;
+    /// What datagrams to one address are for, while RCU has it stay.
+    type Owner<'a>;
 
     /// Called for each datagram that came to the socket, on several CPUs at once. Softirq context, under RCU.
     fn receive(&self, packet: RxSkb);
@@ -44,10 +47,10 @@ pub trait Receive: Send + Sync + 'static {
     /// Returns the owner of an address that is no group's; [`None`] leaves datagrams to it to the stack, as they
     /// are. They may be for another namespace, as those of an ipvlan in the mode L3S. Context as for
     /// [`Self::receive`].
-    fn owner(&self, destination: &Address) -> Option<Self::Owner>;
+    fn owner<'a>(&self, destination: &Address, rcu: &'a rcu::Guard) -> Option<Self::Owner<'a>>;
 
     /// Called as [`Self::receive`] is, for datagrams that come together to an address of `owner`.
-    fn receive_burst(&self, owner: Self::Owner, packets: RxBurst);
+    fn receive_burst(&self, owner: Self::Owner<'_>, packets: RxBurst);
 }
 
 /// What a socket's user data points at. The core wants three low bits of the pointer.
@@ -105,8 +108,9 @@ impl<H: Receive> Endpoint<H> {
                 (*state).pf == bindings::NFPROTO_IPV4,
             )
         };
+        let rcu = rcu::read_lock();
         let taken = NonNull::new(skb).and_then(|skb| {
-            let owner = |destination: &Address| endpoint.handler.owner(destination);
+            let owner = |destination: &Address| endpoint.handler.owner(destination, &rcu);
             // SAFETY: As the caller promises; what is taken is kept from others below.
             unsafe { RxBurst::take(skb, is_v4, endpoint.port, owner) }
         });

@@ -28,7 +28,8 @@ use core::ptr::NonNull;
 use kernel::{
     bindings as kernel_bindings,
     error::from_err_ptr,
-    prelude::*, //
+    prelude::*,
+    sync::rcu, //
 };
 use rdma_bindings as bindings;
 
@@ -195,12 +196,13 @@ impl Path {
             return Transmit::Dropped;
         };
         let (skb, sock, net) = (skb.as_ptr(), sock.as_ptr(), self.sender.net().as_ptr());
-        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. Its route
-        // takes a reference, which is ours to give; the socket is charged, and its `sock_wfree`, which is no
+        // Who keeps the packet for longer takes a reference to the route by itself.
+        let _rcu = rcu::read_lock();
+        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. The route
+        // stays until a grace period after our reference to it; the socket is charged, and its `sock_wfree`, which is no
         // text of a module, gives that back.
         unsafe {
-            bindings::dst_hold(self.dst.as_ptr());
-            bindings::skb_dst_set(skb, self.dst.as_ptr());
+            bindings::skb_dst_set_noref(skb, self.dst.as_ptr());
             bindings::skb_set_owner_w(skb, sock);
             // A new packet has 0.
             if self.query.priority != 0 {

@@ -121,12 +121,18 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Returns the object at `key`. Any context.
     #[inline]
     pub fn get(&self, key: u32) -> Option<Arc<T>> {
-        let _guard = rcu::read_lock();
+        self.read(key, &rcu::read_lock()).cloned()
+    }
+
+    /// Returns the object at `key`, uncounted: whatever happens to the table, it stays as long as the RCU read lock is
+    /// held. Any context.
+    #[inline]
+    pub fn read<'a>(&'a self, key: u32, _rcu: &'a rcu::Guard) -> Option<&'a Arc<T>> {
         // SAFETY: `xa` is initialised, by the type invariant.
         let entry = unsafe { kernel::bindings::xa_load(self.xa.get(), index(key)) };
-        // SAFETY: A reserved entry reads as null. Any other is an `Entry<T>` by the type invariant, which
-        // is not freed before `_guard` is dropped; until then it holds its reference.
-        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
+        // SAFETY: A reserved entry reads as null. Any other is an `Entry<T>` by the type invariant, which is not freed
+        // before the RCU read lock is released, that is, before the end of `'a`.
+        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| &entry.value)
     }
 
     /// Puts `value` at `key`; `EBUSY` if something is there. Process.
