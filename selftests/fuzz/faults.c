@@ -22,7 +22,7 @@
 
 #define SIZE (1 << 18)
 #define DEPTH 16
-/* Bytes of a message for which more memory is needed at a time than goes round within a CPU. */
+/* Bytes of a message that takes blocks of the page pools. */
 #define LONG 200000
 #define WAIT_MS 20000
 #define MOST 20000
@@ -44,16 +44,16 @@ static const struct class {
 	/* What a verb says when it fails. */
 	int error;
 } classes[] = {
-	{ "slab", "failslab", ENOMEM },
 	{ "page", "fail_page_alloc", ENOMEM },
+	{ "slab", "failslab", ENOMEM },
 	{ "usercopy", "fail_usercopy", EFAULT },
 };
 
 #define CLASSES (ARRAY_SIZE(classes))
 
 /* Sets of them. */
-#define SLAB (1u << 0)
-#define PAGES (1u << 1)
+#define PAGES (1u << 0)
+#define SLAB (1u << 1)
 #define COPIES (1u << 2)
 
 static unsigned long text_start = ~0UL, text_end;
@@ -680,8 +680,8 @@ static const struct operation {
 	/* Errnos that stand for a failed allocation, too. */
 	int also[2];
 	/*
-	 * The classes of calls that it must make: a row without one shows nothing. Of others there may be none: for
-	 * the memory of a few packets, which goes round within a CPU, a message seldom makes a call.
+	 * The classes of calls that it must make: a row without one shows nothing. Of others there may be none: the memory
+	 * of packets goes round in page pools, so only the first long message has to make a call.
 	 */
 	unsigned int makes;
 } operations[] = {
@@ -717,7 +717,7 @@ static const struct operation {
 	{ "dealloc MW", dealloc_mw, alloc_mw, alloc_mw, dealloc_mw, true, { 0 }, 0 },
 	{ "dealloc PD", dealloc_pd, alloc_pd, alloc_pd, dealloc_pd, true, { 0 }, 0 },
 	{ "SEND", send_one, nothing, nothing, nothing, true, { 0 }, PAGES },
-	{ "WRITE", write_one, nothing, nothing, nothing, true, { 0 }, PAGES },
+	{ "WRITE", write_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "READ", read_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "FETCH AND ADD", add_one, nothing, nothing, nothing, true, { 0 }, 0 },
 	{ "datagram", datagram_one, nothing, create_ah, destroy_ah, true, { 0 }, 0 },
@@ -731,7 +731,7 @@ static const struct operation {
 	{ "destroy XRC target", destroy_target, create_target, open_domain_and_target, close_domain_and_target,
 	  true, { 0 }, 0 },
 	{ "close XRC domain", close_domain, open_domain, open_domain, close_domain, true, { 0 }, 0 },
-	{ "XRC SEND", xrc_send_one, nothing, connect_xrc, disconnect_xrc, true, { 0 }, PAGES },
+	{ "XRC SEND", xrc_send_one, nothing, connect_xrc, disconnect_xrc, true, { 0 }, 0 },
 	/* A socket without an inode is one file too many; memory of a socket is a buffer. */
 	{ "rdma link add", link_add, link_del, nothing, nothing, false, { ENFILE, ENOBUFS }, SLAB },
 };
