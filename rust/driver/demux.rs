@@ -95,7 +95,7 @@ fn receive(netns: &net::Net, skb: RxSkb) {
         return;
     }
     if to_group {
-        deliver_to_group(device, &destination, packet, skb);
+        deliver_to_group(device, &destination, packet, skb, rcu);
         return;
     }
     let Some(qp) = find(device, packet, &skb, rcu) else {
@@ -123,7 +123,7 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
     while let Some(skb) = burst.next(packet) {
         if burst.is_own() && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
-            deliver_to_group(device, &group, packet, skb);
+            deliver_to_group(device, &group, packet, skb, rcu);
             continue;
         }
         let Some(qp) = find(device, packet, &skb, rcu) else {
@@ -147,12 +147,17 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
 /// of them, as its Q_Key, does not concern the others (IBTA 10.5.2).
-fn deliver_to_group(device: &Arc<Device>, gid: &Gid, packet: &Packet, mut skb: RxSkb) {
+fn deliver_to_group(
+    device: &Arc<Device>,
+    gid: &Gid,
+    packet: &Packet,
+    mut skb: RxSkb,
+    rcu: &rcu::Guard,
+) {
     if packet.dest_qpn != multicast::QP_NUMBER || packet.opcode.transport() != Transport::Ud {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return;
     }
-    let rcu = &rcu::read_lock();
     let Some(group) = multicast::find(device.number(), gid, rcu) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return;

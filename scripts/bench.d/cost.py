@@ -164,7 +164,7 @@ def count(place, case, counters):
     """Of each counter, how many for one message."""
     readings = [counters.read()]
     for messages in (FEW, FEW + MORE):
-        call(place, case, messages)
+        call(place, case, messages // case.qps)
         readings.append(counters.read())
     first, second, third = readings
     # A round of a latency program is a message each way, unless it waits for an answer.

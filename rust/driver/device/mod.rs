@@ -99,7 +99,7 @@ impl Place {
 /// The number that the next device gets.
 static NEXT_NUMBER: Atomic<u64> = Atomic::new(0);
 
-/// A device. Outlives the `ib_device`: objects and packets in flight hold references.
+/// A device. Outlives the `ib_device`: objects, and packets in lanes and in work, hold references.
 ///
 /// Its locks are short; nothing else is locked under them.
 #[pin_data]
@@ -222,7 +222,7 @@ impl Device {
         &self.counters
     }
 
-    /// Where packets have the memory from that a payload is copied into. Context: any.
+    /// The memory of packets. Context: any.
     pub(crate) fn pages(&self) -> &PagePools {
         &self.registry.pages
     }

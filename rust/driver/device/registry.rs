@@ -112,7 +112,7 @@ pub(crate) struct Registry {
     pub(super) paging: Arc<WorkQueue>,
     pub(super) bulk: Arc<WorkQueue>,
     pub(crate) steered: Steered,
-    /// Memory for payloads that are copied into packets.
+    /// Memory for packets.
     pub(super) pages: PagePools,
 }
 

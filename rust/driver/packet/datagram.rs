@@ -148,16 +148,14 @@ impl Batch {
             .ok_or(BuildError::NoMemory)?;
         fill(payload).map_err(BuildError::Payload)?;
         // The pad is shorter than the ICRC behind it.
-        if let Some(pad) = tail.first_chunk_mut::<ICRC_LEN>() {
-            *pad = [0; ICRC_LEN];
-        }
+        *tail.first_chunk_mut().ok_or(BuildError::NoMemory)? = [0; ICRC_LEN];
         let icrc = match path.is_loopback() {
             true => [0; ICRC_LEN],
             false => icrc_of(&mut skb).ok_or(BuildError::NoMemory)?,
         };
-        if let Some(trailer) = skb.body_mut().last_chunk_mut::<ICRC_LEN>() {
-            *trailer = icrc;
-        }
+        *skb.body_mut()
+            .last_chunk_mut()
+            .ok_or(BuildError::NoMemory)? = icrc;
         trace::packet_out(|| traced(packet));
         self.push(skb, path);
         Ok(())

@@ -85,7 +85,7 @@ use sync::{
     SpinLockBh, //
 };
 
-/// A queue pair. Outlives the `ib_qp`: packets and work in flight hold references.
+/// A queue pair. Outlives the `ib_qp`: work in flight holds references, and packets are taken in under RCU.
 #[pin_data]
 pub(crate) struct Qp {
     pub(crate) number: u32,

@@ -16,16 +16,27 @@ __rust_helper struct page_pool *rust_helper_page_pool_create(unsigned int pool_s
 	return page_pool_create(&params);
 }
 
-/* At least `*size` bytes, at most a block; `*size` becomes how many they are. */
+/*
+ * At least `*size` bytes, at most a block; `*size` becomes how many they are. Blocks of several pages are not worth the
+ * reserves.
+ */
 __rust_helper void *rust_helper_page_pool_alloc_va(struct page_pool *pool, unsigned int *size,
 						   gfp_t gfp)
 {
+	if (pool->p.order)
+		gfp |= __GFP_NORETRY | __GFP_NOMEMALLOC;
 	return page_pool_alloc_va(pool, size, gfp);
 }
 
 __rust_helper void rust_helper_page_pool_free_va(struct page_pool *pool, void *va)
 {
 	page_pool_free_va(pool, va, false);
+}
+
+/* Whether the packet's memory is of page pools, and goes back there. */
+__rust_helper bool rust_helper_skb_is_pooled(const struct sk_buff *skb)
+{
+	return skb->pp_recycle;
 }
 
 /* The head of the packet is of a pool. */

@@ -38,7 +38,7 @@ const MAX_QUEUED: usize = 64 << 20;
 
 /// Takes the datagrams of a [`Listener`].
 pub trait Receive: Send + Sync + 'static {
-    /// What datagrams to one address are for, while RCU has it stay.
+    /// The owner of an address, as long as the RCU read lock is held.
     type Owner<'a>;
 
     /// Called for each datagram that came to the socket, on several CPUs at once. Softirq context, under RCU.

@@ -25,15 +25,18 @@ use rdma_bindings as bindings;
 /// As many pools as there are CPUs, but so many at the most: then some share one.
 const MOST_POOLS: u32 = 16;
 
-/// Bytes of a block of pages: six or seven packets of 4 KiB with what goes with them. 32 KiB, or a page.
-const BLOCK: usize = if PAGE_SIZE > (32 << 10) {
-    PAGE_SIZE
-} else {
-    32 << 10
-};
+/// Bytes of a block of pages: six or seven packets of 4 KiB with what goes with them.
+const BLOCK: usize = 32 << 10;
+
+/// Whether a packet of 4 KiB needs more than a page.
+const HAS_BLOCKS: bool = PAGE_SIZE < (8 << 10);
 
 /// Binary logarithm of the pages of a block.
-const ORDER: u32 = (BLOCK / PAGE_SIZE).trailing_zeros();
+const ORDER: u32 = if HAS_BLOCKS {
+    (BLOCK / PAGE_SIZE).trailing_zeros()
+} else {
+    0
+};
 
 /// What the addresses of all memory are multiples of, and its sizes: as the heads of packets are aligned.
 // CAST: A small number.
@@ -43,23 +46,28 @@ const _: () = assert!(PAGE_SIZE % ALIGN == 0);
 /// Pages, and blocks of pages, that come back when packets are freed, and are handed out again as they are, in pieces: the
 /// page allocator clears all that it hands out. For each CPU a pool of either.
 ///
-/// What they have had at once, up to as many bytes as they were made for, they keep.
+/// What they have had at once, they keep, up to as many bytes as they were made for and 64 pages or blocks more.
 ///
-/// Packets that fit into a page are parts of pages. Who keeps one packet keeps all that its memory was a part of: at most
-/// eight times as much as it is charged for, and of a small packet that of a page, not of a block.
+/// Whoever keeps a packet keeps the whole page or block, but is charged for the packet only. So packets that fit into a
+/// page are not of blocks: with pages of 4 KiB, the memory is at most eight times what is charged.
 pub struct PagePools {
     pages: KVec<Pin<KBox<Pool>>>,
     blocks: KVec<Pin<KBox<Pool>>>,
 }
 
 impl PagePools {
-    /// Makes pools that keep up to `bytes` bytes each, at most 512 MiB. Context: process, may sleep; so is that of drop.
+    /// Makes pools that keep up to `bytes` bytes each, at most 16,384 pages or blocks. Context: process, may sleep; so is
+    /// that of drop.
     ///
     /// Errors: `ENOMEM`.
     pub fn new(bytes: usize) -> Result<Self> {
         Ok(Self {
             pages: Self::of_each_cpu(bytes / PAGE_SIZE, 0)?,
-            blocks: Self::of_each_cpu(bytes / BLOCK, ORDER)?,
+            blocks: if HAS_BLOCKS {
+                Self::of_each_cpu(bytes / BLOCK, ORDER)?
+            } else {
+                KVec::new()
+            },
         })
     }
 

@@ -206,7 +206,7 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network. [`None`] if it was not addressed, is not complete, or is several; it is dropped then. Any context.
+    /// network. [`None`] if it was not addressed, or is several; it is dropped then. Any context.
     pub fn of_sent(packet: TxSkb, netns: NetId) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
@@ -476,15 +476,16 @@ impl RxSkb {
     }
 
     /// Makes the packet one that may be kept for long: one with bytes in pages that somebody else may write to (spliced
-    /// into a socket), or that uses far more memory than its bytes take, as one of many fragments does, becomes a
-    /// compact copy. [`None`] if there is no memory; it is dropped then. Any context.
+    /// into a socket), or that uses far more memory than its bytes take, as one of many fragments does, or that is a part
+    /// of a page pool's memory, all of which it would keep, becomes a compact copy. [`None`] if there is no memory; it is dropped then. Any context.
     pub fn into_kept(self) -> Option<Self> {
         // SAFETY: By the type invariant this is a packet.
-        let (len, has_shared_pages) = unsafe {
+        let (len, is_lent) = unsafe {
             let raw = self.0.as_ptr();
-            ((*raw).len, bindings::skb_has_shared_frag(raw))
+            let is_lent = bindings::skb_has_shared_frag(raw) || bindings::skb_is_pooled(raw);
+            ((*raw).len, is_lent)
         };
-        if !has_shared_pages && self.memory() <= len.saturating_mul(WASTE).max(SMALL) {
+        if !is_lent && self.memory() <= len.saturating_mul(WASTE).max(SMALL) {
             return Some(self);
         }
         let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };

@@ -118,12 +118,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         })
     }
 
-    /// Returns the object at `key`. Any context.
-    #[inline]
-    pub fn get(&self, key: u32) -> Option<Arc<T>> {
-        self.read(key, &rcu::read_lock()).cloned()
-    }
-
     /// Returns the object at `key`, uncounted: whatever happens to the table, it stays as long as the RCU read lock is
     /// held. Any context.
     #[inline]

@@ -154,7 +154,7 @@ impl From<OpcodeError> for ParseError {
 
 /// The headers of a packet.
 ///
-/// Which of the optional parts are there is a matter of the opcode; [`Packet::parse`] makes only
+/// Which of the optional parts are there is a matter of the opcode; [`Packet::read`] without an error makes only
 /// packets where they fit, [`Packet::emit`] takes only such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
