@@ -241,8 +241,8 @@ fn find_by_address<'a>(
 ) -> Option<&'a Arc<Qp>> {
     let (netns, gid) = (skb.netns(), skb.destination().to_gid());
     if number == table::GSI_NUMBER {
-        let first = device.known_addresses().first(netns, &gid);
-        return table::general_services(first.as_ref().unwrap_or(device), rcu);
+        let first = device.known_addresses().first(netns, &gid, rcu);
+        return table::general_services(first.unwrap_or(device), rcu);
     }
     table::find(number, rcu).filter(|qp| qp.device().has_address(netns, &gid))
 }

@@ -190,7 +190,7 @@ static bool run_destroyed(void)
 	return ok;
 }
 
-/* A queue of one thread, which may change it while it polls; and two queue pairs, of which one may go. */
+/* A single-threaded CQ, and two QPs that complete there. A test may change the CQ or reset a QP while it polls. */
 struct batch {
 	struct ibv_cq_ex *ex;
 	struct ibv_cq *cq;

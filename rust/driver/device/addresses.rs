@@ -126,14 +126,18 @@ impl Addresses {
 
     /// The first of the devices that have the address `gid` in the namespace `netns`: `rdma_cm` takes that for the
     /// address. [`None`] also if only one can have it. Context: any.
-    pub(crate) fn first(&self, netns: NetId, gid: &Gid) -> Option<Arc<Device>> {
+    pub(crate) fn first<'a>(
+        &'a self,
+        netns: NetId,
+        gid: &Gid,
+        rcu: &'a rcu::Guard,
+    ) -> Option<&'a Arc<Device>> {
         if self.above.load(Relaxed) == 0 {
             return None;
         }
-        self.all(netns, gid, &rcu::read_lock())
+        self.all(netns, gid, rcu)
             .map(|known| &known.device)
             .min_by_key(|device| device.number())
-            .cloned()
     }
 
     /// The VLAN that the address `gid` of `device` in the namespace `netns` is in. Context: any.

@@ -53,8 +53,8 @@ pub(crate) fn traced(packet: &Packet) -> trace::Packet {
     }
 }
 
-/// The ICRC of an addressed datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD unit:
-/// the headers are masked meanwhile.
+/// The ICRC of an addressed datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD
+/// unit: the headers are masked meanwhile.
 fn icrc_of(skb: &mut TxSkb) -> Option<[u8; ICRC_LEN]> {
     let (bytes, _) = skb
         .with_headers_mut(icrc::LRH_LEN)?
@@ -126,8 +126,8 @@ impl Batch {
     }
 
     /// Builds the datagram of `packet` towards `path` and adds it; if there is no room it is dropped, as the network may
-    /// drop any. `fill` writes exactly the payload: the packet never refers to the memory that the payload comes from, which
-    /// the consumer gets back before the packet is gone. The ICRC of what goes to a QP of the same device is 0.
+    /// drop any. `fill` writes exactly the payload: the packet never refers to the memory that the payload comes from,
+    /// which the consumer gets back before the packet is gone. The ICRC of what goes to a QP of the same device is 0.
     ///
     /// Context: bottom halves off.
     pub(crate) fn build<F>(

@@ -43,21 +43,21 @@ const ORDER: u32 = if HAS_BLOCKS {
 const ALIGN: usize = kernel_bindings::SMP_CACHE_BYTES as usize;
 const _: () = assert!(PAGE_SIZE % ALIGN == 0);
 
-/// Pages, and blocks of pages, that come back when packets are freed, and are handed out again as they are, in pieces: the
-/// page allocator clears all that it hands out. For each CPU a pool of either.
+/// Pages, and blocks of pages, that come back when packets are freed, and are handed out again as they are, in pieces:
+/// the page allocator clears all that it hands out. For each CPU a pool of either.
 ///
-/// What they have had at once, they keep, up to as many bytes as they were made for and 64 pages or blocks more.
+/// A pool keeps the memory that was in use at once: at most the size that it was made for, and 64 pages or blocks more.
 ///
-/// Whoever keeps a packet keeps the whole page or block, but is charged for the packet only. So packets that fit into a
-/// page are not of blocks: with pages of 4 KiB, the memory is at most eight times what is charged.
+/// A socket that holds a packet holds the whole page or block, but is charged for the packet only. So a packet that
+/// fits into a page never comes from a block: with pages of 4 KiB, at most eight times the charged memory is held.
 pub struct PagePools {
     pages: KVec<Pin<KBox<Pool>>>,
     blocks: KVec<Pin<KBox<Pool>>>,
 }
 
 impl PagePools {
-    /// Makes pools that keep up to `bytes` bytes each, at most 16,384 pages or blocks. Context: process, may sleep; so is
-    /// that of drop.
+    /// Makes pools that keep up to `bytes` bytes each, at most 16,384 pages or blocks. Context: process, may sleep; so
+    /// is that of drop.
     ///
     /// Errors: `ENOMEM`.
     pub fn new(bytes: usize) -> Result<Self> {
@@ -83,8 +83,8 @@ impl PagePools {
         Ok(pools)
     }
 
-    /// Hands out memory of `len` bytes, at most a block, for a packet. [`None`] if there is none, or unless bottom halves
-    /// are off.
+    /// Hands out memory of `len` bytes, at most a block, for a packet. [`None`] if there is none, or unless bottom
+    /// halves are off.
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
     pub(crate) fn fragment(&self, len: usize) -> Option<Fragment<'_>> {

@@ -196,11 +196,11 @@ impl Path {
             return Transmit::Dropped;
         };
         let (skb, sock, net) = (skb.as_ptr(), sock.as_ptr(), self.sender.net().as_ptr());
-        // Whoever keeps the packet beyond this call takes a reference to the route (`skb_dst_force()`).
+        // The stack takes a reference to the route (`skb_dst_force()`) before it queues the packet.
         let _rcu = rcu::read_lock();
-        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. `self` has a
-        // reference to the route for all of this call, under the RCU read lock; the socket is charged, and its `sock_wfree`, which is no
-        // text of a module, gives that back.
+        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. `self` has
+        // a reference to the route for all of this call, under the RCU read lock. The socket is charged, and its
+        // `sock_wfree`, which is no text of a module, gives that back.
         unsafe {
             bindings::skb_dst_set_noref(skb, self.dst.as_ptr());
             bindings::skb_set_owner_w(skb, sock);

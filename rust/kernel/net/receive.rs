@@ -475,9 +475,13 @@ impl RxSkb {
         (left == 0).then_some(state)
     }
 
-    /// Makes the packet one that may be kept for long: one with bytes in pages that somebody else may write to (spliced
-    /// into a socket), or that uses far more memory than its bytes take, as one of many fragments does, or that is a part
-    /// of a page pool's memory, all of which it would keep, becomes a compact copy. [`None`] if there is no memory; it is dropped then. Any context.
+    /// Returns a packet that may be kept for long: this one, or a compact copy of it. It copies a packet
+    ///
+    /// - with bytes in pages that somebody else may write to (spliced into a socket);
+    /// - that uses far more memory than its bytes take, as one of many fragments does;
+    /// - from a page pool, as it would hold a whole page or block.
+    ///
+    /// Drops the packet and returns [`None`] if there is no memory. Any context.
     pub fn into_kept(self) -> Option<Self> {
         // SAFETY: By the type invariant this is a packet.
         let (len, is_lent) = unsafe {

@@ -72,8 +72,8 @@ const _: () = assert!(
 /// # Invariants
 ///
 /// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
-/// - The linear part is `headers_len` bytes of headers and the `len` bytes of the datagram, and there is nothing else but
-///   the fragment list below. If `headers_len` is 0, the linear part has `HEADROOM` in front of it;
+/// - The linear part is `headers_len` bytes of headers and the `len` bytes of the datagram, and there is nothing else
+///   but the fragment list below. If `headers_len` is 0, the linear part has `HEADROOM` in front of it;
 ///   otherwise `LL_MAX_HEADER`, these are the headers of IP and UDP of the datagram, and the packet's network and
 ///   transport header are set.
 /// - `len` is at most `header::MAX_DATAGRAM`.
@@ -89,8 +89,8 @@ unsafe impl Send for TxSkb {}
 unsafe impl Sync for TxSkb {}
 
 impl TxSkb {
-    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header, of memory of `pages` if bottom halves
-    /// are off and there is some. Any context.
+    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header, of memory of `pages` if bottom
+    /// halves are off and there is some. Any context.
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
     pub fn alloc(pages: &PagePools, len: usize) -> Option<Self> {
@@ -102,8 +102,8 @@ impl TxSkb {
         let room = HEADROOM.checked_add(len32)?;
         let skb = if let Some(memory) = pages.fragment(skb::head_size(room)?) {
             // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has at least as many bytes as
-            // `room` bytes of data and what goes with them take. It is the packet's if there is one, which gives it back
-            // to the pool.
+            // `room` bytes of data and what goes with them take. It is the packet's if there is one, which gives it
+            // back to the pool.
             unsafe {
                 let skb = bindings::napi_build_skb(memory.as_ptr().cast(), memory.size());
                 let skb = NonNull::new(skb)?;
@@ -256,8 +256,8 @@ impl TxSkb {
         }
     }
 
-    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, to be written. The first bytes are no part of the
-    /// packet. [`None`] if it was not addressed, or has not so much room.
+    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, to be written. The first bytes are no part of
+    /// the packet. [`None`] if it was not addressed, or has not so much room.
     #[inline]
     pub fn with_headers_mut(&mut self, room: usize) -> Option<&mut [u8]> {
         if self.control().headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {

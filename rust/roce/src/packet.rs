@@ -273,8 +273,8 @@ impl Packet {
         Ok(packet)
     }
 
-    /// Becomes the headers of a datagram; with an error, anything. To return them instead would take longer than to read
-    /// them: most packets have only a BTH.
+    /// Becomes the headers of a datagram; with an error, anything. To return them instead would take longer than to
+    /// read them: most packets have only a BTH.
     ///
     /// `bytes` is the beginning of the UDP payload, at least the first `MAX_HEADER_LEN` bytes of it,
     /// or all if there are fewer; `datagram_len` is the length of the whole UDP payload in bytes,

@@ -37,8 +37,8 @@ pub(super) unsafe fn await_other_calls(qp: *mut bindings::ib_qp) -> Result {
     if uobject.is_null() {
         return Ok(());
     }
-    // The core alone knows `struct ib_uqp_object`. It begins with a `struct ib_uobject`, whose `object` is the queue pair:
-    // if it is not, the struct is another one now.
+    // The core alone knows `struct ib_uqp_object`. It begins with a `struct ib_uobject`, whose `object` is the queue
+    // pair: if it is not, the struct is another one now.
     // SAFETY: So many bytes are there; they are initialised, as kzalloc() made them.
     if unsafe { (*uobject).object } != qp.cast() {
         return Ok(());
