@@ -185,6 +185,42 @@ fn the_window_grows_and_shrinks() {
 }
 
 #[test]
+fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
+    let psn = Psn::new(1);
+    let config = RequesterConfig {
+        window_packets: 40,
+        window_packets_most: 42,
+        rnr_retry: 7,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(4000 * MTU)).unwrap();
+    let mut now = us(0);
+    assert_eq!(transmit(&mut requester, now).len(), 40);
+    let mut next = 0;
+    let mut windows = Vec::new();
+    // The receiver is not ready three times; once when the window is half as large as before.
+    for answers in [0, 5, 8] {
+        respond(&mut requester, now, &rnr(psn.add(next), 1));
+        now = now.add(roce::time::rnr_delay(1));
+        requester.on_timeout(now);
+        for _ in 0..answers {
+            let packets = transmit(&mut requester, now).len() as u32;
+            windows.push(packets);
+            next += packets;
+            respond(&mut requester, now, &ack(psn.add(next - 1)));
+        }
+        windows.push(transmit(&mut requester, now).len() as u32);
+    }
+    // The last two are once more by one for each four.
+    assert_eq!(
+        windows,
+        [1, 1, 2, 4, 8, 16, 32, 1, 2, 4, 8, 16, 32, 40, 42, 24]
+    );
+    assert_eq!(requester.take_error(), None);
+}
+
+#[test]
 fn what_is_still_to_be_sent() {
     let psn = Psn::new(1);
     let config = RequesterConfig {

@@ -229,6 +229,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             };
             self.rnr_retries_left = left;
         }
+        self.window.not_ready();
         self.go_back();
         self.rnr_deadline = Some(now.add(rnr_delay(timer)));
     }

@@ -4,6 +4,9 @@
 //!
 //! After a loss everything behind the lost packet is sent again. So a window that is larger than what the network, or the
 //! receiver's queue, has room for costs more than it gains. The right size is not known in advance.
+//!
+//! A responder without receives drops all of what is outstanding. So the requester then tries with one packet, and twice
+//! as many with each answer, until the window is as large as before.
 
 use super::transmit::MIN_BURST_PACKETS;
 
@@ -18,6 +21,8 @@ const LEAST: u32 = MIN_BURST_PACKETS as u32;
 pub(super) struct Window {
     packets: u32,
     most: u32,
+    /// How large it was before the responder was not ready.
+    before: u32,
     /// Acknowledged since it grew.
     acknowledged: u32,
     /// All before this was acknowledged.
@@ -31,6 +36,7 @@ impl Window {
         Self {
             packets,
             most: most.max(packets),
+            before: 0,
             acknowledged: 0,
             una: 0,
         }
@@ -50,6 +56,10 @@ impl Window {
         if self.packets >= self.most {
             return;
         }
+        if self.packets < self.before {
+            self.packets = self.packets.saturating_add(fresh).min(self.before);
+            return;
+        }
         self.acknowledged = self.acknowledged.saturating_add(fresh);
         let more = self.acknowledged / PER_PACKET;
         self.acknowledged %= PER_PACKET;
@@ -60,5 +70,12 @@ impl Window {
     pub(super) fn lost(&mut self) {
         self.packets = (self.packets / 2).max(LEAST.min(self.packets));
         self.acknowledged = 0;
+        self.before = 0;
+    }
+
+    /// The responder was not ready for a packet.
+    pub(super) fn not_ready(&mut self) {
+        self.before = self.before.max(self.packets);
+        self.packets = 1;
     }
 }
