@@ -23,6 +23,7 @@
 #define DEPTH 16
 #define WAIT_MS 20000
 #define QUIET_MS 200
+#define NAKS 10
 
 static struct region regions[2];
 static struct ibv_cq *send_cqs[2], *recv_cqs[2];
@@ -147,6 +148,40 @@ static bool run_rnr_timer(void)
 	ksft_print_msg("6 x 10 us: %llu us, 6 x 40960 us: %llu us\n", (unsigned long long)short_us,
 		       (unsigned long long)long_us);
 	return short_us >= 60 && long_us >= 6 * 40960 && short_us / 1000 < patience_ms(long_us / 12 / 1000);
+}
+
+/* The device shows what it counts for some time. */
+static unsigned long long counter(const char *name)
+{
+	usleep(30000);
+	return device_counter(&devices[0], name);
+}
+
+/* Each try is one packet, however many wait: a responder that is not ready drops all of them. */
+static bool run_not_ready(void)
+{
+	unsigned long long naks_before, before, sent, naks = 0;
+	uint64_t id, end = now_ms() + patience_ms(WAIT_MS);
+	bool ok;
+
+	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
+	naks_before = counter("rcvd_rnr_err");
+	before = counter("sent_pkts");
+	for (id = 0; id < DEPTH; id++)
+		send_one(id);
+	do {
+		sent = counter("sent_pkts") - before;
+		naks = counter("rcvd_rnr_err") - naks_before;
+	} while (naks < NAKS && now_ms() < end);
+	ksft_print_msg("%llu packets, %llu RNR NAKs\n", sent, naks);
+	ok = naks >= NAKS && sent >= DEPTH && sent <= DEPTH + naks;
+	for (id = 0; id < DEPTH; id++)
+		receive_one(1, id, 0);
+	for (id = 0; id < DEPTH; id++)
+		ok = ok && completed(recv_cqs[1], "a receive", id, IBV_WC_SUCCESS) &&
+		     completed(send_cqs[0], "a send", id, IBV_WC_SUCCESS);
+	finish();
+	return ok;
 }
 
 /*
@@ -615,6 +650,7 @@ static bool run_handles_charged(void)
 
 static const struct row rows[] = {
 	{ "RNR retries take as long as the timer's code says", run_rnr_timer },
+	{ "a responder that is not ready is tried with one packet", run_not_ready },
 	{ "one retry takes as long as the timeout says", run_timeout_short },
 	{ "five retries take as long as the timeout says", run_timeout_retries },
 	{ "a retry after RESET, and its timeout", run_timeout_after_reset },

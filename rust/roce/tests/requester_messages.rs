@@ -189,7 +189,7 @@ fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
     let psn = Psn::new(1);
     let config = RequesterConfig {
         window_packets: 40,
-        window_packets_most: 42,
+        window_packets_most: 100,
         rnr_retry: 7,
         ..requester_config(psn)
     };
@@ -199,7 +199,7 @@ fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
     assert_eq!(transmit(&mut requester, now).len(), 40);
     let mut next = 0;
     let mut windows = Vec::new();
-    // The receiver is not ready three times; once when the window is half as large as before.
+    // The receiver is not ready three times.
     for answers in [0, 5, 8] {
         respond(&mut requester, now, &rnr(psn.add(next), 1));
         now = now.add(roce::time::rnr_delay(1));
@@ -212,10 +212,10 @@ fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
         }
         windows.push(transmit(&mut requester, now).len() as u32);
     }
-    // The last two are once more by one for each four.
+    // Twice as many each time, up to what it was; then one more for each four.
     assert_eq!(
         windows,
-        [1, 1, 2, 4, 8, 16, 32, 1, 2, 4, 8, 16, 32, 40, 42, 24]
+        [1, 1, 2, 4, 8, 16, 32, 1, 2, 4, 8, 16, 32, 40, 50, 62]
     );
     assert_eq!(requester.take_error(), None);
 }
