@@ -37,6 +37,24 @@ class Burst(Case):
         return super().program() + ["-t", str(self.burst), "-Q", str(self.burst)]
 
 
+@dataclasses.dataclass(frozen=True)
+class With(Case):
+    """With further options of perftest's, and so many times as long."""
+
+    options: tuple = ()
+    times: int = 1
+
+    @property
+    def name(self):
+        return " ".join([super().name, *self.options])
+
+    def iterations(self):
+        return super().iterations() * self.times
+
+    def program(self):
+        return super().program() + list(self.options)
+
+
 def cases():
     """What a change of the data path may show in."""
 
@@ -44,10 +62,30 @@ def cases():
         return Case(place, "rate", "RC", operation, size, thorough=True, **rest)
 
     for length in (16, 40, 100):
-        yield Burst("veth", "rate", "RC", "send", 2, thorough=True, burst=length)
+        for events in (False, True):
+            yield Burst("veth", "rate", "RC", "send", 2, thorough=True, events=events, burst=length)
+    def further(operation, size, *options, transport="RC", times=4, **rest):
+        return With("veth", "rate", transport, operation, size, thorough=True, options=options, times=times, **rest)
+
+    for operation in ("send", "read"):
+        for events in (False, True):
+            yield further(operation, 2, "-b", events=events, qps=16)
+            yield further(operation, 2, events=events, qps=64, times=8)
+    for size, depth in ((2, 1), (2, 8), (64 * KIB, 1), (64 * KIB, 4)):
+        yield further("send", size, "--rx-depth", str(depth), times=1)
+    for transport in ("UC", "UD"):
+        yield further("send", 2, "-b", transport=transport)
+        yield further("send", 2, transport=transport, qps=8)
+    yield further("send", 2, "--use-srq", qps=8)
+    yield further("write", 2, "-b", qps=16)
+    yield further("send", 64 * KIB, "-b", events=True, qps=16)
+    yield further("send", 8 * KIB, times=1)
+    yield further("read", 64 * KIB, "-o", "2", times=1)
     yield rate("send", 2)
     yield rate("send", 2, qps=16)
     yield rate("send", 2, events=True)
+    yield rate("send", 2, qps=16, events=True)
+    yield rate("send", 64 * KIB, qps=16)
     yield rate("send", 4 * KIB)
     yield rate("send", 64 * KIB)
     yield rate("send", 64 * KIB, mtu=1024)

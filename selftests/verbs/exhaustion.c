@@ -23,7 +23,7 @@
 #define DEPTH 16
 #define WAIT_MS 20000
 #define QUIET_MS 200
-#define NAKS 10
+#define NAKS 100
 
 static struct region regions[2];
 static struct ibv_cq *send_cqs[2], *recv_cqs[2];
@@ -150,31 +150,31 @@ static bool run_rnr_timer(void)
 	return short_us >= 60 && long_us >= 6 * 40960 && short_us / 1000 < patience_ms(long_us / 12 / 1000);
 }
 
-/* The device shows what it counts for some time. */
+/* The core answers from its memory for 12 ms. */
 static unsigned long long counter(const char *name)
 {
 	usleep(30000);
 	return device_counter(&devices[0], name);
 }
 
-/* Each try is one packet, however many wait: a responder that is not ready drops all of them. */
+/* Each try is one packet, however many wait: a responder without a receive drops all of them. */
 static bool run_not_ready(void)
 {
-	unsigned long long naks_before, before, sent, naks = 0;
+	unsigned long long naks_before, before, sent, naks;
 	uint64_t id, end = now_ms() + patience_ms(WAIT_MS);
 	bool ok;
 
 	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
-	naks_before = counter("rcvd_rnr_err");
 	before = counter("sent_pkts");
+	naks_before = device_counter(&devices[0], "rcvd_rnr_err");
 	for (id = 0; id < DEPTH; id++)
 		send_one(id);
 	do {
 		sent = counter("sent_pkts") - before;
-		naks = counter("rcvd_rnr_err") - naks_before;
+		naks = device_counter(&devices[0], "rcvd_rnr_err") - naks_before;
 	} while (naks < NAKS && now_ms() < end);
 	ksft_print_msg("%llu packets, %llu RNR NAKs\n", sent, naks);
-	ok = naks >= NAKS && sent >= DEPTH && sent <= DEPTH + naks;
+	ok = naks >= NAKS && sent <= DEPTH + naks;
 	for (id = 0; id < DEPTH; id++)
 		receive_one(1, id, 0);
 	for (id = 0; id < DEPTH; id++)

@@ -188,19 +188,21 @@ fn the_window_grows_and_shrinks() {
 fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
     let psn = Psn::new(1);
     let config = RequesterConfig {
-        window_packets: 40,
+        window_packets: 16,
         window_packets_most: 100,
         rnr_retry: 7,
         ..requester_config(psn)
     };
     let mut requester = requester_with(config);
-    requester.post(send(4000 * MTU)).unwrap();
+    for _ in 0..64 {
+        requester.post(send(1)).unwrap();
+    }
     let mut now = us(0);
-    assert_eq!(transmit(&mut requester, now).len(), 40);
+    assert_eq!(transmit(&mut requester, now).len(), 16);
     let mut next = 0;
     let mut windows = Vec::new();
     // The receiver is not ready three times.
-    for answers in [0, 5, 8] {
+    for answers in [0, 3, 5] {
         respond(&mut requester, now, &rnr(psn.add(next), 1));
         now = now.add(roce::time::rnr_delay(1));
         requester.on_timeout(now);
@@ -213,11 +215,58 @@ fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
         windows.push(transmit(&mut requester, now).len() as u32);
     }
     // Twice as many each time, up to what it was; then one more for each four.
-    assert_eq!(
-        windows,
-        [1, 1, 2, 4, 8, 16, 32, 1, 2, 4, 8, 16, 32, 40, 50, 62]
-    );
+    assert_eq!(windows, [1, 1, 2, 4, 8, 1, 2, 4, 8, 16, 20]);
     assert_eq!(requester.take_error(), None);
+}
+
+#[test]
+fn a_loss_after_a_receiver_was_not_ready_halves_what_the_window_grows_to() {
+    let psn = Psn::new(1);
+    let config = RequesterConfig {
+        window_packets: 40,
+        window_packets_most: 40,
+        rnr_retry: 7,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    for _ in 0..64 {
+        requester.post(send(1)).unwrap();
+    }
+    transmit(&mut requester, us(0));
+    respond(&mut requester, us(1), &rnr(psn, 1));
+    requester.on_timeout(us(11));
+    assert_eq!(transmit(&mut requester, us(11)).len(), 1);
+    respond(&mut requester, us(12), &nak(psn, NakCode::SequenceError));
+    let mut next = 0;
+    let mut windows = Vec::new();
+    for _ in 0..7 {
+        let packets = transmit(&mut requester, us(12)).len() as u32;
+        windows.push(packets);
+        next += packets;
+        respond(&mut requester, us(12), &ack(psn.add(next - 1)));
+    }
+    assert_eq!(windows, [1, 2, 4, 8, 16, 20, 13]);
+}
+
+#[test]
+fn a_message_that_begins_to_arrive_has_a_receive() {
+    let psn = Psn::new(1);
+    let config = RequesterConfig {
+        window_packets: 40,
+        window_packets_most: 40,
+        rnr_retry: 7,
+        ..requester_config(psn)
+    };
+    let mut requester = requester_with(config);
+    requester.post(send(30 * MTU)).unwrap();
+    requester.post(send(30 * MTU)).unwrap();
+    transmit(&mut requester, us(0));
+    respond(&mut requester, us(1), &rnr(psn, 1));
+    requester.on_timeout(us(11));
+    assert_eq!(transmit(&mut requester, us(11)).len(), 1);
+    respond(&mut requester, us(12), &ack(psn));
+    // The rest of the first message, and none of the second.
+    assert_eq!(transmit(&mut requester, us(12)).len(), 29);
 }
 
 #[test]

@@ -114,7 +114,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 room.then(|| self.hand_out(sequence, &extent, 1, 1, length))
             }
             SendOperation::Send | SendOperation::Write => {
-                let window = self.window();
+                // If it has begun to arrive, the responder has a receive for the rest of it, too.
+                let window = if extent.first < self.una {
+                    self.room_of(self.window.packets_when_ready())
+                } else {
+                    self.window()
+                };
                 let wanted = u64::from(left).min(MIN_BURST_PACKETS);
                 if window < wanted && self.in_flight() {
                     return None;
@@ -296,6 +301,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// How many more request packets may be outstanding.
     #[inline]
     fn window(&self) -> u64 {
+        self.room_of(self.window.packets())
+    }
+
+    /// The same, if so many may be outstanding in all.
+    fn room_of(&self, window: u32) -> u64 {
         if !self.config.service.is_reliable() {
             return u64::MAX;
         }
@@ -303,7 +313,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .sent
             .wrapping_sub(self.una)
             .saturating_sub(self.read_psns);
-        u64::from(self.window.packets()).saturating_sub(outstanding)
+        u64::from(window).saturating_sub(outstanding)
     }
 
     /// Hands out an action on the next `psns` positions of a work request: packets, but of a local one none.

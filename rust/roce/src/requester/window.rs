@@ -5,8 +5,8 @@
 //! After a loss everything behind the lost packet is sent again. So a window that is larger than what the network, or the
 //! receiver's queue, has room for costs more than it gains. The right size is not known in advance.
 //!
-//! A responder without receives drops all of what is outstanding. So the requester then tries with one packet, and twice
-//! as many with each answer, until the window is as large as before.
+//! A responder without a receive drops all of what is outstanding. So the requester then tries with one packet, and twice
+//! as many after each round trip, until the window is as large as before. Requests of READs are not counted.
 
 use super::transmit::MIN_BURST_PACKETS;
 
@@ -21,7 +21,7 @@ const LEAST: u32 = MIN_BURST_PACKETS as u32;
 pub(super) struct Window {
     packets: u32,
     most: u32,
-    /// How large it was before the responder was not ready.
+    /// How large it was before the responder was not ready; half of that after a loss.
     before: u32,
     /// Acknowledged since it grew.
     acknowledged: u32,
@@ -48,6 +48,12 @@ impl Window {
         self.packets
     }
 
+    /// The same, but as if the responder had always been ready.
+    #[inline]
+    pub(super) fn packets_when_ready(&self) -> u32 {
+        self.packets.max(self.before)
+    }
+
     /// Everything before `una` is acknowledged.
     #[inline]
     pub(super) fn acknowledged(&mut self, una: u64) {
@@ -68,9 +74,10 @@ impl Window {
 
     /// A packet was lost.
     pub(super) fn lost(&mut self) {
-        self.packets = (self.packets / 2).max(LEAST.min(self.packets));
+        let full = self.packets_when_ready();
+        self.before = (full / 2).max(LEAST.min(full));
+        self.packets = self.packets.min(self.before);
         self.acknowledged = 0;
-        self.before = 0;
     }
 
     /// The responder was not ready for a packet.
