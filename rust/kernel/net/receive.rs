@@ -58,7 +58,7 @@ pub(crate) struct Control {
 /// - In front of it, at the network header, is an IPv4 header without options, or an IPv6 header without
 ///   extensions.
 /// - Its control block is a `Control`; it refers to no network device, route or socket, and has no
-///   extensions.
+///   extensions. It is in no list: its link to the next packet is null.
 #[repr(transparent)]
 pub struct RxSkb(NonNull<kernel_bindings::sk_buff>);
 
@@ -78,8 +78,10 @@ impl RxSkb {
         skb: NonNull<kernel_bindings::sk_buff>,
     ) -> Option<Self> {
         let raw = skb.as_ptr();
-        // SAFETY: The caller promises a packet in a receive path, under RCU, and that it is ours.
+        // SAFETY: The caller promises a packet in a receive path, under RCU, and that it is ours. UDP goes through the
+        // segments of a super-packet, and leaves each its link to the next one, which it knows already.
         let is_adopted = unsafe {
+            skb::set_next(raw, ptr::null_mut());
             Self::control_of(raw)
                 .map(|control| Self::adopt(raw, control))
                 .is_some()
