@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "exchange.h"
+#include "namespace.h"
 #include "test.h"
 
 #define MESSAGE (128 << 10)
@@ -265,6 +266,46 @@ static bool unsteady(int opcode)
 	return link_end(&link) && ok && changes >= 20;
 }
 
+#define CAPTURES 200
+
+static void *capture(void *unused)
+{
+	(void)unused;
+	while (!over) {
+		int socket = capture_open("n2", netdev_of(2), NULL);
+
+		usleep(4000);
+		close(socket);
+		changes++;
+		usleep(4000);
+	}
+	return NULL;
+}
+
+/* While there is a capture, super-packets come by UDP's socket, in segments, and find a lane that is open. */
+static bool captured(int opcode)
+{
+	uint64_t end = now_ms() + patience_ms(SECONDS * 1000);
+	unsigned long long before, after;
+	pthread_t thread;
+	struct link link;
+	bool ok = true;
+
+	over = false;
+	changes = 0;
+	before = steered(&devices[1]);
+	link_make(&link);
+	if (pthread_create(&thread, NULL, capture, NULL))
+		die("pthread_create");
+	while (ok && changes < CAPTURES && now_ms() < end)
+		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
+	over = true;
+	pthread_join(thread, NULL);
+	after = steered(&devices[1]);
+	ksft_print_msg("%u captures, %llu packets steered\n", changes, after - before);
+	return link_end(&link) && ok && changes >= CAPTURES && after > before;
+}
+
 static unsigned long share_set(unsigned long share)
 {
 	FILE *file = fopen(OTHER_CPU_SHARE, "r+");
@@ -346,6 +387,7 @@ static const struct row rows[] = {
 	{ "writes in both directions", .run_with = both_ways, IBV_WR_RDMA_WRITE, ONE_CPU },
 	{ "reads in both directions", .run_with = both_ways, IBV_WR_RDMA_READ, ONE_CPU },
 	{ "messages one at a time are taken in at once", .run_with = one_at_a_time, IBV_WR_SEND, TWO_CPUS },
+	{ "a capture comes and goes during sends", .run_with = captured, IBV_WR_SEND, TWO_CPUS },
 	{ "one CPU takes in a stream itself", .run_with = alone, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during sends", .run_with = unsteady, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during reads", .run_with = unsteady, IBV_WR_RDMA_READ, OFFLINE },
