@@ -21,23 +21,6 @@ from cases import Case, KIB, MIB
 
 
 @dataclasses.dataclass(frozen=True)
-class Burst(Case):
-    """As many requests as the queue takes at once; then the program waits for all of them."""
-
-    burst: int = 0
-
-    @property
-    def name(self):
-        return f"{super().name} bursts of {self.burst}"
-
-    def iterations(self):
-        return super().iterations() // self.burst * self.burst
-
-    def program(self):
-        return super().program() + ["-t", str(self.burst), "-Q", str(self.burst)]
-
-
-@dataclasses.dataclass(frozen=True)
 class With(Case):
     """With further options of perftest's, and so many times as long."""
 
@@ -61,12 +44,13 @@ def cases():
     def rate(operation, size, place="veth", **rest):
         return Case(place, "rate", "RC", operation, size, thorough=True, **rest)
 
-    for length in (16, 40, 100):
-        for events in (False, True):
-            yield Burst("veth", "rate", "RC", "send", 2, thorough=True, events=events, burst=length)
     def further(operation, size, *options, transport="RC", times=4, **rest):
         return With("veth", "rate", transport, operation, size, thorough=True, options=options, times=times, **rest)
 
+    # Bursts: as many requests as the queue takes at once; then the program waits for all of them.
+    for length in ("16", "40", "100"):
+        for events in (False, True):
+            yield further("send", 2, "-t", length, "-Q", length, events=events, times=1)
     for operation in ("send", "read"):
         for events in (False, True):
             yield further(operation, 2, "-b", events=events, qps=16)

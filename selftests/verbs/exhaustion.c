@@ -150,13 +150,6 @@ static bool run_rnr_timer(void)
 	return short_us >= 60 && long_us >= 6 * 40960 && short_us / 1000 < patience_ms(long_us / 12 / 1000);
 }
 
-/* The core answers from its memory for 12 ms. */
-static unsigned long long counter(const char *name)
-{
-	usleep(30000);
-	return device_counter(&devices[0], name);
-}
-
 /* Each try is one packet, however many wait: a responder without a receive drops all of them. */
 static bool run_not_ready(void)
 {
@@ -165,12 +158,12 @@ static bool run_not_ready(void)
 	bool ok;
 
 	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
-	before = counter("sent_pkts");
+	before = device_counter_now(&devices[0], "sent_pkts");
 	naks_before = device_counter(&devices[0], "rcvd_rnr_err");
 	for (id = 0; id < DEPTH; id++)
 		send_one(id);
 	do {
-		sent = counter("sent_pkts") - before;
+		sent = device_counter_now(&devices[0], "sent_pkts") - before;
 		naks = device_counter(&devices[0], "rcvd_rnr_err") - naks_before;
 	} while (naks < NAKS && now_ms() < end);
 	ksft_print_msg("%llu packets, %llu RNR NAKs\n", sent, naks);

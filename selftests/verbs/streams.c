@@ -17,8 +17,6 @@
 #define SIDE_SIZE ((MAX_MESSAGES + 2) * MESSAGE)
 #define SECONDS 120
 #define ROUNDS 4
-/* Longer than the core answers from its memory. */
-#define COUNTER_MS 20
 /* The CPU that goes and comes: the first one may not be able to. */
 #define OTHER_CPU "/sys/devices/system/cpu/cpu1/online"
 #define CPU_ONLINE "/sys/devices/system/cpu/cpu%u/online"
@@ -104,8 +102,7 @@ static unsigned long long packets_of(unsigned int messages, uint32_t length)
 
 static unsigned long long steered(const struct device *device)
 {
-	usleep(COUNTER_MS * 1000);
-	return device_counter(device, "steered_pkts");
+	return device_counter_now(device, "steered_pkts");
 }
 
 static unsigned int cpus(void)

@@ -16,14 +16,20 @@ use roce::{
     },
     requester::{
         Received,
+        Requester,
         RequesterConfig,
         SendAction,
         SendOperation,
+        SendSlot,
         SendWr,
         MAX_BURST_PACKETS, //
     },
     status::Status,
-    ticket::Outcome, //
+    ticket::Outcome,
+    time::{
+        rnr_delay,
+        Instant, //
+    }, //
 };
 
 #[test]
@@ -184,89 +190,87 @@ fn the_window_grows_and_shrinks() {
     assert_eq!(windows, [50, 31, 19, 16]);
 }
 
-#[test]
-fn the_window_begins_with_one_packet_after_a_receiver_was_not_ready() {
-    let psn = Psn::new(1);
+/// A requester with that window, which may grow to 100, and 64 messages of a byte.
+fn with_window_and_messages(psn: Psn, packets: u32) -> Requester<Vec<SendSlot>> {
     let config = RequesterConfig {
-        window_packets: 16,
+        window_packets: packets,
         window_packets_most: 100,
-        rnr_retry: 7,
         ..requester_config(psn)
     };
     let mut requester = requester_with(config);
     for _ in 0..64 {
         requester.post(send(1)).unwrap();
     }
+    assert_eq!(transmit(&mut requester, us(0)).len() as u32, packets);
+    requester
+}
+
+/// Has all be sent and acknowledged so many times, from the packet `next` on. Returns how many were sent each time.
+fn answered(
+    requester: &mut Requester<Vec<SendSlot>>,
+    now: Instant,
+    next: &mut Psn,
+    times: u32,
+) -> Vec<u32> {
+    let send = |_| {
+        let packets = transmit(requester, now).len() as u32;
+        *next = next.add(packets);
+        respond(requester, now, &ack(next.sub(1)));
+        packets
+    };
+    (0..times).map(send).collect()
+}
+
+/// The responder is not ready for the packet `next`. Returns when the requester may try again, and tells it.
+fn not_ready(requester: &mut Requester<Vec<SendSlot>>, now: Instant, next: Psn) -> Instant {
+    respond(requester, now, &rnr(next, 1));
+    let now = now.add(rnr_delay(1));
+    requester.on_timeout(now);
+    now
+}
+
+#[test]
+fn the_window_begins_with_one_packet_after_a_responder_was_not_ready() {
+    let mut next = Psn::new(1);
+    let mut requester = with_window_and_messages(next, 16);
     let mut now = us(0);
-    assert_eq!(transmit(&mut requester, now).len(), 16);
-    let mut next = 0;
-    let mut windows = Vec::new();
-    // The receiver is not ready three times.
-    for answers in [0, 3, 5] {
-        respond(&mut requester, now, &rnr(psn.add(next), 1));
-        now = now.add(roce::time::rnr_delay(1));
-        requester.on_timeout(now);
-        for _ in 0..answers {
-            let packets = transmit(&mut requester, now).len() as u32;
-            windows.push(packets);
-            next += packets;
-            respond(&mut requester, now, &ack(psn.add(next - 1)));
-        }
-        windows.push(transmit(&mut requester, now).len() as u32);
-    }
     // Twice as many each time, up to what it was; then one more for each four.
-    assert_eq!(windows, [1, 1, 2, 4, 8, 1, 2, 4, 8, 16, 20]);
+    for (times, windows) in [(0, &[][..]), (3, &[1, 2, 4]), (6, &[1, 2, 4, 8, 16, 20])] {
+        now = not_ready(&mut requester, now, next);
+        assert_eq!(answered(&mut requester, now, &mut next, times), windows);
+        transmit(&mut requester, now);
+    }
     assert_eq!(requester.take_error(), None);
 }
 
 #[test]
-fn a_loss_after_a_receiver_was_not_ready_halves_what_the_window_grows_to() {
-    let psn = Psn::new(1);
-    let config = RequesterConfig {
-        window_packets: 40,
-        window_packets_most: 40,
-        rnr_retry: 7,
-        ..requester_config(psn)
-    };
-    let mut requester = requester_with(config);
-    for _ in 0..64 {
-        requester.post(send(1)).unwrap();
-    }
-    transmit(&mut requester, us(0));
-    respond(&mut requester, us(1), &rnr(psn, 1));
-    requester.on_timeout(us(11));
-    assert_eq!(transmit(&mut requester, us(11)).len(), 1);
-    respond(&mut requester, us(12), &nak(psn, NakCode::SequenceError));
-    let mut next = 0;
-    let mut windows = Vec::new();
-    for _ in 0..7 {
-        let packets = transmit(&mut requester, us(12)).len() as u32;
-        windows.push(packets);
-        next += packets;
-        respond(&mut requester, us(12), &ack(psn.add(next - 1)));
-    }
-    assert_eq!(windows, [1, 2, 4, 8, 16, 20, 13]);
+fn a_loss_after_a_responder_was_not_ready_halves_what_the_window_grows_to() {
+    let mut next = Psn::new(1);
+    let mut requester = with_window_and_messages(next, 40);
+    let now = not_ready(&mut requester, us(1), next);
+    assert_eq!(transmit(&mut requester, now).len(), 1);
+    respond(&mut requester, now, &nak(next, NakCode::SequenceError));
+    assert_eq!(
+        answered(&mut requester, now, &mut next, 7),
+        [1, 2, 4, 8, 16, 20, 13]
+    );
 }
 
 #[test]
 fn a_message_that_begins_to_arrive_has_a_receive() {
-    let psn = Psn::new(1);
+    let mut next = Psn::new(1);
     let config = RequesterConfig {
         window_packets: 40,
         window_packets_most: 40,
-        rnr_retry: 7,
-        ..requester_config(psn)
+        ..requester_config(next)
     };
     let mut requester = requester_with(config);
     requester.post(send(30 * MTU)).unwrap();
-    requester.post(send(30 * MTU)).unwrap();
-    transmit(&mut requester, us(0));
-    respond(&mut requester, us(1), &rnr(psn, 1));
-    requester.on_timeout(us(11));
-    assert_eq!(transmit(&mut requester, us(11)).len(), 1);
-    respond(&mut requester, us(12), &ack(psn));
-    // The rest of the first message, and none of the second.
-    assert_eq!(transmit(&mut requester, us(12)).len(), 29);
+    requester.post(send(1)).unwrap();
+    assert_eq!(transmit(&mut requester, us(0)).len(), 31);
+    let now = not_ready(&mut requester, us(1), next);
+    // One packet; then the rest of the first message, and none of the second.
+    assert_eq!(answered(&mut requester, now, &mut next, 2), [1, 29]);
 }
 
 #[test]

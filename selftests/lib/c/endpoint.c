@@ -566,3 +566,9 @@ unsigned long long device_counter(const struct device *device, const char *name)
 	fclose(file);
 	return value;
 }
+
+unsigned long long device_counter_now(const struct device *device, const char *name)
+{
+	usleep(30000);
+	return device_counter(device, name);
+}

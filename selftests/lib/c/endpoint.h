@@ -136,5 +136,7 @@ unsigned int mtu_bytes(enum ibv_mtu mtu);
 
 /* One of a device's hw_counters. The core answers from its memory for as long as the file lifespan says: 12 ms. */
 unsigned long long device_counter(const struct device *device, const char *name);
+/* The same, after that time: what was counted before counts. */
+unsigned long long device_counter_now(const struct device *device, const char *name);
 
 #endif

@@ -53,7 +53,7 @@ pub struct RequesterConfig {
     /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
     /// Request packets that may be outstanding, at first: more as long as none is lost, half as many when one is, but no
-    /// fewer than 16, or than these. READ responses do not count.
+    /// fewer than 16, or than these. One after an RNR NAK, and soon as many as before. READ responses do not count.
     pub window_packets: u32,
     /// To how many these may grow.
     pub window_packets_most: u32,

@@ -114,7 +114,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 room.then(|| self.hand_out(sequence, &extent, 1, 1, length))
             }
             SendOperation::Send | SendOperation::Write => {
-                // If it has begun to arrive, the responder has a receive for the rest of it, too.
+                // A SEND that has begun to arrive has its receive WQE. A WRITE needs none, or one for its last packet.
                 let window = if extent.first < self.una {
                     self.room_of(self.window.packets_when_ready())
                 } else {

@@ -13,7 +13,7 @@ use super::transmit::MIN_BURST_PACKETS;
 /// The window grows by one for each so many packets that are acknowledged.
 const PER_PACKET: u32 = 4;
 
-/// Losses make the window no smaller than this: as many packets as are sent together.
+/// Losses make the window, or what it grows back to, no smaller than this: as many packets as are sent together.
 const LEAST: u32 = MIN_BURST_PACKETS as u32;
 
 /// The window of requests.
