@@ -5,6 +5,7 @@
 pub(crate) mod addresses;
 pub(crate) mod attributes;
 pub(crate) mod counters;
+mod load;
 pub(crate) mod loopback;
 pub(crate) mod multicast;
 pub(crate) mod network;

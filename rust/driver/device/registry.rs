@@ -11,6 +11,7 @@
 use crate::{
     device::{
         addresses::Addresses,
+        load::Loads,
         steering::Steered,
         Device,
         Site, //
@@ -112,6 +113,7 @@ pub(crate) struct Registry {
     pub(super) paging: Arc<WorkQueue>,
     pub(super) bulk: Arc<WorkQueue>,
     pub(crate) steered: Steered,
+    pub(super) loads: Loads,
     /// Memory for packets.
     pub(super) pages: PagePools,
 }
@@ -130,6 +132,7 @@ impl Registry {
         let namespaces = net::Namespaces::register()?;
         let bulk = Arc::new(WorkQueue::new_bulk(c"ferroce_bulk")?, GFP_KERNEL)?;
         let pages = PagePools::new(POOL_BYTES)?;
+        let loads = Loads::new()?;
         let registry = Arc::pin_init(
             pin_init!(Self {
                 module,
@@ -144,6 +147,7 @@ impl Registry {
                 paging,
                 bulk,
                 steered: Steered::default(),
+                loads,
                 pages,
             }),
             GFP_KERNEL,

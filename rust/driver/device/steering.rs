@@ -6,7 +6,8 @@
 //! network card it arrives on the CPU that the card's queue belongs to. To check and copy a packet takes longer than to
 //! build it. So large messages that come without a pause go to another CPU, by a lane for each UDP source port, as with
 //! receive packet steering ([`Documentation/networking/scaling.rst`](srctree/Documentation/networking/scaling.rst)).
-//! Messages that come one at a time are taken in at once, on the CPU that they arrive on.
+//! Messages that come one at a time are taken in at once, on the CPU that they arrive on. Small bursts of several flows
+//! go to another CPU while this one is busy with them ([`super::load`]).
 
 use crate::{
     device::{
@@ -21,6 +22,7 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
+    cpu::CpuId,
     impl_has_work,
     new_work,
     prelude::*,
@@ -36,6 +38,7 @@ use net::{
     RxSkb, //
 };
 use sync::{
+    cpu_clock_ns,
     monotonic_ns,
     new_spin_lock_bh,
     BhGuard,
@@ -45,14 +48,14 @@ use sync::{
 };
 
 /// Lanes of a device.
-const LANES: usize = 1 << LANE_BITS;
+pub(super) const LANES: usize = 1 << LANE_BITS;
 const LANE_BITS: u32 = 5;
 
 /// Bytes that have to come together to count as part of a stream.
 const BURST_LEAST: u32 = 4096;
 
-/// Bytes that have to come without a pause before a lane opens: to wake another CPU takes as long as to take in a
-/// message of 64 KiB.
+/// Bytes that have to come without a pause before a lane opens for a stream: to wake another CPU takes as long as to take
+/// in a message of 64 KiB.
 const STREAM_LEAST: u32 = 128 << 10;
 
 /// A pause is longer than so many times the time that it took to take in what came before.
@@ -60,6 +63,10 @@ const PAUSE: u64 = 2;
 
 /// Bytes of memory that may wait in lanes before QPs of this machine whose service has no window wait, too.
 const CROWDED: u32 = 2 << 20;
+
+/// If so many bytes of memory wait in a lane for small bursts, callers that add packets take some in themselves. To queue
+/// packets is faster than to receive them, and what is lost is of no use.
+const LATE: u32 = CROWDED / 2;
 
 /// Bytes of memory that may wait in a lane, and in all of them together: the rest is lost, as in a network.
 const LANE_MAX: u32 = 8 << 20;
@@ -134,6 +141,8 @@ struct Waiting {
     packets: RxList,
     /// The worker, or a caller in its place, takes packets of the lane in. Nobody else may.
     is_served: bool,
+    /// The number of the CPU whose small burst opened the lane, if one did: all of the lane counts for that CPU.
+    origin: Option<u32>,
     /// When the worker took some in last, or when the lane opened, in nanoseconds.
     served: u64,
     stream: Stream,
@@ -184,7 +193,9 @@ impl WorkItem for Lane {
             }
             return;
         }
-        waiting.stream.taken_in(begin);
+        if waiting.origin.is_none() {
+            waiting.stream.taken_in(begin);
+        }
         let device = waiting.device.take();
         lane.is_open.store(false, Ordering::Release);
         drop(waiting);
@@ -239,7 +250,7 @@ impl Lane {
         )
     }
 
-    /// Queues packets in the lane, which is open. Takes some in if the worker has not run for long.
+    /// Queues packets in the lane, which is open. Takes some in if the worker has not run for long, or is too slow.
     /// Context: softirq, no lock held but that of `waiting`.
     fn bring(
         &self,
@@ -250,8 +261,9 @@ impl Lane {
     ) {
         waiting.push(device, packets);
         let is_starved = now.saturating_sub(waiting.served) > STARVED_NS;
+        let is_late = waiting.origin.is_some() && waiting.packets.memory() > LATE;
         drop(waiting);
-        if is_starved {
+        if is_starved || is_late {
             self.serve(PACKETS_PER_HELP, Server::Caller);
         }
     }
@@ -269,14 +281,17 @@ impl Lane {
             };
             left = left.saturating_sub(packets.len());
             let memory = packets.memory();
+            let begin = cpu_clock_ns();
             (device.registry().receivers.steered)(&device, packets);
             device.registry().steered.remove(memory);
+            let time = cpu_clock_ns().wrapping_sub(begin);
             let now = monotonic_ns();
             let mut waiting = self.waiting.lock();
             if server == Server::Worker {
                 waiting.served = now;
             }
             waiting.is_served = false;
+            device.registry().loads.received_for(time, waiting.origin);
         }
     }
 }
@@ -303,31 +318,46 @@ impl Steering {
         let Some(lane) = self.lanes.get(index) else {
             return here(packets);
         };
-        if bytes < BURST_LEAST && !lane.is_open.load(Ordering::Acquire) {
-            return here(packets);
-        }
         let bh = BhGuard::new();
+        let (loads, steered) = (&device.registry().loads, &device.registry().steered);
+        let clock = cpu_clock_ns();
+        let is_small = bytes < BURST_LEAST;
+        let turn = if is_small {
+            loads
+                .turn(clock, index, &bh)
+                .filter(|_| !steered.is_congested())
+        } else {
+            None
+        };
+        if is_small && turn.is_none() && !lane.is_open.load(Ordering::Acquire) {
+            here(packets);
+            return loads.received(cpu_clock_ns().wrapping_sub(clock), true);
+        }
         let begin = monotonic_ns();
         {
             let mut waiting = lane.waiting.lock();
             if waiting.device.is_some() {
                 return lane.bring(waiting, device, packets, begin);
             }
-            if waiting.stream.is_long(begin, bytes) {
-                // CAST: A small number.
-                if let Some(cpu) = Cpu::other(index as u32, &bh) {
-                    waiting.push(device, packets);
-                    waiting.served = begin;
-                    waiting.device = Some(device.clone());
-                    lane.is_open.store(true, Ordering::Relaxed);
-                    drop(waiting);
-                    let _ = device.bulk_queue().enqueue_on::<_, 0>(&cpu, lane.clone());
-                    return;
-                }
+            let is_stream = !is_small && waiting.stream.is_long(begin, bytes);
+            // CAST: A small number.
+            let turn = turn.or_else(|| is_stream.then_some(index as u32));
+            if let Some(cpu) = turn.and_then(|turn| Cpu::other(turn, &bh)) {
+                waiting.push(device, packets);
+                waiting.served = begin;
+                waiting.origin = is_small.then(|| CpuId::current().as_u32());
+                waiting.device = Some(device.clone());
+                lane.is_open.store(true, Ordering::Relaxed);
+                drop(waiting);
+                let _ = device.bulk_queue().enqueue_on::<_, 0>(&cpu, lane.clone());
+                return;
             }
         }
         here(packets);
-        lane.waiting.lock().stream.taken_in(begin);
+        if !is_small {
+            lane.waiting.lock().stream.taken_in(begin);
+        }
+        loads.received(cpu_clock_ns().wrapping_sub(clock), is_small);
     }
 
     /// Queues a packet that came to `device` by the socket in its lane, if that is open: otherwise the packet would

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cpumask.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/isolation.h>
+
+__rust_helper u64 rust_helper_local_clock(void)
+{
+	return local_clock();
+}
 
 __rust_helper bool rust_helper_cpu_online(unsigned int cpu)
 {

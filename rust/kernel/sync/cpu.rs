@@ -59,7 +59,7 @@ impl<'a> Cpu<'a> {
 
     /// Returns its number.
     #[inline]
-    pub(crate) fn number(&self) -> u32 {
+    pub fn number(&self) -> u32 {
         self.number
     }
 }

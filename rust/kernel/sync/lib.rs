@@ -47,6 +47,7 @@ pub use table::{
     Reservation, //
 };
 pub use timer::{
+    cpu_clock_ns,
     monotonic_ns,
     Timer,
     TimerCallback, //

@@ -25,6 +25,14 @@ pub fn monotonic_ns() -> u64 {
     now as u64
 }
 
+/// Returns the time of this CPU's clock, in nanoseconds: faster than [`monotonic_ns`], but to be compared with times of
+/// the same CPU only. Any context.
+#[inline]
+pub fn cpu_clock_ns() -> u64 {
+    // SAFETY: No requirements.
+    unsafe { rdma_bindings::local_clock() }
+}
+
 /// What an object does when its timer expires.
 pub trait TimerCallback: Send + Sync + Sized + 'static {
     /// Called when the timer expires. Softirq context, no lock held; never on two CPUs at once.
