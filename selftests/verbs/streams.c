@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Streams of long messages, which another CPU takes in than the one that they came by,
- * and messages that come one at a time, which it does not. Every byte is checked.
+ * Streams of long messages, and small messages of several queue pairs, which another CPU
+ * takes in than the one that they came by; and messages that come one at a time, which it
+ * does not. Every byte is checked.
  */
 
 #include <fcntl.h>
@@ -174,6 +175,133 @@ static bool one_at_a_time(int opcode)
 	for (i = 0; ok && !is && i < TRIES; i++)
 		is = is_hardly_steered(opcode, &ok);
 	return ok && is;
+}
+
+#define FLOWS 8
+#define BATCH 16
+#define BATCHES 4
+#define SMALL_MS 300
+
+/* Writes of a number each, which grows: the last one stays. */
+struct flow {
+	struct ibv_qp *qps[2];
+	unsigned int batches;
+	uint64_t number;
+};
+
+static void flow_post(struct flow *flow, unsigned int index)
+{
+	uint64_t *numbers = (uint64_t *)sides[0].source.memory + index * BATCH * BATCHES;
+	uint64_t *target = (uint64_t *)sides[1].sink.memory + index;
+	struct ibv_send_wr wrs[BATCH], *bad;
+	struct ibv_sge sges[BATCH];
+	unsigned int i, at;
+
+	for (i = 0; i < BATCH; i++) {
+		at = ++flow->number % (BATCH * BATCHES);
+		numbers[at] = flow->number;
+		sges[i] = region_sge(&sides[0].source, (uint8_t *)&numbers[at] - sides[0].source.memory, 8);
+		wrs[i] = (struct ibv_send_wr){
+			.wr_id = index,
+			.next = i + 1 < BATCH ? &wrs[i + 1] : NULL,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = i + 1 < BATCH ? 0 : IBV_SEND_SIGNALED,
+			.sg_list = &sges[i],
+			.num_sge = 1,
+			.wr.rdma = { .remote_addr = (uintptr_t)target, .rkey = sides[1].sink.mr->rkey },
+		};
+	}
+	if (ibv_post_send(flow->qps[0], wrs, &bad))
+		die("ibv_post_send: %s", strerror(errno));
+	flow->batches++;
+}
+
+static bool flow_polled(struct flow *flows)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(sides[0].send_cq, &wc, SECONDS * 1000) || wc.status != IBV_WC_SUCCESS || wc.wr_id >= FLOWS)
+		return false;
+	flows[wc.wr_id].batches--;
+	return true;
+}
+
+/* The share of packets, in percent, that other CPUs take in while a program writes to so many queue pairs. */
+static unsigned int small_share(unsigned int count, bool *ok)
+{
+	struct depth depth = { .send = BATCH * BATCHES, .receive = 1, .sges = 1 };
+	unsigned long long before, share, overtaking, packets = 0;
+	struct flow flows[FLOWS] = { 0 };
+	cpu_set_t cpus;
+	unsigned int i, j;
+	uint64_t end;
+
+	for (i = 0; i < count; i++) {
+		for (j = 0; j < 2; j++)
+			flows[i].qps[j] =
+				qp_make(&devices[j], IBV_QPT_RC, sides[j].send_cq, sides[j].recv_cq, depth, NULL);
+		qp_connect(&devices[0], flows[i].qps[0], &devices[1], flows[i].qps[1], devices[0].active_mtu, PATIENT);
+	}
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		die("sched_getaffinity: %s", strerror(errno));
+	stay_on(0);
+	before = steered(&devices[1]);
+	overtaking = device_counter(&devices[1], "out_of_seq_request");
+	end = now_ms() + patience_ms(SMALL_MS);
+	while (*ok && now_ms() < end) {
+		for (i = 0; i < count; i++) {
+			while (flows[i].batches < BATCHES)
+				flow_post(&flows[i], i);
+		}
+		*ok = flow_polled(flows);
+	}
+	for (i = 0; i < count; i++) {
+		while (*ok && flows[i].batches)
+			*ok = flow_polled(flows);
+		packets += flows[i].number;
+		if (*ok && ((uint64_t *)sides[1].sink.memory)[i] != flows[i].number) {
+			ksft_print_msg("the last write of queue pair %u is not there\n", i);
+			*ok = false;
+		}
+	}
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	share = (steered(&devices[1]) - before) * 100 / (packets ?: 1);
+	overtaking = device_counter(&devices[1], "out_of_seq_request") - overtaking;
+	if (overtaking) {
+		ksft_print_msg("%llu packets overtook others\n", overtaking);
+		*ok = false;
+	}
+	ksft_print_msg("%u queue pairs: %llu %% of %llu packets steered\n", count, share, packets);
+	for (i = 0; i < count; i++) {
+		for (j = 0; j < 2; j++)
+			qp_free(flows[i].qps[j]);
+	}
+	cq_drain(sides[0].send_cq);
+	return share;
+}
+
+/* Other CPUs take in messages of several queue pairs: on a busy machine they may have no time now and then. */
+static bool small_of_many(int unused)
+{
+	unsigned int i, share = 0;
+	bool ok = true;
+
+	(void)unused;
+	for (i = 0; ok && share < 25 && i < TRIES; i++)
+		share = small_share(FLOWS, &ok);
+	return ok && share >= 25;
+}
+
+/* The device may count the queue pairs of the row before for 20 ms. */
+static bool small_of_one(int unused)
+{
+	unsigned int i, share = 100;
+	bool ok = true;
+
+	(void)unused;
+	for (i = 0; ok && share >= 10 && i < TRIES; i++)
+		share = small_share(1, &ok);
+	return ok && share < 10;
 }
 
 /* Returns whether it could be done. */
@@ -385,6 +513,9 @@ static const struct row rows[] = {
 	{ "reads in both directions", .run_with = both_ways, IBV_WR_RDMA_READ, ONE_CPU },
 	{ "messages one at a time are taken in at once", .run_with = one_at_a_time, IBV_WR_SEND, TWO_CPUS },
 	{ "a capture comes and goes during sends", .run_with = captured, IBV_WR_SEND, TWO_CPUS },
+	{ "small messages of several queue pairs are taken in by another CPU", .run_with = small_of_many,
+	  .needs = TWO_CPUS },
+	{ "small messages of one queue pair are taken in at once", .run_with = small_of_one, .needs = TWO_CPUS },
 	{ "one CPU takes in a stream itself", .run_with = alone, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during sends", .run_with = unsteady, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during reads", .run_with = unsteady, IBV_WR_RDMA_READ, OFFLINE },

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Test: long messages that another CPU takes in; CPUs that go and come
+# Test: streams and small messages that another CPU takes in; CPUs that go and come
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
