@@ -383,7 +383,7 @@ pub(crate) unsafe extern "C" fn modify<Q: Modify>(
         let (private, attr) = unsafe { (Obj::<Q>::get(qp), Attr::from_raw(attr, mask)?) };
         if mask.contains(AttrMask::AV) || mask.contains(AttrMask::ALT_PATH) {
             // SAFETY: As above.
-            unsafe { exclusion::await_other_calls(qp)? };
+            unsafe { private.link.exclusion.enter(qp)? };
         }
         private.core.modify(&attr, mask)?;
         Ok(0)

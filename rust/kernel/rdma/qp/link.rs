@@ -23,6 +23,8 @@ use kernel::{
 use rdma_bindings as bindings;
 use sync::Gate;
 
+use super::exclusion::Exclusion;
+
 /// Asynchronous events of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -52,6 +54,9 @@ pub(super) struct Link {
     qp: Atomic<usize>,
     /// Events to be raised, a bit each.
     pending: Atomic<u32>,
+    /// Calls that wait to be the only one on the C object.
+    #[pin]
+    pub(super) exclusion: Exclusion,
     #[pin]
     gate: Gate,
     #[pin]
@@ -107,6 +112,7 @@ impl Link {
             pin_init!(Self {
                 qp: Atomic::new(qp.expose_provenance()),
                 pending: Atomic::new(0),
+                exclusion <- Exclusion::new(),
                 gate <- Gate::new(),
                 work <- new_work!("rdma::qp::Link"),
                 queue,
