@@ -10,6 +10,7 @@ use crate::{
             self,
             Port, //
         },
+        steering::TOGETHER,
         Device, //
     },
     packet::arrival::{
@@ -42,6 +43,10 @@ use roce::{
     opcode::Transport,
     packet::Packet, //
 };
+use sync::{
+    BhGuard,
+    PreemptionGuard, //
+};
 
 impl net::Receive for Port {
     type Owner<'a> = &'a Arc<Device>;
@@ -56,7 +61,7 @@ impl net::Receive for Port {
 
     fn receive_burst(&self, owner: &Arc<Device>, burst: RxBurst) {
         owner.steering().take_in(owner, burst, |packets| {
-            receive_all(owner, packets, Came::Together);
+            receive_all(owner, packets, Came::Together, None);
         });
     }
 }
@@ -105,18 +110,71 @@ fn receive(netns: &net::Net, skb: RxSkb) {
     deliver(qp, packet, skb);
 }
 
-/// Takes in datagrams that came to addresses of `device`, and were steered to this CPU. Context: bottom halves off.
-pub(crate) fn receive_steered(device: &Arc<Device>, packets: RxList) {
-    receive_all(device, packets, Came::Steered);
+/// QPs that may have something to send: after requests (`true`), or after responses.
+struct Senders([Option<(Arc<Qp>, bool)>; TOGETHER as usize]);
+
+impl Senders {
+    /// Context: as [`Qp::send_after`].
+    fn add(&mut self, qp: &Arc<Qp>, requests: bool) {
+        for place in &mut self.0 {
+            match place {
+                Some((other, of)) if Arc::ptr_eq(other, qp) && *of == requests => return,
+                Some(_) => (),
+                None => {
+                    *place = Some((qp.clone(), requests));
+                    return;
+                }
+            }
+        }
+        // Not reached: there are as many places as packets.
+        qp.send_after(requests);
+    }
+
+    /// Context: process or softirq, no lock held.
+    fn send(&mut self) {
+        for place in &mut self.0 {
+            let Some((qp, requests)) = place.take() else {
+                return;
+            };
+            let Some(_pass) = qp.enter() else {
+                continue;
+            };
+            qp.send_after(requests);
+        }
+    }
+}
+
+/// Takes in datagrams that came to addresses of `device`, and were steered to this CPU, then calls `received`, and sends.
+///
+/// A lane's worker enables bottom halves after each batch that it sends, before another thread may send for the QP. So what
+/// it sends to this machine has arrived, as a rule, before what others send. Nobody would send for the QPs if another
+/// thread kept the CPU in between. Context: process or softirq.
+pub(crate) fn receive_steered(
+    device: &Arc<Device>,
+    packets: RxList,
+    bh: BhGuard,
+    received: &mut dyn FnMut(),
+) {
+    let mut senders = Senders([const { None }; TOGETHER as usize]);
+    receive_all(device, packets, Came::Steered, Some(&mut senders));
+    received();
+    let _preemption = PreemptionGuard::new();
+    drop(bh);
+    senders.send();
 }
 
 /// Takes in packets that `device` sent itself, in their order: they saw no network, and have no ICRC.
 /// Context: softirq.
 pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
-    receive_all(device, packets, Came::Own);
+    receive_all(device, packets, Came::Own, None);
 }
 
-fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
+fn receive_all(
+    device: &Arc<Device>,
+    packets: RxList,
+    came: Came,
+    mut senders: Option<&mut Senders>,
+) {
     let rcu = &rcu::read_lock();
     let mut burst = Burst::new(device, packets, came);
     let packet = &mut Packet::default();
@@ -141,7 +199,15 @@ fn receive_all(device: &Arc<Device>, packets: RxList, came: Came) {
             skb,
             burst: &mut burst,
         };
-        qp.take_in_run(run);
+        match &mut senders {
+            Some(senders) => {
+                let requests = run.packet.opcode.is_request();
+                if qp.note_run(run) {
+                    senders.add(qp, requests);
+                }
+            }
+            None => qp.take_in_run(run),
+        }
     }
 }
 

@@ -82,7 +82,7 @@ struct Own {
 struct Seen {
     /// How long this CPU has received so far, whatever it was and wherever it had arrived.
     busy: AtomicU64,
-    /// How long other CPUs have received so far what lanes had for this one.
+    /// How long other CPUs have received so far what small bursts on this one had put into lanes.
     away: AtomicU64,
 }
 
@@ -131,7 +131,9 @@ impl Loads {
     /// This CPU has received for so long from a lane, which small bursts on the CPU number `origin` had opened, or
     /// others. Context: softirq or process, with bottom halves off.
     pub(super) fn received_for(&self, time: u64, origin: Option<u32>) {
-        self.received(time, false);
+        let is_own = origin == Some(CpuId::current().as_u32());
+        self.received(time, is_own);
+        let origin = origin.filter(|_| !is_own);
         if let Some(origin) = origin.and_then(|number| self.of(number)) {
             origin.seen.away.fetch_add(time, Relaxed);
         }
@@ -166,8 +168,8 @@ impl Loads {
         own.is_shared.store(is_shared, Relaxed);
     }
 
-    /// How long the other CPU has received so far, and others for it, but for this one, for which others have received
-    /// for `away`.
+    /// What the other CPU has had to receive so far: what it has received, and others for it, less `away`, which others
+    /// have received for this one.
     fn others(&self, own: &Own, away: u64, bh: &BhGuard) -> u64 {
         let other = Cpu::other(own.turn.load(Relaxed), bh);
         let seen = other

@@ -45,6 +45,7 @@ use rdma::{
     },
 };
 use sync::{
+    BhGuard,
     RcuTable,
     WorkQueue, //
 };
@@ -57,8 +58,9 @@ static REGISTRY: Global<Registry> = Global::new();
 pub(crate) struct Receivers {
     /// From QPs of the device.
     pub(crate) own: fn(&Arc<Device>, RxList),
-    /// From its netdev, by way of another CPU.
-    pub(crate) steered: fn(&Arc<Device>, RxList),
+    /// From its netdev, by way of another CPU. The last argument is called once they are taken in, with bottom halves
+    /// off.
+    pub(crate) steered: fn(&Arc<Device>, RxList, BhGuard, &mut dyn FnMut()),
 }
 
 /// The UDP port of RoCEv2 (IBTA annex A17.3).

@@ -73,7 +73,7 @@ const LANE_MAX: u32 = 8 << 20;
 const ALL_MAX: u32 = 64 << 20;
 
 /// Packets that are taken in at once, and acknowledged together.
-const TOGETHER: u32 = 32;
+pub(crate) const TOGETHER: u32 = 32;
 
 /// Packets after which a lane's worker returns and is queued again, so that a flush of its workqueue ends.
 const PACKETS_PER_TURN: u32 = 512;
@@ -274,7 +274,7 @@ impl Lane {
         let mut left = most;
         while left > 0 {
             // Replies leave, and may arrive, when bottom halves are enabled again.
-            let _bh = BhGuard::new();
+            let bh = BhGuard::new();
             let next = self.waiting.lock().next();
             let Some((device, packets)) = next else {
                 return;
@@ -282,16 +282,19 @@ impl Lane {
             left = left.saturating_sub(packets.len());
             let memory = packets.memory();
             let begin = cpu_clock_ns();
-            (device.registry().receivers.steered)(&device, packets);
-            device.registry().steered.remove(memory);
-            let time = cpu_clock_ns().wrapping_sub(begin);
-            let now = monotonic_ns();
-            let mut waiting = self.waiting.lock();
-            if server == Server::Worker {
-                waiting.served = now;
-            }
-            waiting.is_served = false;
-            device.registry().loads.received_for(time, waiting.origin);
+            let registry = device.registry();
+            let mut received = || {
+                registry.steered.remove(memory);
+                let time = cpu_clock_ns().wrapping_sub(begin);
+                let now = monotonic_ns();
+                let mut waiting = self.waiting.lock();
+                if server == Server::Worker {
+                    waiting.served = now;
+                }
+                waiting.is_served = false;
+                registry.loads.received_for(time, waiting.origin);
+            };
+            (registry.receivers.steered)(&device, packets, bh, &mut received);
         }
     }
 }

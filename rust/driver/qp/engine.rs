@@ -49,7 +49,7 @@ const PACE_NS: u64 = 100_000;
 /// be others' packets that do not leave, for a neighbour that does not answer or by a slower netdev.
 const PATIENCE_NS: u64 = 1_000_000;
 
-/// Batches that a softirq sends: a datagram to a group of this device is delivered to 64 QPs meanwhile.
+/// Batches that a softirq, or a lane's worker, sends: a datagram to a group of this device is delivered to 64 QPs meanwhile.
 const BATCHES_IN_SOFTIRQ: u32 = 2;
 
 /// The send side or the receive side of a QP: what is under its lock.
@@ -183,7 +183,8 @@ impl Engine {
         }
         // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
         let has_no_window = matches!(qp.ty, Type::Uc | Type::Ud);
-        let is_steered_full = has_no_window && device.registry().steered.is_congested();
+        let is_steered_full =
+            has_no_window && !is_loopback && device.registry().steered.is_congested();
         let are_full = is_steered_full
             || match path {
                 Some(path) => !is_loopback && path.queued_bytes() > QUEUE_LIMIT,
@@ -218,7 +219,7 @@ fn take_round<S: Side>(
     qp: &Arc<Qp>,
     round: &mut Round,
     own: &mut Option<Batch>,
-    has_bh_off: bool,
+    leaves_much: bool,
 ) {
     let is_owner = own.is_some();
     if side.engine().busy && !is_owner {
@@ -227,7 +228,7 @@ fn take_round<S: Side>(
         return;
     }
     side.engine().again = side.fetch(qp);
-    if has_bh_off
+    if leaves_much
         && !is_owner
         && side.engine().paced_since.is_none()
         && side.is_long()
@@ -258,19 +259,23 @@ impl Qp {
     /// Context: process or softirq, no lock held.
     pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut Round)) {
         let mut event = Some(event);
-        self.drive_by::<S>(&mut |side, round| {
+        // A softirq, or whoever else has to end before its packets arrive.
+        let has_bh_off = sync::owns_softirq();
+        self.drive_by::<S>(has_bh_off, &mut |side, round| {
             if let Some(event) = event.take() {
                 event(side, round);
             }
         });
     }
 
-    /// As [`Self::drive`], once for all events: `event` is called once.
+    /// As [`Self::drive`], once for all events: `event` is called once. If `leaves_much`, much is left to a thread.
     #[inline(never)]
-    fn drive_by<S: Side>(self: &Arc<Self>, event: &mut dyn FnMut(&mut S, &mut Round)) {
-        // A softirq, or whoever else has to end before its packets arrive.
-        let has_bh_off = sync::owns_softirq();
-        let most = match has_bh_off {
+    fn drive_by<S: Side>(
+        self: &Arc<Self>,
+        leaves_much: bool,
+        event: &mut dyn FnMut(&mut S, &mut Round),
+    ) {
+        let most = match leaves_much {
             true => BATCHES_IN_SOFTIRQ,
             false => S::BATCHES_PER_CALL,
         };
@@ -284,7 +289,7 @@ impl Qp {
                 if index == 0 {
                     event(&mut side, &mut round);
                 }
-                take_round(&mut *side, self, &mut round, &mut own, has_bh_off);
+                take_round(&mut *side, self, &mut round, &mut own, leaves_much);
             }
             own = own.map(|batch| batch.send(self.device()));
             round.finish::<S>(self);
@@ -326,18 +331,51 @@ impl Qp {
         }
     }
 
-    /// Takes in packets that came together. Context: bottom halves off, no lock held.
-    pub(crate) fn take_in_run(self: &Arc<Self>, run: Run<'_, '_>) {
+    /// Has `event` happen under the lock of a side, and sends nothing. Returns whether the caller has to have it sent.
+    /// Context: process or softirq, no lock held.
+    fn note<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut Round)) -> bool {
+        let mut round = Round::default();
+        let has_owner = {
+            let mut side = S::lock(self);
+            event(&mut side, &mut round);
+            let engine = side.engine();
+            let has_owner = engine.busy;
+            engine.again |= has_owner;
+            side.settle(self, &mut round, !has_owner);
+            has_owner
+        };
+        round.finish::<S>(self);
+        !has_owner
+    }
+
+    /// As [`Self::take_in_run`], but sends nothing. Returns whether the caller has to call [`Self::send_after`].
+    pub(crate) fn note_run(self: &Arc<Self>, run: Run<'_, '_>) -> bool {
         if run.packet.opcode.is_request() {
-            self.take_in_run_of::<ReceiveSide>(run);
+            self.note::<ReceiveSide>(|side, round| self.take_in_each(side, round, run))
         } else {
-            self.take_in_run_of::<SendSide>(run);
+            self.note::<SendSide>(|side, round| self.take_in_each(side, round, run))
         }
     }
 
-    fn take_in_run_of<S: Side>(self: &Arc<Self>, run: Run<'_, '_>) {
-        self.drive::<S>(|side, round| {
-            run.for_each(&mut |packet, skb| paging::take_in(side, self, packet, skb, round));
-        });
+    /// Sends what is to be sent after requests, or after responses. Context: process or softirq, no lock held.
+    pub(crate) fn send_after(self: &Arc<Self>, requests: bool) {
+        if requests {
+            self.drive_by::<ReceiveSide>(true, &mut |_, _| ());
+        } else {
+            self.drive_by::<SendSide>(true, &mut |_, _| ());
+        }
+    }
+
+    /// Takes in packets that came together. Context: bottom halves off, no lock held.
+    pub(crate) fn take_in_run(self: &Arc<Self>, run: Run<'_, '_>) {
+        if run.packet.opcode.is_request() {
+            self.drive::<ReceiveSide>(|side, round| self.take_in_each(side, round, run));
+        } else {
+            self.drive::<SendSide>(|side, round| self.take_in_each(side, round, run));
+        }
+    }
+
+    fn take_in_each<S: Side>(self: &Arc<Self>, side: &mut S, round: &mut Round, run: Run<'_, '_>) {
+        run.for_each(&mut |packet, skb| paging::take_in(side, self, packet, skb, round));
     }
 }

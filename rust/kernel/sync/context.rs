@@ -49,6 +49,41 @@ impl Drop for BhGuard {
     }
 }
 
+/// Keeps other threads from this CPU, but not softirqs. With `PREEMPT_RT` it does nothing, so that spinlocks can be taken.
+///
+/// Not [`Send`], as this is a property of the CPU and the task. Guards nest.
+///
+/// # Invariants
+///
+/// Without `PREEMPT_RT`, preemption is disabled while the guard exists.
+pub struct PreemptionGuard(NotThreadSafe);
+
+impl PreemptionGuard {
+    /// Disables preemption. Any context.
+    #[inline]
+    pub fn new() -> Self {
+        // SAFETY: No requirements; the guard's drop is the other half.
+        unsafe { bindings::preempt_disable_without_rt() };
+        // INVARIANT: Just disabled; enabled again in `drop` only.
+        Self(NotThreadSafe)
+    }
+}
+
+impl Default for PreemptionGuard {
+    #[inline]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for PreemptionGuard {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant preemption was disabled by `new`, on this task, as the guard is not `Send`.
+        unsafe { bindings::preempt_enable_without_rt() };
+    }
+}
+
 /// Returns whether what belongs to this CPU's softirqs may be used: bottom halves are off, and this is no hard
 /// interrupt. Any context.
 #[inline]

@@ -21,7 +21,8 @@ pub mod workqueue;
 pub use context::{
     fatal_signal_pending,
     owns_softirq,
-    BhGuard, //
+    BhGuard,
+    PreemptionGuard, //
 };
 pub use counters::ShardedCounters;
 pub use cpu::Cpu;
