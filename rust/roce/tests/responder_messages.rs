@@ -160,13 +160,68 @@ fn sequence_nak_once_per_gap() {
 }
 
 #[test]
-fn sequence_nak_that_is_settled_is_not_sent() {
+fn sequence_nak_that_has_not_left_asks_for_what_was_dropped() {
     with_psns(|psn| {
         let mut peer = peer(psn);
         peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1));
         peer.deliver(&remote(Opcode::RcWriteOnly, psn, 1, 0, 1));
+        let nak = Syndrome::Nak(NakCode::SequenceError);
         let (at, aeth) = peer.response();
-        assert_eq!((at, aeth.syndrome), (psn, ACK));
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), nak, 1));
+        // It was told.
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
+        assert!(peer.responses().is_empty());
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1));
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome), (psn.add(1), ACK));
+    });
+}
+
+#[test]
+fn sequence_nak_is_not_sent_once_all_has_come_again() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        for number in [2, 1, 0, 1, 2] {
+            peer.deliver(&write(number));
+        }
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(2), ACK, 3));
+        // The next gap is another one.
+        peer.deliver(&write(4));
+        let nak = Syndrome::Nak(NakCode::SequenceError);
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome), (psn.add(3), nak));
+    });
+}
+
+#[test]
+fn rnr_nak_that_has_not_left_asks_for_what_was_dropped() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let send = |number| request(Opcode::RcSendOnly, psn.add(number), 1);
+        peer.deliver(&send(0));
+        peer.deliver(&send(1));
+        peer.post(2);
+        peer.deliver(&send(0));
+        let nak = Syndrome::Nak(NakCode::SequenceError);
+        let (at, aeth) = peer.response();
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), nak, 1));
+    });
+}
+
+#[test]
+fn sequence_nak_that_has_not_left_asks_for_what_was_dropped_behind_a_read() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
+        peer.deliver(&read_request(psn, 0, 2 * MTU));
+        let nak = Syndrome::Nak(NakCode::SequenceError);
+        let packets = peer.responses();
+        let last = packets
+            .last()
+            .and_then(|packet| Some((packet.psn, packet.aeth?.syndrome)));
+        assert_eq!((packets.len(), last), (3, Some((psn.add(2), nak))));
     });
 }
 

@@ -88,11 +88,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 // 9.7.5.2.8): also what has waited behind it for memory, and is to come again.
                 self.gap_answered = true;
                 self.waiting_end = None;
-                self.negative = Some(Negative {
-                    psn: self.expected,
-                    syndrome: Syndrome::Rnr {
-                        timer: self.config.min_rnr_timer,
-                    },
+                self.deny(Syndrome::Rnr {
+                    timer: self.config.min_rnr_timer,
                 });
                 Step::Dropped(DropReason::NoReceive)
             }
@@ -282,12 +279,11 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             self.msn = self.msn.wrapping_add(1) & MSN_MASK;
         }
         if self.config.service.is_reliable() {
-            // A NAK that has not left yet is settled; it also was an acknowledgement.
-            let settled = self.negative.take().is_some();
+            // A NAK also was an acknowledgement.
+            let settled = self.settle_negative();
             self.acknowledge |= packet.ack_request || settled;
             self.executed = Some((packet.psn, self.msn));
             self.ack_pending = true;
-            self.gap_answered = false;
             self.waits_no_more();
         }
         if completes {
@@ -331,20 +327,41 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             let next = index.wrapping_add(1);
             self.ring = if next < self.resources.len() { next } else { 0 };
         }
-        if self.negative.take().is_some() {
-            self.acknowledge = self.executed.is_some();
-        }
         self.msn = msn;
         self.expected = self.expected.add(psns);
+        if self.settle_negative() {
+            self.acknowledge = self.executed.is_some();
+        }
         let expected = self.expected;
         let is_old = |(psn, _): &mut (Psn, u32)| expected.steps_from(*psn) >= EXECUTED_MOST;
         if self.executed.take_if(is_old).is_some() {
             self.acknowledge = false;
             self.ack_pending = false;
         }
-        self.gap_answered = false;
         self.waits_no_more();
         Step::Done
+    }
+
+    /// The packet has been executed that a negative acknowledgement, which has not left yet, would have asked for. Returns
+    /// whether there was one, and it is settled. It is not if packets behind were dropped and have not come again: then it
+    /// asks for those.
+    fn settle_negative(&mut self) -> bool {
+        self.gap_answered = false;
+        let Some(negative) = self.negative.take() else {
+            return false;
+        };
+        let expected = self.expected;
+        let dropped_end = negative.dropped_end.filter(|end| expected.is_before(*end));
+        if dropped_end.is_none() {
+            return true;
+        }
+        self.gap_answered = true;
+        self.negative = Some(Negative {
+            psn: expected,
+            syndrome: Syndrome::Nak(NakCode::SequenceError),
+            dropped_end,
+        });
+        false
     }
 
     /// Where the payload of the next SEND packet goes.

@@ -181,6 +181,8 @@ struct Pending {
 struct Negative {
     psn: Psn,
     syndrome: Syndrome,
+    /// Behind the last packet that was dropped, as it came behind a gap, while this has not left.
+    dropped_end: Option<Psn>,
 }
 
 /// The receive side of a queue pair.

@@ -60,10 +60,16 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             // too.
             if !self.gap_answered {
                 self.gap_answered = true;
-                self.negative = Some(Negative {
-                    psn: self.expected,
-                    syndrome: Syndrome::Nak(NakCode::SequenceError),
-                });
+                self.deny(Syndrome::Nak(NakCode::SequenceError));
+            }
+            if let Some(negative) = &mut self.negative {
+                let end = packet.psn.next();
+                if negative
+                    .dropped_end
+                    .is_none_or(|before| end.is_after(before))
+                {
+                    negative.dropped_end = Some(end);
+                }
             }
             return Step::Dropped(DropReason::SequenceGap);
         }
@@ -185,12 +191,19 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             .is_some_and(|oldest| !oldest.is_busy())
     }
 
-    /// Answers the packet that is expected next with an error, which ends the work of the queue.
-    pub(super) fn refuse(&mut self, code: NakCode) {
+    /// Answers the packet that is expected next with a negative acknowledgement, in place of one that has not left.
+    pub(super) fn deny(&mut self, syndrome: Syndrome) {
+        let before = self.negative.take();
         self.negative = Some(Negative {
             psn: self.expected,
-            syndrome: Syndrome::Nak(code),
+            syndrome,
+            dropped_end: before.and_then(|before| before.dropped_end),
         });
+    }
+
+    /// Answers the packet that is expected next with an error, which ends the work of the queue.
+    pub(super) fn refuse(&mut self, code: NakCode) {
+        self.deny(Syndrome::Nak(code));
         self.phase = Phase::Failing(ResponderEvent::of_nak(code));
     }
 }

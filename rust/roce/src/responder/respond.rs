@@ -85,7 +85,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             if let Some(negative) = self.negative.take() {
                 self.acknowledge = false;
                 self.count(negative.syndrome);
-                let Negative { psn, syndrome } = negative;
+                let Negative { psn, syndrome, .. } = negative;
                 return Some(self.answer(Opcode::RcAcknowledge, psn, syndrome, self.msn, None));
             }
         }
@@ -290,6 +290,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.negative = Some(Negative {
             psn,
             syndrome: Syndrome::Nak(code),
+            dropped_end: None,
         });
         if !receive_error {
             self.phase = Phase::Failing(ResponderEvent::of_nak(code));

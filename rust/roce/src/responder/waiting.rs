@@ -22,7 +22,6 @@ use crate::{
 };
 
 use super::{
-    Negative,
     Resource,
     Responder,
     Step, //
@@ -97,10 +96,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             None => self.config.min_rnr_timer & 0x1f,
         };
         self.postponed = Some(timer);
-        self.negative = Some(Negative {
-            psn: self.expected,
-            syndrome: Syndrome::Rnr { timer },
-        });
+        self.deny(Syndrome::Rnr { timer });
     }
 
     /// The PSN of the request behind this one.
