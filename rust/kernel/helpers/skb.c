@@ -63,11 +63,6 @@ __rust_helper void rust_helper_skb_gso_set_udp_fraglist(struct sk_buff *skb, uns
 		uh->check = ~udp_v6_check(len, &ipv6_hdr(skb)->saddr, &ipv6_hdr(skb)->daddr, 0);
 }
 
-__rust_helper bool rust_helper_skb_has_shared_frag(const struct sk_buff *skb)
-{
-	return skb_has_shared_frag(skb);
-}
-
 __rust_helper bool rust_helper_skb_cloned(const struct sk_buff *skb)
 {
 	return skb_cloned(skb);

@@ -88,7 +88,6 @@ impl RxBurst {
                 && !bindings::skb_shared(raw)
                 && !bindings::skb_is_zcopy(raw)
                 && !bindings::skb_nf_ct_is_unconfirmed(raw)
-                && bindings::xfrm_policy_check_in(raw, family(is_v4))
         };
         if !is_free {
             return None;
@@ -108,6 +107,11 @@ impl RxBurst {
         }
         // SAFETY: As above.
         let control = unsafe { RxSkb::control_of(raw)? };
+        // Last, as it may take from the packet what it needs.
+        // SAFETY: As above.
+        if !unsafe { bindings::xfrm_policy_check_in(raw, family(is_v4)) } {
+            return None;
+        }
         let (destination, source_port) = (flow.destination, flow.source_port);
 
         // From here on the packet is ours.

@@ -255,8 +255,12 @@ impl<H: Receive> Ports<H> {
 
 impl<H: Receive> Drop for Ports<H> {
     fn drop(&mut self) {
-        self.hooks = [None, None];
         if self.v4.take().is_some() | self.v6.take().is_some() {
+            // SAFETY: No requirements but the context.
+            unsafe { bindings::synchronize_net() };
+        }
+        // Packets may be in queues of netfilter that go on to the sockets. To unregister a hook drops them.
+        if self.hooks[0].take().is_some() | self.hooks[1].take().is_some() {
             // Receivers that found the endpoint still use it.
             // SAFETY: No requirements but the context.
             unsafe { bindings::synchronize_net() };

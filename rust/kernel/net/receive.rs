@@ -479,19 +479,20 @@ impl RxSkb {
 
     /// Returns a packet that may be kept for long: this one, or a compact copy of it. It copies a packet
     ///
-    /// - with bytes in pages that somebody else may write to (spliced into a socket);
-    /// - that uses far more memory than its bytes take, as one of many fragments does;
+    /// - in several pieces: somebody else may be able to write to their pages, as a program that has spliced them into a
+    ///   socket;
+    /// - that uses far more memory than its bytes take;
     /// - from a page pool, as it would hold a whole page or block.
     ///
     /// Drops the packet and returns [`None`] if there is no memory. Any context.
     pub fn into_kept(self) -> Option<Self> {
         // SAFETY: By the type invariant this is a packet.
-        let (len, is_lent) = unsafe {
+        let (len, is_own) = unsafe {
             let raw = self.0.as_ptr();
-            let is_lent = bindings::skb_has_shared_frag(raw) || bindings::skb_is_pooled(raw);
-            ((*raw).len, is_lent)
+            let is_own = (*raw).data_len == 0 && !bindings::skb_is_pooled(raw);
+            ((*raw).len, is_own)
         };
-        if !is_lent && self.memory() <= len.saturating_mul(WASTE).max(SMALL) {
+        if is_own && self.memory() <= len.saturating_mul(WASTE).max(SMALL) {
             return Some(self);
         }
         let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
