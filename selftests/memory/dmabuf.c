@@ -197,6 +197,39 @@ static int registered(const struct device *device, uint64_t offset, uint64_t siz
 	return error;
 }
 
+/* What the kernel says of a region to a process that imports it. Zero, or the error. */
+static int queried(const struct ibv_mr *mr, uint64_t *length, uint64_t *iova)
+{
+	enum { COUNT = 5 };
+	uint32_t lkey = 0, rkey = 0;
+	struct {
+		struct ib_uverbs_ioctl_hdr header;
+		struct ib_uverbs_attr attributes[COUNT];
+	} command = {
+		.header = {
+			.length = sizeof(command),
+			.object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_QUERY_MR,
+			.num_attrs = COUNT,
+			.driver_id = RDMA_DRIVER_RXE,
+		},
+		.attributes = {
+			{ UVERBS_ATTR_QUERY_MR_HANDLE, .data = mr->handle },
+			{ UVERBS_ATTR_QUERY_MR_RESP_LKEY, sizeof(lkey), .data = (uintptr_t)&lkey },
+			{ UVERBS_ATTR_QUERY_MR_RESP_RKEY, sizeof(rkey), .data = (uintptr_t)&rkey },
+			{ UVERBS_ATTR_QUERY_MR_RESP_LENGTH, sizeof(*length), .data = (uintptr_t)length },
+			{ UVERBS_ATTR_QUERY_MR_RESP_IOVA, sizeof(*iova), .data = (uintptr_t)iova },
+		},
+	};
+	int i;
+
+	for (i = 0; i < COUNT; i++)
+		command.attributes[i].flags = UVERBS_ATTR_F_MANDATORY;
+	if (ioctl(mr->context->cmd_fd, RDMA_VERBS_IOCTL, &command))
+		return errno;
+	return lkey == mr->lkey && rkey == mr->rkey ? 0 : EBADMSG;
+}
+
 static void deregistered(struct ibv_mr *mr)
 {
 	struct {
@@ -408,6 +441,25 @@ static bool run_part(void)
 	return ok;
 }
 
+/* What others are told of a region. */
+static bool run_query(void)
+{
+	struct buffer buffer = buffer_that_moves(4 * PAGE);
+	const uint64_t size = 2 * PAGE + 8, iova = (0x7ULL << 44) + 100;
+	uint64_t length = 0, address = 0;
+	struct ibv_mr *mr;
+	int error = registered(b, 100, size, iova, buffer.fd, ALL_RIGHTS, &mr);
+
+	if (error)
+		die("REG_DMABUF_MR: %s", strerror(error));
+	error = queried(mr, &length, &address);
+	ksft_print_msg("%s: %#llx bytes at %#llx\n", strerror(error), (unsigned long long)length,
+		       (unsigned long long)address);
+	deregistered(mr);
+	buffer_free(&buffer);
+	return !error && length == size && address == iova;
+}
+
 /* A region that its owner alone may use, and one that peers may only read. */
 static bool run_rights(void)
 {
@@ -610,6 +662,7 @@ static bool run_ends(void)
 
 static const struct row rows[] = {
 	{ "a part of a buffer, at an address of its own", run_part },
+	{ "length and address, as others are told", run_query },
 	{ "rights", run_rights },
 	{ "nonsense is refused", run_nonsense },
 	{ "what the buffer's driver refuses", run_driver_refuses },

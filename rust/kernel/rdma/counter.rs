@@ -132,8 +132,9 @@ pub(crate) unsafe extern "C" fn unbind<Q: QueuePair>(
         if (*qp).counter.is_null() {
             return EINVAL.to_errno();
         }
-        qp::Obj::<Q>::get(qp).core.unbind_counter();
+        // Before it can be bound to another one.
         (*qp).counter = core::ptr::null_mut();
+        qp::Obj::<Q>::get(qp).core.unbind_counter();
     }
     0
 }

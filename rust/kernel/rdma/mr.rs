@@ -189,7 +189,8 @@ fn into_ptr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
     }
 }
 
-/// Makes a region of a process at the address `iova`, of the memory that `find` returns for its rights. Process context.
+/// Makes a region of a process at the address `iova`, of the `length` bytes that `find` returns for its rights. Process
+/// context.
 ///
 /// # Safety
 ///
@@ -197,6 +198,7 @@ fn into_ptr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
 unsafe fn register<M: MemoryRegion>(
     pd: *mut bindings::ib_pd,
     iova: u64,
+    length: u64,
     access: c_int,
     dmah: *mut bindings::ib_dmah,
     find: impl FnOnce(Access) -> Result<UserMemory>,
@@ -213,7 +215,14 @@ unsafe fn register<M: MemoryRegion>(
         };
         // SAFETY: By the promise of the caller.
         let pd = unsafe { pd::Obj::<M::Pd>::get(pd) };
-        publish(None, || M::register_user(pd, region))
+        let mr = publish(None, || M::register_user(pd, region))?;
+        // `ib_core` does so after some of its calls only.
+        // SAFETY: `publish` has just returned it, so it is valid, and nobody else has it.
+        unsafe {
+            (*mr).iova = iova;
+            (*mr).length = length;
+        }
+        Ok(mr)
     })())
 }
 
@@ -233,7 +242,7 @@ pub(crate) unsafe extern "C" fn register_user<M: MemoryRegion>(
 ) -> *mut bindings::ib_mr {
     // SAFETY: `ib_core` passes a protection domain of a registered device of this driver.
     unsafe {
-        register::<M>(pd, iova, access, dmah, |access| {
+        register::<M>(pd, iova, length, access, dmah, |access| {
             user_memory((*pd).device, start, length, iova, access)
         })
     }
@@ -268,7 +277,7 @@ pub(crate) unsafe extern "C" fn register_dma_buf<M: MemoryRegion>(
         Ok(UserMemory::Pinned(umem))
     };
     // SAFETY: `ib_core` passes a protection domain of a registered device of this driver.
-    unsafe { register::<M>(pd, iova, access, dmah, find) }
+    unsafe { register::<M>(pd, iova, length, access, dmah, find) }
 }
 
 /// The rights that a process asks for. Errors: `EOPNOTSUPP` if there are none such.
