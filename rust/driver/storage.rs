@@ -23,10 +23,10 @@ pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Resu
     Ok(vector)
 }
 
-/// Appends an element. Context: process, may sleep.
+/// Appends an element. The memory is charged to the calling process's cgroup. Context: process, may sleep.
 #[inline(never)]
 pub(crate) fn append<T>(vector: &mut KVec<T>, value: T) -> Result {
-    Ok(vector.push(value, GFP_KERNEL)?)
+    Ok(vector.push(value, GFP_KERNEL_ACCOUNT)?)
 }
 
 /// As [`append`], without sleeping. Context: any.

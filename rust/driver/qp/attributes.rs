@@ -400,7 +400,8 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         send.requester.set_max_rd_atomic(config.max_rd_atomic);
     }
     match to {
-        State::Rts => send.requester.start(),
+        // In RTS already, it must not forget an error that is about to take it to SQE.
+        State::Rts if from != State::Rts => send.requester.start(),
         State::Sqd if from != State::Sqd => {
             send.requester.pause();
             send.tell_drained = set.en_sqd_async_notify;

@@ -335,7 +335,7 @@ impl Side for ReceiveSide {
             match event {
                 ResponderEvent::CommunicationEstablished => {
                     if !qp.is_datagram() && qp.state() == State::Rtr {
-                        round.event = Some(Event::CommEstablished);
+                        qp.verbs.events.raise(Event::CommEstablished);
                     }
                 }
                 error => {
