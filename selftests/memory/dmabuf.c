@@ -10,7 +10,6 @@
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 #include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/rdma_user_ioctl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -142,39 +141,25 @@ static bool is_missing(const struct exporter *exporter)
 static int command_register(const struct device *device, uint64_t offset, uint64_t size, uint64_t iova, int fd,
 			    uint32_t access, struct ibv_mr *mr)
 {
-	enum { HANDLE, COUNT = 9 };
-	struct {
-		struct ib_uverbs_ioctl_hdr header;
-		struct ib_uverbs_attr attributes[COUNT];
-	} command = {
-		.header = {
-			.length = sizeof(command),
-			.object_id = UVERBS_OBJECT_MR,
-			.method_id = UVERBS_METHOD_REG_DMABUF_MR,
-			.num_attrs = COUNT,
-			.driver_id = RDMA_DRIVER_RXE,
-		},
-		.attributes = {
-			[HANDLE] = { UVERBS_ATTR_REG_DMABUF_MR_HANDLE },
-			{ UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, .data = device->pd->handle },
-			{ UVERBS_ATTR_REG_DMABUF_MR_OFFSET, sizeof(offset), .data = offset },
-			{ UVERBS_ATTR_REG_DMABUF_MR_LENGTH, sizeof(size), .data = size },
-			{ UVERBS_ATTR_REG_DMABUF_MR_IOVA, sizeof(iova), .data = iova },
-			{ UVERBS_ATTR_REG_DMABUF_MR_FD, sizeof(uint32_t), .data = (uint32_t)fd },
-			{ UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, sizeof(access), .data = access },
-			{ UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, sizeof(mr->lkey), .data = (uintptr_t)&mr->lkey },
-			{ UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, sizeof(mr->rkey), .data = (uintptr_t)&mr->rkey },
-		},
+	struct ib_uverbs_attr attributes[] = {
+		{ UVERBS_ATTR_REG_DMABUF_MR_HANDLE },
+		{ UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, .data = device->pd->handle },
+		{ UVERBS_ATTR_REG_DMABUF_MR_OFFSET, sizeof(offset), .data = offset },
+		{ UVERBS_ATTR_REG_DMABUF_MR_LENGTH, sizeof(size), .data = size },
+		{ UVERBS_ATTR_REG_DMABUF_MR_IOVA, sizeof(iova), .data = iova },
+		{ UVERBS_ATTR_REG_DMABUF_MR_FD, sizeof(uint32_t), .data = (uint32_t)fd },
+		{ UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, sizeof(access), .data = access },
+		{ UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, sizeof(mr->lkey), .data = (uintptr_t)&mr->lkey },
+		{ UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, sizeof(mr->rkey), .data = (uintptr_t)&mr->rkey },
 	};
-	int i;
+	int error = command_method(device->context, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, attributes,
+				   ARRAY_SIZE(attributes));
 
-	for (i = 0; i < COUNT; i++)
-		command.attributes[i].flags = UVERBS_ATTR_F_MANDATORY;
-	if (ioctl(device->context->cmd_fd, RDMA_VERBS_IOCTL, &command))
-		return errno;
+	if (error)
+		return error;
 	mr->context = device->context;
 	mr->pd = device->pd;
-	mr->handle = command.attributes[HANDLE].data;
+	mr->handle = attributes[0].data;
 	return 0;
 }
 
@@ -197,36 +182,22 @@ static int registered(const struct device *device, uint64_t offset, uint64_t siz
 	return error;
 }
 
-/* What the kernel says of a region to a process that imports it. Zero, or the error. */
+/* Asks the kernel for a region's length and address, as a process that imports it does. Zero, or the error. */
 static int queried(const struct ibv_mr *mr, uint64_t *length, uint64_t *iova)
 {
-	enum { COUNT = 5 };
 	uint32_t lkey = 0, rkey = 0;
-	struct {
-		struct ib_uverbs_ioctl_hdr header;
-		struct ib_uverbs_attr attributes[COUNT];
-	} command = {
-		.header = {
-			.length = sizeof(command),
-			.object_id = UVERBS_OBJECT_MR,
-			.method_id = UVERBS_METHOD_QUERY_MR,
-			.num_attrs = COUNT,
-			.driver_id = RDMA_DRIVER_RXE,
-		},
-		.attributes = {
-			{ UVERBS_ATTR_QUERY_MR_HANDLE, .data = mr->handle },
-			{ UVERBS_ATTR_QUERY_MR_RESP_LKEY, sizeof(lkey), .data = (uintptr_t)&lkey },
-			{ UVERBS_ATTR_QUERY_MR_RESP_RKEY, sizeof(rkey), .data = (uintptr_t)&rkey },
-			{ UVERBS_ATTR_QUERY_MR_RESP_LENGTH, sizeof(*length), .data = (uintptr_t)length },
-			{ UVERBS_ATTR_QUERY_MR_RESP_IOVA, sizeof(*iova), .data = (uintptr_t)iova },
-		},
+	struct ib_uverbs_attr attributes[] = {
+		{ UVERBS_ATTR_QUERY_MR_HANDLE, .data = mr->handle },
+		{ UVERBS_ATTR_QUERY_MR_RESP_LKEY, sizeof(lkey), .data = (uintptr_t)&lkey },
+		{ UVERBS_ATTR_QUERY_MR_RESP_RKEY, sizeof(rkey), .data = (uintptr_t)&rkey },
+		{ UVERBS_ATTR_QUERY_MR_RESP_LENGTH, sizeof(*length), .data = (uintptr_t)length },
+		{ UVERBS_ATTR_QUERY_MR_RESP_IOVA, sizeof(*iova), .data = (uintptr_t)iova },
 	};
-	int i;
+	int error = command_method(mr->context, UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, attributes,
+				   ARRAY_SIZE(attributes));
 
-	for (i = 0; i < COUNT; i++)
-		command.attributes[i].flags = UVERBS_ATTR_F_MANDATORY;
-	if (ioctl(mr->context->cmd_fd, RDMA_VERBS_IOCTL, &command))
-		return errno;
+	if (error)
+		return error;
 	return lkey == mr->lkey && rkey == mr->rkey ? 0 : EBADMSG;
 }
 
@@ -441,7 +412,7 @@ static bool run_part(void)
 	return ok;
 }
 
-/* What others are told of a region. */
+/* A process that imports a region is told its length and address. */
 static bool run_query(void)
 {
 	struct buffer buffer = buffer_that_moves(4 * PAGE);

@@ -17,15 +17,14 @@
 #include <pthread.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
+#include "command.h"
 #include "test.h"
 #include "wire.h"
 
@@ -689,32 +688,17 @@ static bool run_orphaned(int opcode)
 static int advise(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct ibv_sge *pieces,
 		  unsigned int count)
 {
-	struct {
-		struct ib_uverbs_ioctl_hdr header;
-		struct ib_uverbs_attr attrs[4];
-	} call = {
-		.header = {
-			.length = sizeof(call),
-			.object_id = UVERBS_OBJECT_MR,
-			.method_id = UVERBS_METHOD_ADVISE_MR,
-			.num_attrs = 4,
-			.driver_id = RDMA_DRIVER_RXE,
-		},
-		.attrs = {
-			{ .attr_id = UVERBS_ATTR_ADVISE_MR_PD_HANDLE, .data = pd->handle },
-			{ .attr_id = UVERBS_ATTR_ADVISE_MR_ADVICE, .len = 8, .data = advice },
-			{ .attr_id = UVERBS_ATTR_ADVISE_MR_FLAGS, .len = 8, .data = flags },
-			{ .attr_id = UVERBS_ATTR_ADVISE_MR_SGE_LIST,
-			  .len = count * sizeof(*pieces), .data = (uintptr_t)pieces },
-		},
+	struct ib_uverbs_attr attributes[] = {
+		{ UVERBS_ATTR_ADVISE_MR_PD_HANDLE, .data = pd->handle },
+		{ UVERBS_ATTR_ADVISE_MR_ADVICE, sizeof(advice), .data = advice },
+		{ UVERBS_ATTR_ADVISE_MR_FLAGS, sizeof(flags), .data = flags },
+		{ UVERBS_ATTR_ADVISE_MR_SGE_LIST, count * sizeof(*pieces), .data = (uintptr_t)pieces },
 	};
-	int i;
 
-	for (i = 0; i < 4; i++)
-		call.attrs[i].flags = UVERBS_ATTR_F_MANDATORY;
 	if (count * sizeof(*pieces) <= 8)
-		call.attrs[3].data = 0;
-	return ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &call) ? errno : 0;
+		attributes[3].data = 0;
+	return command_method(pd->context, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, attributes,
+			      ARRAY_SIZE(attributes));
 }
 
 static unsigned long long page_faults(const struct end *end)

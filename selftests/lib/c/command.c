@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -15,6 +19,34 @@ int command_write(const struct ibv_context *context, int number, void *bytes, si
 		.out_words = answer_size / 4,
 	};
 	return write(context->cmd_fd, bytes, size) == (ssize_t)size ? 0 : errno;
+}
+
+int command_method(const struct ibv_context *context, unsigned int object, unsigned int method,
+		   struct ib_uverbs_attr *attributes, unsigned int count)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr header;
+		struct ib_uverbs_attr attributes[COMMAND_ATTRIBUTES];
+	} command = {
+		.header = {
+			.length = sizeof(command.header) + count * sizeof(*attributes),
+			.object_id = object,
+			.method_id = method,
+			.num_attrs = count,
+			.driver_id = RDMA_DRIVER_RXE,
+		},
+	};
+	unsigned int i;
+
+	if (count > COMMAND_ATTRIBUTES)
+		return E2BIG;
+	memcpy(command.attributes, attributes, count * sizeof(*attributes));
+	for (i = 0; i < count; i++)
+		command.attributes[i].flags = UVERBS_ATTR_F_MANDATORY;
+	if (ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &command))
+		return errno;
+	memcpy(attributes, command.attributes, count * sizeof(*attributes));
+	return 0;
 }
 
 int command_modify_cq(const struct ibv_cq *cq, const struct ibv_modify_cq_attr *attr)
