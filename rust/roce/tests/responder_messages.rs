@@ -10,6 +10,7 @@ use roce::{
     opcode::Opcode,
     packet::{
         NakCode,
+        Packet,
         Syndrome, //
     },
     psn::Psn,
@@ -131,11 +132,18 @@ fn no_acknowledgement_unasked() {
     assert!(peer.responses().is_empty());
 }
 
+const SEQUENCE_NAK: Syndrome = Syndrome::Nak(NakCode::SequenceError);
+
+/// A WRITE of one byte.
+fn write_only(psn: Psn) -> Packet {
+    remote(Opcode::RcWriteOnly, psn, 1, 0, 1)
+}
+
 #[test]
 fn sequence_nak_once_per_gap() {
     with_psns(|psn| {
         let mut peer = peer(psn);
-        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        let write = |number| write_only(psn.add(number));
         peer.deliver(&write(0));
         for number in [2, 3, 4] {
             assert_eq!(
@@ -144,10 +152,7 @@ fn sequence_nak_once_per_gap() {
             );
         }
         let (at, aeth) = peer.response();
-        assert_eq!(
-            (at, aeth.syndrome, aeth.msn),
-            (psn.add(1), Syndrome::Nak(NakCode::SequenceError), 1)
-        );
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), SEQUENCE_NAK, 1));
         peer.deliver(&write(5));
         assert!(peer.responses().is_empty());
         // The gap is filled; there is another one.
@@ -155,7 +160,7 @@ fn sequence_nak_once_per_gap() {
         peer.deliver(&write(3));
         let (at, aeth) = peer.response();
         assert_eq!(at, psn.add(2));
-        assert_eq!(aeth.syndrome, Syndrome::Nak(NakCode::SequenceError));
+        assert_eq!(aeth.syndrome, SEQUENCE_NAK);
     });
 }
 
@@ -163,15 +168,14 @@ fn sequence_nak_once_per_gap() {
 fn sequence_nak_that_has_not_left_asks_for_what_was_dropped() {
     with_psns(|psn| {
         let mut peer = peer(psn);
-        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1));
-        peer.deliver(&remote(Opcode::RcWriteOnly, psn, 1, 0, 1));
-        let nak = Syndrome::Nak(NakCode::SequenceError);
+        peer.deliver(&write_only(psn.add(1)));
+        peer.deliver(&write_only(psn));
         let (at, aeth) = peer.response();
-        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), nak, 1));
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), SEQUENCE_NAK, 1));
         // It was told.
-        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
+        peer.deliver(&write_only(psn.add(2)));
         assert!(peer.responses().is_empty());
-        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(1), 1, 0, 1));
+        peer.deliver(&write_only(psn.add(1)));
         let (at, aeth) = peer.response();
         assert_eq!((at, aeth.syndrome), (psn.add(1), ACK));
     });
@@ -181,7 +185,7 @@ fn sequence_nak_that_has_not_left_asks_for_what_was_dropped() {
 fn sequence_nak_is_not_sent_once_all_has_come_again() {
     with_psns(|psn| {
         let mut peer = peer(psn);
-        let write = |number| remote(Opcode::RcWriteOnly, psn.add(number), 1, 0, 1);
+        let write = |number| write_only(psn.add(number));
         for number in [2, 1, 0, 1, 2] {
             peer.deliver(&write(number));
         }
@@ -189,9 +193,8 @@ fn sequence_nak_is_not_sent_once_all_has_come_again() {
         assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(2), ACK, 3));
         // The next gap is another one.
         peer.deliver(&write(4));
-        let nak = Syndrome::Nak(NakCode::SequenceError);
         let (at, aeth) = peer.response();
-        assert_eq!((at, aeth.syndrome), (psn.add(3), nak));
+        assert_eq!((at, aeth.syndrome), (psn.add(3), SEQUENCE_NAK));
     });
 }
 
@@ -204,9 +207,8 @@ fn rnr_nak_that_has_not_left_asks_for_what_was_dropped() {
         peer.deliver(&send(1));
         peer.post(2);
         peer.deliver(&send(0));
-        let nak = Syndrome::Nak(NakCode::SequenceError);
         let (at, aeth) = peer.response();
-        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), nak, 1));
+        assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), SEQUENCE_NAK, 1));
     });
 }
 
@@ -214,14 +216,13 @@ fn rnr_nak_that_has_not_left_asks_for_what_was_dropped() {
 fn sequence_nak_that_has_not_left_asks_for_what_was_dropped_behind_a_read() {
     with_psns(|psn| {
         let mut peer = peer(psn);
-        peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
+        peer.deliver(&write_only(psn.add(2)));
         peer.deliver(&read_request(psn, 0, 2 * MTU));
-        let nak = Syndrome::Nak(NakCode::SequenceError);
         let packets = peer.responses();
         let last = packets
             .last()
             .and_then(|packet| Some((packet.psn, packet.aeth?.syndrome)));
-        assert_eq!((packets.len(), last), (3, Some((psn.add(2), nak))));
+        assert_eq!((packets.len(), last), (3, Some((psn.add(2), SEQUENCE_NAK))));
     });
 }
 
@@ -247,10 +248,7 @@ fn rnr_nak_and_silence_until_the_retry() {
         assert_eq!(peer.response().1.syndrome, ACK);
         // And now there is a gap again.
         peer.deliver(&send(2));
-        assert_eq!(
-            peer.response().1.syndrome,
-            Syndrome::Nak(NakCode::SequenceError)
-        );
+        assert_eq!(peer.response().1.syndrome, SEQUENCE_NAK);
     });
 }
 

@@ -88,7 +88,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 // 9.7.5.2.8): also what has waited behind it for memory, and is to come again.
                 self.gap_answered = true;
                 self.waiting_end = None;
-                self.deny(Syndrome::Rnr {
+                self.nak(Syndrome::Rnr {
                     timer: self.config.min_rnr_timer,
                 });
                 Step::Dropped(DropReason::NoReceive)
@@ -342,9 +342,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         Step::Done
     }
 
-    /// The packet has been executed that a negative acknowledgement, which has not left yet, would have asked for. Returns
-    /// whether there was one, and it is settled. It is not if packets behind were dropped and have not come again: then it
-    /// asks for those.
+    /// Takes a NAK back that has not left, as the packet that it asks for has been executed. Returns whether there was one.
+    /// If packets behind that one were dropped, and have not come again, the NAK stays, and asks for them.
     fn settle_negative(&mut self) -> bool {
         self.gap_answered = false;
         let Some(negative) = self.negative.take() else {

@@ -181,7 +181,7 @@ struct Pending {
 struct Negative {
     psn: Psn,
     syndrome: Syndrome,
-    /// Behind the last packet that was dropped, as it came behind a gap, while this has not left.
+    /// The PSN after the last packet that came behind a gap, and was dropped, while this has not left.
     dropped_end: Option<Psn>,
 }
 

@@ -60,7 +60,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             // too.
             if !self.gap_answered {
                 self.gap_answered = true;
-                self.deny(Syndrome::Nak(NakCode::SequenceError));
+                self.nak(Syndrome::Nak(NakCode::SequenceError));
             }
             if let Some(negative) = &mut self.negative {
                 let end = packet.psn.next();
@@ -191,8 +191,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             .is_some_and(|oldest| !oldest.is_busy())
     }
 
-    /// Answers the packet that is expected next with a negative acknowledgement, in place of one that has not left.
-    pub(super) fn deny(&mut self, syndrome: Syndrome) {
+    /// Answers the packet that is expected next with a NAK or an RNR NAK, in place of one that has not left.
+    pub(super) fn nak(&mut self, syndrome: Syndrome) {
         let before = self.negative.take();
         self.negative = Some(Negative {
             psn: self.expected,
@@ -203,7 +203,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// Answers the packet that is expected next with an error, which ends the work of the queue.
     pub(super) fn refuse(&mut self, code: NakCode) {
-        self.deny(Syndrome::Nak(code));
+        self.nak(Syndrome::Nak(code));
         self.phase = Phase::Failing(ResponderEvent::of_nak(code));
     }
 }

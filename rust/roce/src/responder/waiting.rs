@@ -96,7 +96,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             None => self.config.min_rnr_timer & 0x1f,
         };
         self.postponed = Some(timer);
-        self.deny(Syndrome::Rnr { timer });
+        self.nak(Syndrome::Rnr { timer });
     }
 
     /// The PSN of the request behind this one.
