@@ -56,7 +56,8 @@ struct Load {
     seen: Seen,
 }
 
-/// What only this CPU uses, with bottom halves off. (With `PREEMPT_RT` a count may get lost, which does no harm.)
+/// The fields that only this CPU uses, with bottom halves off. With `PREEMPT_RT`, two threads of the CPU may use them at
+/// once: then a count gets lost, which does no harm.
 #[repr(align(64))]
 #[derive(Default)]
 struct Own {
@@ -72,11 +73,11 @@ struct Own {
     /// Which CPU is the other one, and what that had to receive when the window began, but for what came from here.
     turn: AtomicU32,
     theirs_before: AtomicU64,
-    /// What was decided.
+    /// Whether this CPU hands small bursts over.
     is_shared: AtomicBool,
 }
 
-/// What other CPUs use, too.
+/// The fields that other CPUs use, too.
 #[repr(align(64))]
 #[derive(Default)]
 struct Seen {
@@ -155,7 +156,7 @@ impl Loads {
         }
 
         let is_busy = mine > total / 3;
-        // What is received there has answers, which arrive there.
+        // The other CPU's bursts are answered, and it receives the answers: they count as its own.
         let bound = match own.is_shared.load(Relaxed) {
             true => mine,
             false => mine / 2,
@@ -168,8 +169,8 @@ impl Loads {
         own.is_shared.store(is_shared, Relaxed);
     }
 
-    /// What the other CPU has had to receive so far: what it has received, and others for it, less `away`, which others
-    /// have received for this one.
+    /// Returns how long the other CPU has received so far, and how long others have received for it, less `away`: for so
+    /// long others have received for this one.
     fn others(&self, own: &Own, away: u64, bh: &BhGuard) -> u64 {
         let other = Cpu::other(own.turn.load(Relaxed), bh);
         let seen = other

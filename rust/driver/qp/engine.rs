@@ -357,7 +357,8 @@ impl Qp {
         }
     }
 
-    /// Sends what is to be sent after requests, or after responses. Context: process or softirq, no lock held.
+    /// Sends for one side, after it has taken packets in: the receive side after requests, the send side after responses.
+    /// Context: process or softirq, no lock held.
     pub(crate) fn send_after(self: &Arc<Self>, requests: bool) {
         if requests {
             self.drive_by::<ReceiveSide>(true, &mut |_, _| ());
