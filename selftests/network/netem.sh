@@ -112,6 +112,26 @@ rping_ratio()
 	fail "$lossy ms is more than 3 x $clean ms, twice"
 }
 
+# A link that is slower than the machine, with a queue of 1000 packets: 16 queue pairs with 16 MiB that are outstanding, or
+# wanted, must not fill it again and again with what is in it already.
+slow_link()
+{
+	local program before sent needed=$((16 * 50 * 16))
+	impair rate 400mbit limit 1000
+	for program in ib_read_bw ib_write_bw ib_send_bw; do
+		before=$(counter sent_pkts)
+		if ! pair 60 18515 "$program" -F -s 65536 -n 50 -q 16 -d "$dev1" -x "$gid1" -- \
+			"$program" -F -s 65536 -n 50 -q 16 -d "$dev2" -x "$gid2" "$address1"; then
+			impair
+			fail "$program fails"
+		fi
+		sent=$(($(counter sent_pkts) - before))
+		note "$program: $sent packets sent, for $needed packets of data"
+		[ "$sent" -le $((4 * needed)) ] || { impair; fail "too many"; }
+	done
+	impair
+}
+
 # features FEATURE...: of both netdevs, as for ethtool -K.
 features()
 {
@@ -183,7 +203,7 @@ standstill()
 }
 
 modprobe sch_netem 2>/dev/null
-ktap_start 12
+ktap_start 13
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "many datagrams leave as one packet" batches together
@@ -196,6 +216,7 @@ row "a quarter is 1 ms late" moves out_of_seq_request delay 1ms reorder 75%
 row "corruption of 1 %" moves icrc_err corrupt 1%
 row "all of them together" moves retransmitted_pkts delay 1ms reorder 75% loss 1% duplicate 2% corrupt 1%
 row "loss of 10 %" moves retransmitted_pkts loss 10%
+row "400 Mbit/s, 16 queue pairs" slow_link
 row "rping at 1 % loss takes at most three times as long" rping_ratio
 row "a queue that hardly lets anything go: 64 MiB at the most" standstill
 ktap_finish

@@ -42,7 +42,7 @@ use roce::{
     time, //
 };
 
-/// Request packets that a QP may have outstanding. At first: few enough for 16 QPs to fit into a receiver's backlog
+/// Request packets that a QP may have outstanding, and READ responses. At first: few enough for 16 QPs to fit into a receiver's backlog
 /// (`net.core.netdev_max_backlog`, 1000 packets). At the most: enough for two CPUs, one that builds them and one that
 /// takes them in, each of which does 100 at a time.
 const WINDOW_PACKETS: u32 = 64;
@@ -375,7 +375,6 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         max_rd_atomic: set.max_rd_atomic,
         window_packets: WINDOW_PACKETS,
         window_packets_most: WINDOW_PACKETS_MOST,
-        window_responses: roce::requester::DEFAULT_WINDOW_RESPONSES,
     };
     if from == State::Sqe {
         // What was posted until now is flushed, whether or not its turn has come (IBTA 10.3.1).

@@ -252,7 +252,11 @@ fn again_holds_a_response() {
 #[test]
 fn pause_drains() {
     with_psns(|psn| {
-        let mut requester = requester(psn);
+        let mut requester = requester_with(RequesterConfig {
+            window_packets: 128,
+            window_packets_most: 128,
+            ..requester_config(psn)
+        });
         requester.post(send(200 * MTU)).unwrap();
         requester.post(send(1)).unwrap();
         transmit(&mut requester, us(0));

@@ -249,7 +249,8 @@ fn acknowledgement_goes_on_past_early_responses() {
 fn early_responses_that_are_not_kept() {
     with_psns(|psn| {
         let config = RequesterConfig {
-            window_responses: 1000,
+            window_packets: 1000,
+            window_packets_most: 1000,
             ..requester_config(psn)
         };
         let mut requester = requester_with(config);
@@ -400,7 +401,8 @@ fn long_read_is_asked_for_in_parts() {
     with_psns(|psn| {
         let config = RequesterConfig {
             max_rd_atomic: 16,
-            window_responses: 300,
+            window_packets: 300,
+            window_packets_most: 300,
             ..requester_config(psn)
         };
         let mut requester = requester_with(config);
@@ -472,14 +474,11 @@ fn read_resumes_in_the_middle_of_a_part() {
             respond(&mut requester, us(1), response);
         }
         requester.on_timeout(us(1_001));
-        // What is left of the second part, which is within what was asked for before; then the
-        // third, which has not been asked for before.
+        // What is left of the second part, which is within what was asked for before. With the third, it would not fit into
+        // half the window.
         let packets = transmit(&mut requester, us(1_001));
-        let asked: Vec<_> = packets
-            .iter()
-            .map(|packet| (packet.psn.diff(psn), packet.reth.unwrap().length / MTU))
-            .collect();
-        assert_eq!(asked, [(150, 106), (256, 44)]);
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 150)]);
+        assert_eq!(packets[0].reth.unwrap().length, 106 * MTU);
         assert_eq!(requester.counters().retransmitted_packets, 1);
         // What was sent in answer to the request before is as good.
         for response in &responses[150..200] {
@@ -489,15 +488,53 @@ fn read_resumes_in_the_middle_of_a_part() {
         for response in read_responses(&packets) {
             respond(&mut requester, us(1_003), &response);
         }
+        let packets = transmit(&mut requester, us(1_003));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 256)]);
+        for response in read_responses(&packets) {
+            respond(&mut requester, us(1_003), &response);
+        }
         assert_eq!(completions(&mut requester), [(0, Status::Success)]);
         assert_eq!(requester.counters().stale_responses, 50);
     });
 }
 
 #[test]
+fn losses_halve_the_window_of_responses() {
+    with_psns(|psn| {
+        let mut requester = requester_with(RequesterConfig {
+            max_rd_atomic: 16,
+            ..requester_config(psn)
+        });
+        for _ in 0..16 {
+            requester.post(read(16 * MTU)).unwrap();
+        }
+        // 256 responses at first; no fewer than 16.
+        let mut at = 0;
+        for requests in [16, 8, 4, 2, 1, 1] {
+            assert_eq!(transmit(&mut requester, us(at)).len(), requests);
+            at += 1_000;
+            requester.on_timeout(us(at));
+        }
+        // Each four responses make room for one more.
+        let packets = transmit(&mut requester, us(at));
+        for response in read_responses(&packets) {
+            respond(&mut requester, us(at), &response);
+        }
+        for requests in [1, 1, 1, 2, 2] {
+            let packets = transmit(&mut requester, us(at));
+            assert_eq!(packets.len(), requests);
+            for response in read_responses(&packets) {
+                respond(&mut requester, us(at), &response);
+            }
+        }
+    });
+}
+
+#[test]
 fn one_read_may_be_outstanding_in_any_window() {
     let config = RequesterConfig {
-        window_responses: 0,
+        window_packets: 0,
+        window_packets_most: 0,
         ..requester_config(Psn::new(0))
     };
     let mut requester = requester_with(config);

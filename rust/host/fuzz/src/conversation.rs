@@ -82,7 +82,6 @@ struct AnySide {
     max_rd_atomic: u8,
     rnr_timer: u8,
     window: u8,
-    window_responses: u8,
     queue: u8,
     again: u8,
     absent: u8,
@@ -192,7 +191,6 @@ fn side(any: &AnySide, service: Type, mtu: Mtu) -> Side {
         // Not the longest, so that a run ends soon.
         min_rnr_timer: 1 + any.rnr_timer % 16,
         window: 1 + u32::from(any.window),
-        window_responses: 1 + u32::from(any.window_responses),
         queue: 1 << (any.queue % 5),
         work: Vec::new(),
         receives: Vec::new(),

@@ -138,7 +138,7 @@ pub(crate) struct Replay {
     /// READs and ATOMICs that may be outstanding.
     max_rd_atomic: u8,
     /// READ responses that may be outstanding.
-    window_responses: u32,
+    window: u32,
     /// Where each READ and ATOMIC ends that is outstanding.
     open: Vec<u64>,
     /// When more were asked for than may be outstanding.
@@ -164,7 +164,7 @@ impl Replay {
             refused: None,
             ahead: BTreeSet::new(),
             max_rd_atomic: side.max_rd_atomic,
-            window_responses: side.window_responses,
+            window: side.window,
             open: Vec::new(),
             greedy: None,
         };
@@ -231,7 +231,7 @@ impl Replay {
             .count() as u64;
         let is_too_long = wanted == Wanted::ReadResponse
             && before > 0
-            && before + end - begin > u64::from(self.window_responses);
+            && before + end - begin > 4 * u64::from(self.window);
         self.open.push(end);
         if is_too_long || self.open.len() > usize::from(self.max_rd_atomic) {
             self.greedy = Some(now);

@@ -113,10 +113,8 @@ pub struct Side {
     pub max_rd_atomic: u8,
     /// Its RNR timer, for the peer.
     pub min_rnr_timer: u8,
-    /// Request packets that it may have outstanding.
+    /// Request packets that it may have outstanding at first, and READ responses: at the most four times as many.
     pub window: u32,
-    /// READ responses that it may have outstanding.
-    pub window_responses: u32,
     /// Length of its send queue.
     pub queue: u32,
     /// What it sends.
@@ -256,7 +254,6 @@ fn side(rng: &mut Rng, service: Type, mtu: Mtu, benign: bool) -> Side {
         max_rd_atomic,
         min_rnr_timer: rng.between(1, 12) as u8,
         window: rng.pick(&[1, 4, 16, 64, 128, 1024]),
-        window_responses: rng.pick(&[1, 16, 256, 1024]),
         queue: rng.pick(&[1, 2, 16, 64]),
         work: Vec::new(),
         receives: Vec::new(),

@@ -11,8 +11,7 @@ use roce::{
     },
     requester::{
         SendOperation,
-        SendWr,
-        DEFAULT_WINDOW_RESPONSES, //
+        SendWr, //
     },
     time::{
         ack_timeout,
@@ -110,7 +109,6 @@ pub fn scenario(seed: u64, storm: Storm, operation: SendOperation, mtu: Mtu) -> 
         max_rd_atomic: 16,
         min_rnr_timer: 12,
         window: 64,
-        window_responses: DEFAULT_WINDOW_RESPONSES,
         queue: 128,
         work: Vec::new(),
         receives: Vec::new(),

@@ -22,11 +22,6 @@ use super::{
     SendSlot, //
 };
 
-/// What [`RequesterConfig::window_responses`] should be unless there is a reason: two parts of a long
-/// READ, so that one is asked for while the other comes in, and few enough packets for some QPs to
-/// fit into a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets).
-pub const DEFAULT_WINDOW_RESPONSES: u32 = 256;
-
 /// The attributes of the QP that the requester goes by.
 #[derive(Clone, Copy, Debug)]
 pub struct RequesterConfig {
@@ -52,14 +47,12 @@ pub struct RequesterConfig {
     /// READ requests and ATOMICs that may be outstanding: each part of a long READ is a request, and
     /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
-    /// Request packets that may be outstanding, at first: more as long as none is lost, half as many when one is, but no
-    /// fewer than 16, or than these. One after an RNR NAK, and soon as many as before. READ responses do not count.
+    /// Packets that may be outstanding, at first: of requests, and as many of READ responses. More as long as none is lost,
+    /// half as many when one is, but no fewer than 16, or than these. One request after an RNR NAK, and soon as many as before.
+    /// One READ request may always be outstanding, however many responses it asks for.
     pub window_packets: u32,
     /// To how many these may grow.
     pub window_packets_most: u32,
-    /// READ responses, in packets, that may be outstanding. One request may always be, however many
-    /// it asks for. See [`DEFAULT_WINDOW_RESPONSES`].
-    pub window_responses: u32,
 }
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
@@ -74,7 +67,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.una = 0;
         self.sent = 0;
         self.max_sent = 0;
-        self.window = Window::new(config.window_packets, config.window_packets_most);
+        self.requests = Window::new(config.window_packets, config.window_packets_most);
+        self.responses = self.requests;
         self.error = None;
         self.refill();
     }

@@ -57,10 +57,7 @@ use self::{
 };
 
 pub use self::{
-    attributes::{
-        RequesterConfig,
-        DEFAULT_WINDOW_RESPONSES, //
-    },
+    attributes::RequesterConfig,
     burst::{
         Burst,
         MAX_BURST_LEN,
@@ -228,7 +225,10 @@ pub struct Requester<S> {
     /// The RNR timer.
     rnr_deadline: Option<Instant>,
     round_trip: RoundTrip,
-    window: Window,
+    /// Of request packets.
+    requests: Window,
+    /// Of READ responses.
+    responses: Window,
     /// Probes since something was heard, or since the timeout began.
     probes: u32,
     /// When the timeout ends: probes do not begin it anew. Means something only with a deadline or a
@@ -269,7 +269,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 max_rd_atomic: 0,
                 window_packets: 1,
                 window_packets_most: 1,
-                window_responses: 1,
             },
             phase: Phase::Idle,
             tickets: Tickets::default(),
@@ -301,7 +300,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             latest: Instant::from_ns(0),
             rnr_deadline: None,
             round_trip: RoundTrip::default(),
-            window: Window::new(1, 1),
+            requests: Window::new(1, 1),
+            responses: Window::new(1, 1),
             probes: 0,
             silence_end: Instant::from_ns(0),
             probe_end: None,

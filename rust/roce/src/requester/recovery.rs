@@ -122,7 +122,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Something new was acknowledged.
     pub(super) fn progress(&mut self, now: Instant) {
         self.round_trip.acknowledged(now, self.una);
-        self.window.acknowledged(self.una);
+        self.requests.acknowledged(self.una);
+        self.responses.acknowledged(self.una);
         self.refill();
         self.rnr_deadline = None;
         self.restart_timer(now);
@@ -206,7 +207,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         // What is left may be less than the price: then this is the last time.
         self.retries_left = self.retries_left.saturating_sub(cost);
-        self.window.lost();
+        self.requests.lost();
+        self.responses.lost();
         self.go_back();
         true
     }
@@ -229,7 +231,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             };
             self.rnr_retries_left = left;
         }
-        self.window.not_ready();
+        self.requests.not_ready();
         self.go_back();
         self.rnr_deadline = Some(now.add(rnr_delay(timer)));
     }

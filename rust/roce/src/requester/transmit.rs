@@ -116,7 +116,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             SendOperation::Send | SendOperation::Write => {
                 // A SEND that has begun to arrive has its receive WQE. A WRITE needs none, or one for its last packet.
                 let window = if extent.first < self.una {
-                    self.room_of(self.window.packets_when_ready())
+                    self.room_of(self.requests.packets_when_ready())
                 } else {
                     self.window()
                 };
@@ -288,7 +288,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     #[inline]
     fn has_response_room(&self, psns: u32) -> bool {
         let outstanding = self.read_psns.saturating_add(u64::from(psns));
-        self.read_psns == 0 || outstanding <= u64::from(self.config.window_responses)
+        self.read_psns == 0 || outstanding <= u64::from(self.responses.packets())
     }
 
     /// Whether `psns` more PSNs may be outstanding.
@@ -301,7 +301,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// How many more request packets may be outstanding.
     #[inline]
     fn window(&self) -> u64 {
-        self.room_of(self.window.packets())
+        self.room_of(self.requests.packets())
     }
 
     /// The same, if so many may be outstanding in all.

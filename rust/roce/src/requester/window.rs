@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! How many request packets may be outstanding: more as long as none is lost, half as many when one is.
+//! How many packets may be outstanding: more as long as none is lost, half as many when one is. Requests have one window,
+//! the READ responses that were asked for another.
 //!
 //! After a loss everything behind the lost packet is sent again. So a window that is larger than what the network, or the
 //! receiver's queue, has room for costs more than it gains. The right size is not known in advance.
 //!
 //! A responder without a receive drops all of what is outstanding. So the requester then tries with one packet, and twice
-//! as many after each round trip, until the window is as large as before. Requests of READs are not counted.
+//! as many after each round trip, until the window is as large as before. Requests of READs are not counted, but their
+//! responses. A responder sends all that it is asked for, so READs that are asked for again while their responses wait in a
+//! queue would fill that queue for ever.
 
 use super::transmit::MIN_BURST_PACKETS;
 
@@ -16,7 +19,7 @@ const PER_PACKET: u32 = 4;
 /// Losses make the window, or what it grows back to, no smaller than this: as many packets as are sent together.
 const LEAST: u32 = MIN_BURST_PACKETS as u32;
 
-/// The window of requests.
+/// A window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     packets: u32,

@@ -22,14 +22,7 @@ use roce::{
         Type, //
     },
     requester::{
-        Received,
-        Requester,
-        RequesterConfig,
-        SendAction,
-        SendOperation,
-        SendSlot,
-        SendWr,
-        DEFAULT_WINDOW_RESPONSES, //
+        Received, Requester, RequesterConfig, SendAction, SendOperation, SendSlot, SendWr,
     },
     responder::{
         Atomic,
@@ -83,9 +76,8 @@ pub fn requester_config(psn: Psn) -> RequesterConfig {
         retry_count: 7,
         rnr_retry: 7,
         max_rd_atomic: 4,
-        window_packets: 128,
-        window_packets_most: 128,
-        window_responses: DEFAULT_WINDOW_RESPONSES,
+        window_packets: 256,
+        window_packets_most: 256,
     }
 }
 

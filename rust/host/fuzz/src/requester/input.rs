@@ -33,7 +33,6 @@ pub(super) struct Config {
     max_rd_atomic: u8,
     window_packets: Number,
     window_packets_most: Number,
-    window_responses: Number,
 }
 
 impl Config {
@@ -51,7 +50,6 @@ impl Config {
             max_rd_atomic: self.max_rd_atomic,
             window_packets: self.window_packets.get(),
             window_packets_most: self.window_packets_most.get(),
-            window_responses: self.window_responses.get(),
         }
     }
 }

@@ -152,7 +152,6 @@ impl Host {
             max_rd_atomic: side.max_rd_atomic,
             window_packets: side.window,
             window_packets_most: side.window.saturating_mul(4),
-            window_responses: side.window_responses,
         });
         requester.start();
         let resources = vec![Resource::default(); usize::from(peer.max_rd_atomic)];

@@ -105,7 +105,6 @@ impl Sender {
             max_rd_atomic: rng.below(4) as u8,
             window_packets: number(&mut rng),
             window_packets_most: number(&mut rng),
-            window_responses: number(&mut rng),
         });
         requester.start();
         Self {
