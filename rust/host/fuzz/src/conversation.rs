@@ -82,6 +82,8 @@ struct AnySide {
     max_rd_atomic: u8,
     rnr_timer: u8,
     window: u8,
+    /// Of no use any more; without it, the inputs of the corpus would mean something else.
+    _window_responses: u8,
     queue: u8,
     again: u8,
     absent: u8,

@@ -47,9 +47,10 @@ pub struct RequesterConfig {
     /// READ requests and ATOMICs that may be outstanding: each part of a long READ is a request, and
     /// takes one of the peer's resources. With 0, a READ or ATOMIC fails.
     pub max_rd_atomic: u8,
-    /// Packets that may be outstanding, at first: of requests, and as many of READ responses. More as long as none is lost,
-    /// half as many when one is, but no fewer than 16, or than these. One request after an RNR NAK, and soon as many as before.
-    /// One READ request may always be outstanding, however many responses it asks for.
+    /// Packets that may be outstanding, at first: of requests, and as many of READ responses. More as
+    /// long as none is lost, half as many when one is, but no fewer than 16, or than these. One request
+    /// after an RNR NAK, and soon as many as before. One READ request may always be outstanding, however
+    /// many responses it asks for.
     pub window_packets: u32,
     /// To how many these may grow.
     pub window_packets_most: u32,

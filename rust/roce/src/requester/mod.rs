@@ -79,9 +79,9 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// PSNs that one READ request may ask for. A longer READ is several requests on the wire, its parts.
 ///
 /// A responder may send all of the answer that it has begun, wanted or not, before it looks at what
-/// is asked for again: with the window of responses, which only whole parts fill, the part bounds
-/// what one lost response costs. 128 responses keep a link busy for longer than the request for the
-/// next part is on its way. A power of two.
+/// is asked for again: so the part bounds what one lost response costs. 128 responses keep a link busy
+/// for longer than the request for the next part is on its way. A window of 256 has two of them under way.
+/// A power of two.
 const MAX_READ_PSNS: u32 = 128;
 
 /// Number of outstanding PSNs that is never reached, or the responder could not tell new requests

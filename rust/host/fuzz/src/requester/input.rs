@@ -33,6 +33,8 @@ pub(super) struct Config {
     max_rd_atomic: u8,
     window_packets: Number,
     window_packets_most: Number,
+    /// Of no use any more; without it, the inputs of the corpus would mean something else.
+    _window_responses: Number,
 }
 
 impl Config {
