@@ -42,9 +42,9 @@ use roce::{
     time, //
 };
 
-/// Request packets that a QP may have outstanding, and READ responses. At first: few enough for 16 QPs to fit into a receiver's backlog
-/// (`net.core.netdev_max_backlog`, 1000 packets). At the most: enough for two CPUs, one that builds them and one that
-/// takes them in, each of which does 100 at a time.
+/// Request packets that a QP may have outstanding, and as many READ responses. At first: few enough for 16 QPs to fit into
+/// a receiver's backlog (`net.core.netdev_max_backlog`, 1000 packets). At the most: enough for two CPUs, one that builds
+/// them and one that takes them in, each of which does 100 at a time.
 const WINDOW_PACKETS: u32 = 64;
 const WINDOW_PACKETS_MOST: u32 = 256;
 

@@ -474,8 +474,8 @@ fn read_resumes_in_the_middle_of_a_part() {
             respond(&mut requester, us(1), response);
         }
         requester.on_timeout(us(1_001));
-        // What is left of the second part, which is within what was asked for before. With the third, it would not fit into
-        // half the window.
+        // The requester asks for the rest of the second part, as it did before. The third part does not fit into half the
+        // window beside it.
         let packets = transmit(&mut requester, us(1_001));
         assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 150)]);
         assert_eq!(packets[0].reth.unwrap().length, 106 * MTU);
@@ -490,6 +490,8 @@ fn read_resumes_in_the_middle_of_a_part() {
         }
         let packets = transmit(&mut requester, us(1_003));
         assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 256)]);
+        assert_eq!(packets[0].reth.unwrap().length, 44 * MTU);
+        assert_eq!(requester.counters().retransmitted_packets, 1);
         for response in read_responses(&packets) {
             respond(&mut requester, us(1_003), &response);
         }

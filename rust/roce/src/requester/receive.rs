@@ -193,7 +193,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.una = self.una.wrapping_add(1);
         self.ahead.advance(1);
         self.catch_up();
-        self.progress(now);
+        self.progress(now, 1);
         self.settle();
     }
 
@@ -266,10 +266,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             sequence = sequence.wrapping_add(1);
         }
         if una != self.una {
-            self.ahead.advance(una.wrapping_sub(self.una));
+            let fresh = una.wrapping_sub(self.una);
+            self.ahead.advance(fresh);
             self.una = una;
             self.catch_up();
-            self.progress(now);
+            // CAST: Fewer than `MAX_OUTSTANDING`, by the invariants.
+            self.progress(now, fresh as u32);
             self.settle();
         }
         self.una >= end

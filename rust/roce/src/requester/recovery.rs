@@ -119,11 +119,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// Something new was acknowledged.
-    pub(super) fn progress(&mut self, now: Instant) {
+    /// So many PSNs more are acknowledged.
+    pub(super) fn progress(&mut self, now: Instant, fresh: u32) {
         self.round_trip.acknowledged(now, self.una);
-        self.requests.acknowledged(self.una);
-        self.responses.acknowledged(self.una);
+        self.requests.acknowledged(fresh);
+        self.responses.acknowledged(fresh);
         self.refill();
         self.rnr_deadline = None;
         self.restart_timer(now);
@@ -205,7 +205,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.go_back();
             return true;
         }
-        // What is left may be less than the price: then this is the last time.
+        // The counter may hold less than the cost: then this is the last attempt.
         self.retries_left = self.retries_left.saturating_sub(cost);
         self.requests.lost();
         self.responses.lost();

@@ -28,8 +28,6 @@ pub(super) struct Window {
     before: u32,
     /// Acknowledged since it grew.
     acknowledged: u32,
-    /// All before this was acknowledged.
-    una: u64,
 }
 
 impl Window {
@@ -41,7 +39,6 @@ impl Window {
             most: most.max(packets),
             before: 0,
             acknowledged: 0,
-            una: 0,
         }
     }
 
@@ -57,11 +54,9 @@ impl Window {
         self.packets.max(self.before)
     }
 
-    /// Everything before `una` is acknowledged.
+    /// So many packets more are acknowledged.
     #[inline]
-    pub(super) fn acknowledged(&mut self, una: u64) {
-        let fresh = u32::try_from(una.wrapping_sub(self.una)).unwrap_or(0);
-        self.una = una;
+    pub(super) fn acknowledged(&mut self, fresh: u32) {
         if self.packets >= self.most {
             return;
         }

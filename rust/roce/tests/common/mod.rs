@@ -22,7 +22,13 @@ use roce::{
         Type, //
     },
     requester::{
-        Received, Requester, RequesterConfig, SendAction, SendOperation, SendSlot, SendWr,
+        Received,
+        Requester,
+        RequesterConfig,
+        SendAction,
+        SendOperation,
+        SendSlot,
+        SendWr, //
     },
     responder::{
         Atomic,
