@@ -119,19 +119,16 @@ slow_link()
 	local program before sent needed=$((16 * 50 * 16)) options=(-F -s 65536 -n 50 -q 16)
 	# perftest's timeout of 67 ms is less than a checked machine needs for so many packets.
 	[ "$slowness" -eq 1 ] || options+=(-u 18)
+	trap impair EXIT
 	impair rate 400mbit limit 1000
 	for program in ib_read_bw ib_write_bw ib_send_bw; do
 		before=$(counter sent_pkts)
-		if ! pair 60 18515 "$program" "${options[@]}" -d "$dev1" -x "$gid1" -- \
-			"$program" "${options[@]}" -d "$dev2" -x "$gid2" "$address1"; then
-			impair
-			fail "$program fails"
-		fi
+		pair 60 18515 "$program" "${options[@]}" -d "$dev1" -x "$gid1" -- \
+			"$program" "${options[@]}" -d "$dev2" -x "$gid2" "$address1" || fail "$program fails"
 		sent=$(($(counter sent_pkts) - before))
 		note "$program: $sent packets sent, for $needed packets of data"
-		[ "$sent" -le $((4 * needed)) ] || { impair; fail "too many"; }
+		[ "$sent" -le $((4 * needed)) ] || fail "too many"
 	done
-	impair
 }
 
 # features FEATURE...: of both netdevs, as for ethtool -K.

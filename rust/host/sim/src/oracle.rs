@@ -138,7 +138,7 @@ pub(crate) struct Replay {
     /// READs and ATOMICs that may be outstanding.
     max_rd_atomic: u8,
     /// READ responses that may be outstanding.
-    window: u32,
+    window_most: u32,
     /// Where each READ and ATOMIC ends that is outstanding.
     open: Vec<u64>,
     /// When more were asked for than may be outstanding.
@@ -164,7 +164,7 @@ impl Replay {
             refused: None,
             ahead: BTreeSet::new(),
             max_rd_atomic: side.max_rd_atomic,
-            window: side.window,
+            window_most: side.window_most(),
             open: Vec::new(),
             greedy: None,
         };
@@ -231,7 +231,7 @@ impl Replay {
             .count() as u64;
         let is_too_long = wanted == Wanted::ReadResponse
             && before > 0
-            && before + end - begin > 4 * u64::from(self.window);
+            && before + end - begin > u64::from(self.window_most);
         self.open.push(end);
         if is_too_long || self.open.len() > usize::from(self.max_rd_atomic) {
             self.greedy = Some(now);

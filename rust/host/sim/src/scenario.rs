@@ -113,7 +113,7 @@ pub struct Side {
     pub max_rd_atomic: u8,
     /// Its RNR timer, for the peer.
     pub min_rnr_timer: u8,
-    /// Request packets that it may have outstanding at first, and READ responses: at the most four times as many.
+    /// Request packets that it may have outstanding at first, and as many READ responses.
     pub window: u32,
     /// Length of its send queue.
     pub queue: u32,
@@ -131,6 +131,13 @@ pub struct Side {
     pub commit_delay: Duration,
     /// How long responses are collected.
     pub respond_delay: Duration,
+}
+
+impl Side {
+    /// To how many the packets of [`Self::window`] may grow.
+    pub(crate) fn window_most(&self) -> u32 {
+        self.window.saturating_mul(4)
+    }
 }
 
 /// What the wire does to packets, per million.

@@ -151,7 +151,7 @@ impl Host {
             rnr_retry: side.rnr_retry,
             max_rd_atomic: side.max_rd_atomic,
             window_packets: side.window,
-            window_packets_most: side.window.saturating_mul(4),
+            window_packets_most: side.window_most(),
         });
         requester.start();
         let resources = vec![Resource::default(); usize::from(peer.max_rd_atomic)];
