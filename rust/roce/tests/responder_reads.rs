@@ -202,6 +202,31 @@ fn key_that_goes_in_the_middle_of_a_read() {
 }
 
 #[test]
+fn key_that_goes_after_a_piece_of_a_read() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        peer.deliver(&read_request(psn, 0x1000, 4 * MTU));
+        // The peer asks for the first half, which is answered; but never was the whole.
+        peer.deliver(&read_request(psn, 0x1000, 2 * MTU));
+        assert_eq!(peer.responses().len(), 2);
+        peer.deliver(&read_request(psn.add(2), 0x1200, 2 * MTU));
+        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
+            panic!("no response");
+        };
+        peer.responder
+            .commit_read(burst.ticket, Outcome::Protection);
+        assert_eq!(
+            error(&mut peer),
+            (
+                psn.add(2),
+                Syndrome::Nak(NakCode::RemoteAccess),
+                ResponderEvent::AccessError
+            )
+        );
+    });
+}
+
+#[test]
 fn duplicate_atomic_is_answered_from_memory() {
     with_psns(|psn| {
         let mut peer = peer(psn);

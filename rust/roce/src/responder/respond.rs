@@ -256,13 +256,13 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         oldest.map(|(index, resource)| (index, *resource))
     }
 
-    /// A resource is answered.
+    /// What was asked for of a resource is answered.
     fn finish_run(&mut self, index: usize) {
         if let Some(resource) = self.resources.get_mut(index) {
-            if resource.run.take().is_some() {
+            if let Some(run) = resource.run.take() {
                 self.runs = self.runs.saturating_sub(1);
+                resource.answered |= run.end >= resource.psns;
             }
-            resource.answered = true;
         }
     }
 
