@@ -112,16 +112,19 @@ rping_ratio()
 	fail "$lossy ms is more than 3 x $clean ms, twice"
 }
 
-# A link that is slower than the machine, with a queue of 1000 packets: 16 queue pairs with 16 MiB that are outstanding, or
-# wanted, must not fill it again and again with what is in it already.
+# slow_link LIMIT SIZE COUNT PROGRAM...: a link that is slower than the machine, with a queue of LIMIT packets. 16 queue
+# pairs must not fill it again and again with what is in it already, neither with what they send nor with what they ask for.
 slow_link()
 {
-	local program before sent needed=$((16 * 50 * 16)) options=(-F -s 65536 -n 50 -q 16)
+	local limit=$1 size=$2 count=$3 program before sent needed options
+	shift 3
+	needed=$((16 * count * size / 4096))
+	options=(-F -s "$size" -n "$count" -q 16)
 	# perftest's timeout of 67 ms is less than a checked machine needs for so many packets.
 	[ "$slowness" -eq 1 ] || options+=(-u 18)
 	trap impair EXIT
-	impair rate 400mbit limit 1000
-	for program in ib_read_bw ib_write_bw ib_send_bw; do
+	impair rate 400mbit limit "$limit"
+	for program; do
 		before=$(counter sent_pkts)
 		pair 60 18515 "$program" "${options[@]}" -d "$dev1" -x "$gid1" -- \
 			"$program" "${options[@]}" -d "$dev2" -x "$gid2" "$address1" || fail "$program fails"
@@ -202,7 +205,7 @@ standstill()
 }
 
 modprobe sch_netem 2>/dev/null
-ktap_start 13
+ktap_start 14
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "many datagrams leave as one packet" batches together
@@ -215,7 +218,8 @@ row "a quarter is 1 ms late" moves out_of_seq_request delay 1ms reorder 75%
 row "corruption of 1 %" moves icrc_err corrupt 1%
 row "all of them together" moves retransmitted_pkts delay 1ms reorder 75% loss 1% duplicate 2% corrupt 1%
 row "loss of 10 %" moves retransmitted_pkts loss 10%
-row "400 Mbit/s, 16 queue pairs" slow_link
+row "400 Mbit/s, 16 queue pairs" slow_link 1000 65536 50 ib_read_bw ib_write_bw ib_send_bw
+row "400 Mbit/s and a long queue, 16 queue pairs with long READs" slow_link 20000 1048576 5 ib_read_bw
 row "rping at 1 % loss takes at most three times as long" rping_ratio
 row "a queue that hardly lets anything go: 64 MiB at the most" standstill
 ktap_finish

@@ -14,6 +14,7 @@ use crate::{
 };
 
 use super::{
+    parts::Parts,
     probe::RoundTrip,
     recovery::retry_units,
     window::Window,
@@ -70,6 +71,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.max_sent = 0;
         self.requests = Window::new(config.window_packets, config.window_packets_most);
         self.responses = self.requests;
+        self.parts = Parts::new();
         self.error = None;
         self.refill();
     }

@@ -20,7 +20,6 @@ use crate::{
 };
 
 use super::{
-    transmit::part_left,
     Requester,
     SendOperation,
     SendSlot,
@@ -83,13 +82,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if index >= burst.packets || age >= self.len() {
             return None;
         }
-        let wr = &self.slot(burst.sequence)?.wr;
+        let slot = self.slot(burst.sequence)?;
+        let wr = &slot.wr;
         let psn = self.psn(burst.first.wrapping_add(u64::from(index)));
         match wr.operation {
             SendOperation::Local => None,
             SendOperation::Read => {
                 let shift = self.config.mtu.shift();
-                let part = part_left(burst.offset.wrapping_shr(shift));
+                let part = self.parts.left(slot.first, slot.end(), burst.first);
                 let part_len = u64::from(part).wrapping_shl(shift);
                 let part_len = u32::try_from(part_len).unwrap_or(u32::MAX);
                 let mut packet = self.new_packet(Opcode::RcReadRequest, wr, psn);

@@ -26,6 +26,7 @@ mod ahead;
 mod attributes;
 mod burst;
 mod completion;
+mod parts;
 mod probe;
 mod receive;
 mod recovery;
@@ -51,6 +52,7 @@ use crate::{
 
 use self::{
     ahead::Ahead,
+    parts::Parts,
     probe::RoundTrip,
     recovery::retry_units,
     window::Window, //
@@ -75,14 +77,6 @@ pub use self::{
 
 /// The longest message of RC, XRC and UC in bytes (IBTA 9.7.1, C9-9).
 pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
-
-/// PSNs that one READ request may ask for. A longer READ is several requests on the wire, its parts.
-///
-/// A responder may send all of the answer that it has begun, wanted or not, before it looks at what
-/// is asked for again: so the part bounds what one lost response costs. 128 responses keep a link busy
-/// for longer than the request for the next part is on its way. A window of 256 has two of them under way.
-/// A power of two.
-const MAX_READ_PSNS: u32 = 128;
 
 /// Number of outstanding PSNs that is never reached, or the responder could not tell new requests
 /// from duplicates (IBTA 9.7.1).
@@ -229,6 +223,7 @@ pub struct Requester<S> {
     requests: Window,
     /// Of READ responses.
     responses: Window,
+    parts: Parts,
     /// Probes since something was heard, or since the timeout began.
     probes: u32,
     /// When the timeout ends: probes do not begin it anew. Means something only with a deadline or a
@@ -302,6 +297,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             round_trip: RoundTrip::default(),
             requests: Window::new(1, 1),
             responses: Window::new(1, 1),
+            parts: Parts::new(),
             probes: 0,
             silence_end: Instant::from_ns(0),
             probe_end: None,

@@ -33,7 +33,6 @@ use crate::{
 
 use super::{
     ahead::MAX_AHEAD,
-    transmit::part_left,
     Phase,
     Requester,
     SendOperation,
@@ -179,8 +178,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return;
         };
         let is_read = matches!(slot.wr.operation, SendOperation::Read);
-        let done = self.una.wrapping_sub(slot.first) as u32;
-        let ends_request = !is_read || part_left(done) == 1 || done.wrapping_add(1) >= slot.psns;
+        let ends_request = !is_read || self.parts.left(slot.first, slot.end(), self.una) == 1;
 
         if self.una < self.sent {
             if is_read {
@@ -449,7 +447,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .length
             .saturating_sub(offset)
             .min(self.config.mtu.bytes());
-        let ends_request = part_left(done) == 1 || done.wrapping_add(1) >= slot.psns;
+        let ends_request = self.parts.left(slot.first, slot.end(), position) == 1;
         // First and middle are not told apart, nor last and only: what was sent in answer to the
         // request before is as good as what is sent in answer to its repetition, which begins
         // elsewhere.

@@ -27,8 +27,7 @@ use super::{
     MAX_BURST_LEN,
     MAX_BURST_PACKETS,
     MAX_MESSAGE_LEN,
-    MAX_OUTSTANDING,
-    MAX_READ_PSNS, //
+    MAX_OUTSTANDING, //
 };
 
 /// Work requests that are looked at ahead of time.
@@ -97,7 +96,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         match extent.operation {
             SendOperation::Local => Some(self.hand_out(sequence, &extent, 0, 0, 0)),
             SendOperation::Read => {
-                let psns = left.min(part_left(done));
+                if self.sent >= self.max_sent {
+                    let window = self.responses.packets();
+                    self.parts.choose(self.una, self.sent, window);
+                }
+                let psns = self.parts.left(extent.first, extent.end(), self.sent);
                 let room =
                     self.has_read_room() && self.has_room(psns) && self.has_response_room(psns);
                 room.then(|| self.hand_out(sequence, &extent, psns, 1, 0))
@@ -500,10 +503,4 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 #[inline]
 const fn is_message(operation: SendOperation) -> bool {
     matches!(operation, SendOperation::Send | SendOperation::Write)
-}
-
-/// How many PSNs are left of the READ request that position `done` of its work request belongs to.
-#[inline]
-pub(super) fn part_left(done: u32) -> u32 {
-    MAX_READ_PSNS.wrapping_sub(done % MAX_READ_PSNS)
 }
