@@ -3,6 +3,7 @@
 //! `modify_qp` and `query_qp`.
 
 use super::{
+    now,
     paths::{
         Alternate,
         Paths, //
@@ -402,7 +403,7 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         // In RTS already, it must not forget an error that is about to take it to SQE.
         State::Rts if from != State::Rts => send.requester.start(),
         State::Sqd if from != State::Sqd => {
-            send.requester.pause();
+            send.requester.pause(now());
             send.tell_drained = set.en_sqd_async_notify;
         }
         _ => {}

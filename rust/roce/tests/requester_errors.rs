@@ -260,7 +260,7 @@ fn pause_drains() {
         requester.post(send(200 * MTU)).unwrap();
         requester.post(send(1)).unwrap();
         transmit(&mut requester, us(0));
-        requester.pause();
+        requester.pause(us(0));
         assert!(!requester.drained());
         // The message that has begun goes on, recovery included.
         respond(

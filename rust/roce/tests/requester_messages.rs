@@ -328,14 +328,43 @@ fn what_is_still_to_be_sent() {
     for wr in [send(40 * MTU), send(300)] {
         requester.post(wr).unwrap();
     }
-    requester.pause();
+    requester.pause(us(0));
     assert!(!requester.has_unsent(1));
     requester.start();
     assert_eq!(transmit(&mut requester, us(0)).len(), 32);
-    requester.pause();
+    requester.pause(us(0));
     respond(&mut requester, us(1), &ack(psn.add(31)));
     let begun = 40 * MTU;
     assert!(requester.has_unsent(begun) && !requester.has_unsent(begun + 1));
+}
+
+/// Where the message that was to ask does not follow any more, a probe asks at once.
+#[test]
+fn what_has_not_asked_before_a_pause_asks_then() {
+    let psn = Psn::new(1);
+    for commits_before in [true, false] {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(send(1)).unwrap();
+        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
+            panic!("nothing to send");
+        };
+        assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
+        if commits_before {
+            requester.commit(us(0), burst.ticket, Outcome::Done);
+            requester.pause(us(5));
+        } else {
+            requester.pause(us(0));
+            requester.commit(us(5), burst.ticket, Outcome::Done);
+        }
+        assert_eq!(requester.poll_timeout(), Some(us(5)));
+        requester.on_timeout(us(5));
+        let packets = transmit(&mut requester, us(5));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 0)]);
+        assert!(packets[0].ack_request);
+        respond(&mut requester, us(6), &ack(psn));
+        assert!(requester.drained());
+    }
 }
 
 #[test]

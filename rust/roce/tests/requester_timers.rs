@@ -254,7 +254,7 @@ fn retries_changed_between_messages_count_from_the_next_one() {
             requester.post(send(1)).unwrap();
             transmit(&mut requester, us(0));
             respond(&mut requester, us(1), &ack(Psn::new(0)));
-            requester.pause();
+            requester.pause(us(1));
             assert!(requester.drained());
             requester.set_retry_count(after);
             requester.set_rnr_retry(after);

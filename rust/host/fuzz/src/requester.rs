@@ -149,7 +149,7 @@ impl Model {
             }
             Event::TimeoutNow => self.requester.on_timeout(self.now),
             Event::Resume => self.requester.resume(),
-            Event::Pause => self.requester.pause(),
+            Event::Pause => self.requester.pause(self.now),
             Event::Start => {
                 // Of an error, the driver takes note and flushes first.
                 self.take_error();

@@ -387,9 +387,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// To SQD: no work request is started any more; those that are go on.
-    pub fn pause(&mut self) {
+    pub fn pause(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Running) {
             self.phase = Phase::Paused;
+            self.ask_soon(now);
         }
     }
 

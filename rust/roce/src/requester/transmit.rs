@@ -390,7 +390,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// What was sent last has not asked for an acknowledgement, and what would have asked for it does not
     /// follow: a probe does, at once.
-    fn ask_soon(&mut self, now: Instant) {
+    pub(super) fn ask_soon(&mut self, now: Instant) {
         if core::mem::take(&mut self.unasked) && self.deadline.is_some() {
             self.deadline = Some(now);
         }
@@ -458,6 +458,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 } else {
                     self.restart_timer(now);
                 }
+            }
+            if matches!(self.phase, Phase::Paused) {
+                self.ask_soon(now);
             }
         } else {
             self.una = self.sent;

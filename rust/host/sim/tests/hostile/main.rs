@@ -136,7 +136,7 @@ impl Sender {
             12 => self.requester.resume(),
             13 => match self.rng.below(20) {
                 0 => self.requester.flush(),
-                1 => self.requester.pause(),
+                1 => self.requester.pause(self.now),
                 2 => self.requester.set_retry_count(self.rng.below(8) as u8),
                 3 => self.requester.set_max_rd_atomic(self.rng.below(8) as u8),
                 _ => self.requester.start(),
