@@ -227,8 +227,12 @@ impl QueuePair for Qp {
             return Err(EINVAL);
         };
         if !self.takes_sends() {
-            self.send.lock().discard(self);
-            return Err(EINVAL);
+            let mut send = self.send.lock();
+            // The state changes under this lock. If it just has, requests of other threads may be in the ring.
+            if !self.takes_sends() {
+                send.discard(self);
+                return Err(EINVAL);
+            }
         }
         trace::post_send(self.number);
         self.send.place.move_here();
