@@ -25,6 +25,7 @@ use crate::{
     storage::append, //
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::Arc,
     workqueue::WorkItem, //
@@ -106,7 +107,7 @@ impl Advise for Pd {
             Advice::Read | Advice::Write => Effort::Fault,
             Advice::IfPresent => Effort::Present,
         };
-        let mut all = KVec::new();
+        let mut all = KVVec::new();
         for range in ranges {
             let (memory, pages) = paged(self, advice, &range)?;
             let wanted = Wanted {
@@ -114,7 +115,7 @@ impl Advise for Pd {
                 pages,
                 effort,
             };
-            append(&mut all, wanted)?;
+            all.push(wanted, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
         }
         if flush {
             let go_on = || {
@@ -141,7 +142,7 @@ impl Advise for Pd {
 
 impl Pd {
     /// Has `all` wait for the work, or as much of it as there is room for.
-    fn queue(&self, all: KVec<Wanted>) -> Result {
+    fn queue(&self, all: KVVec<Wanted>) -> Result {
         let mut pending = self.pending.lock();
         for wanted in all {
             if pending.len() >= MAX_PENDING {
