@@ -611,7 +611,8 @@ static bool run_sizes(void)
 {
 	uint32_t most = b->attr.max_srq_wr, sges = b->attr.max_srq_sge;
 	bool ok = b->attr.max_srq > 0 && most > 0 && sges > 0;
-	struct ibv_srq *made;
+	struct ibv_srq *made, *again;
+	struct ibv_srq_attr attr;
 
 	ok = ok && !try_srq(b->pd, 0, 1) && errno == EINVAL;
 	ok = ok && !try_srq(b->pd, most + 1, 1) && errno == EINVAL;
@@ -619,7 +620,12 @@ static bool run_sizes(void)
 	ok = ok && !try_srq(b->pd, 1, sges + 1) && errno == EINVAL;
 	ok = ok && !try_srq(b->pd, 1, ~0u) && errno == EINVAL;
 	made = ok ? try_srq(b->pd, most, sges) : NULL;
-	ok = ok && made && !ibv_destroy_srq(made);
+	/* What it is said to hold can be asked for. */
+	ok = ok && made && !ibv_query_srq(made, &attr) && attr.max_wr >= most;
+	again = ok ? try_srq(b->pd, attr.max_wr, sges) : NULL;
+	ok = ok && again && !ibv_destroy_srq(again);
+	if (made)
+		ok = !ibv_destroy_srq(made) && ok;
 	made = ok ? try_srq(b->pd, 1, 1) : NULL;
 	return ok && made && !ibv_destroy_srq(made);
 }

@@ -254,7 +254,7 @@ impl Srq {
             return Err(EINVAL);
         }
         let mut new = UserSrq::new(context, max_wr, self.max_sge)?;
-        let capacity = new.capacity();
+        let capacity = new.capacity().min(MAX_SRQ_WR);
         self.check_limit(change, capacity)?;
         let posted = match &self.state.lock().queue {
             Queue::User(old) => old.posted(),
@@ -298,7 +298,7 @@ impl SharedReceiveQueue for Srq {
                 let queue = UserSrq::new(context, init.max_wr, max_sge)?;
                 queue.answer_create(udata, number)?;
                 // The process can fill its ring, whatever it asked for.
-                let capacity = queue.capacity();
+                let capacity = queue.capacity().min(MAX_SRQ_WR);
                 (Queue::User(queue), capacity)
             }
             _ => (

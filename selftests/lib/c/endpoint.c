@@ -334,6 +334,9 @@ struct ibv_qp *qp_make(struct device *device, enum ibv_qp_type type, struct ibv_
 
 	if (!qp)
 		die("%s: ibv_create_qp: %s", device->name, strerror(errno));
+	if (attr.cap.max_send_wr > (uint32_t)device->attr.max_qp_wr ||
+	    attr.cap.max_recv_wr > (uint32_t)device->attr.max_qp_wr)
+		die("a queue that cannot be asked for: %u, %u", attr.cap.max_send_wr, attr.cap.max_recv_wr);
 	if (attr.cap.max_send_wr < depth.send || attr.cap.max_recv_wr < depth.receive ||
 	    attr.cap.max_send_sge < depth.sges || attr.cap.max_recv_sge < depth.sges ||
 	    attr.cap.max_inline_data < depth.inline_size)

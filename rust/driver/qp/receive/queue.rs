@@ -4,7 +4,10 @@
 
 use super::super::Qp;
 use crate::{
-    device::attributes::MAX_SGE,
+    device::attributes::{
+        MAX_QP_WR,
+        MAX_SGE, //
+    },
     memory::pd::Pd,
     queue::{
         cq::Cq,
@@ -47,11 +50,12 @@ pub(crate) enum RecvSource {
 }
 
 impl RecvSource {
-    /// A ring for a process. It can fill it, whatever it asked for: `cap` says so. Context: process, may sleep.
+    /// A ring for a process. It can fill it, whatever it asked for: `cap` says so, up to what it may ask for.
+    /// Context: process, may sleep.
     pub(in super::super) fn user(cap: &mut Cap) -> Result<Self> {
         let len = user_wqe::recv_wqe_len(cap.max_recv_sge)?;
         let ring = SharedRing::new(cap.max_recv_wr.max(1), len)?;
-        cap.max_recv_wr = ring.capacity();
+        cap.max_recv_wr = ring.capacity().min(MAX_QP_WR);
         Ok(Self::User {
             ring,
             consumer: Consumer::new(),

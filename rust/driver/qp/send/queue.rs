@@ -11,9 +11,12 @@ use super::{
     ROUND_BUDGET, //
 };
 use crate::{
-    device::counters::{
-        Counter,
-        OF_SENDS, //
+    device::{
+        attributes::MAX_QP_WR,
+        counters::{
+            Counter,
+            OF_SENDS, //
+        }, //
     },
     memory::key::Mr,
     packet::ah::{
@@ -57,7 +60,8 @@ pub(crate) enum SendSource {
 }
 
 impl SendSource {
-    /// A ring for a process. It can fill it, whatever it asked for: `cap` says so. Context: process, may sleep.
+    /// A ring for a process. It can fill it, whatever it asked for: `cap` says so, up to what it may ask for.
+    /// Context: process, may sleep.
     pub(in super::super) fn user(cap: &mut Cap) -> Result<Self> {
         // A WQE with room for SGEs has the same room for inline data. Programs know, and send
         // such data without having asked for it.
@@ -65,7 +69,7 @@ impl SendSource {
         cap.max_inline_data = cap.max_inline_data.max(room);
         let len = user_wqe::send_wqe_len(cap.max_send_sge, cap.max_inline_data)?;
         let ring = SharedRing::new(cap.max_send_wr.max(1), len)?;
-        cap.max_send_wr = ring.capacity();
+        cap.max_send_wr = ring.capacity().min(MAX_QP_WR);
         Ok(Self::User {
             ring,
             consumer: Consumer::new(),
