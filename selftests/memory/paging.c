@@ -328,6 +328,8 @@ static bool run_write_protected(int opcode)
 	if (!moved(opcode) || mprotect(to->memory, size, PROT_READ))
 		return false;
 	memcpy(expected, to->memory + at, length);
+	/* Other bytes than those that are there by now. */
+	random_fill((opcode == IBV_WR_RDMA_READ ? b : a)->memory + at, length);
 	status = opcode == IBV_WR_SEND ? IBV_WC_REM_OP_ERR :
 		 opcode == IBV_WR_RDMA_READ ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR;
 	post(opcode, length);

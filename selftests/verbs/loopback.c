@@ -580,7 +580,7 @@ static enum ibv_wc_status write_on(struct ibv_qp *qp, int back_ms, unsigned int 
 {
 	uint64_t posted = 0, done = 0, gone = 0, end = now_ms() + patience_ms(3 * WAIT_MS);
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
-	bool is_gone = false, is_back = false;
+	bool is_gone = false, is_back = false, in_order = true;
 	struct ibv_wc wc;
 
 	*after = 0;
@@ -599,9 +599,7 @@ static enum ibv_wc_status write_on(struct ibv_qp *qp, int back_ms, unsigned int 
 			is_back = true;
 		}
 		while (ibv_poll_cq(sides[0].send_cq, 1, &wc) > 0) {
-			if (wc.wr_id != done++)
-				ksft_print_msg("completion %llu is of %llu\n", (unsigned long long)done - 1,
-					       (unsigned long long)wc.wr_id);
+			in_order &= wc.wr_id == done++;
 			/* The first error is what was wrong; the rest is flushed. */
 			if (!status)
 				status = wc.status;
@@ -610,7 +608,11 @@ static enum ibv_wc_status write_on(struct ibv_qp *qp, int back_ms, unsigned int 
 		sched_yield();
 	}
 	while (done < posted && cq_poll(sides[0].send_cq, &wc, WAIT_MS))
-		done++;
+		in_order &= wc.wr_id == done++;
+	if (!in_order) {
+		ksft_print_msg("the requests do not complete in order, each once\n");
+		return IBV_WC_GENERAL_ERR;
+	}
 	if (done != posted) {
 		ksft_print_msg("%llu of %llu requests are complete\n", (unsigned long long)done,
 			       (unsigned long long)posted);

@@ -528,32 +528,41 @@ static bool run_refused_invalidation(void)
 static bool run_many(void)
 {
 	struct link *link = link_make();
-	unsigned int sent = 0, done = 0, received[2] = {}, posted[2] = {};
+	unsigned int sent = 0, done = 0, received[2] = {}, posted[2] = {}, next[2] = {};
 	uint32_t lengths[MESSAGES], to[MESSAGES];
+	/* A place for each receive that is posted. */
+	const unsigned int longest = 5000, slots = SIZE / longest;
 	struct ibv_wc wc;
 	bool ok = true;
 	unsigned int i;
 	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 
 	for (i = 0; i < MESSAGES; i++) {
-		lengths[i] = random_between(0, 5000);
+		lengths[i] = random_between(0, longest);
 		to[i] = random_between(0, 1);
 	}
 	while (ok && (done < MESSAGES || received[0] + received[1] < MESSAGES)) {
 		if (now_ms() > end)
 			die("%u of %d messages are sent, %u and %u are received", done, MESSAGES, received[0], received[1]);
 		for (i = 0; i < 2; i++) {
-			while (posted[i] - received[i] < DEPTH / 2) {
-				srq_post(&link->srqs[i], posted[i], &places[i], 0, SIZE);
+			while (posted[i] - received[i] < slots) {
+				srq_post(&link->srqs[i], posted[i], &places[i], posted[i] % slots * longest, longest);
 				posted[i]++;
 			}
 			while (ibv_poll_cq(recv_cqs[i], 1, &wc) == 1) {
-				ok = ok && !wc.status && wc.wr_id == received[i];
+				while (next[i] < MESSAGES && to[next[i]] != i)
+					next[i]++;
+				ok = ok && !wc.status && wc.wr_id == received[i] && next[i] < MESSAGES &&
+				     wc.byte_len == lengths[next[i]] &&
+				     !memcmp(places[i].memory + received[i] % slots * longest,
+					     source.memory + next[i], wc.byte_len);
 				received[i]++;
+				next[i]++;
 			}
 		}
 		if (sent < MESSAGES && sent - done < DEPTH / 2) {
-			request(link, link->srqs[to[sent]].number, IBV_WR_SEND, lengths[sent]);
+			/* Each from another place, so that each has bytes of its own. */
+			request(link, link->srqs[to[sent]].number, IBV_WR_SEND, lengths[sent])->dma.sge[0].addr += sent;
 			ring_doorbell(link);
 			sent++;
 		}
