@@ -718,8 +718,9 @@ static void objects_free(void)
 		error = ibv_destroy_comp_channel(channel);
 	if (!error)
 		error = ibv_dereg_mr(mr);
+	/* EIO: the device has gone. */
 	if (error)
-		leave(LOST, "destroy: %s", strerror(error));
+		leave(error == EIO ? LOST : WRONG, "destroy: %s", strerror(error));
 	device_close(&device);
 }
 
@@ -749,8 +750,9 @@ static void end_run(void)
 			completion_await();
 		if (is_drained())
 			own->is_drained = true;
+		/* Retries end, so each request completes, whatever becomes of the network and the peer. */
 		if (now_ms() > drained_ms)
-			leave(LOST, "requests do not complete");
+			leave(own->is_drained ? LOST : WRONG, "requests do not complete");
 	}
 	objects_free();
 	_exit(OVER);
