@@ -92,6 +92,9 @@ socket_holds()
 	ip netns exec "$ns" python3 -c "
 import signal, socket
 s = socket.socket(socket.$1, socket.SOCK_DGRAM)
+if socket.$1 == socket.AF_INET6:
+    # It leaves IPv4 alone.
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
 s.bind(('::' if socket.$1 == socket.AF_INET6 else '0.0.0.0', 4791))
 signal.pause()" &
 	pid=$!

@@ -72,36 +72,51 @@ long_route()
 	ip -n n1 route change 10.0.0.0/24 dev "$netdev1" src "$address1" && pingpong 2048
 }
 
-# packets_with PRIORITY: how many left n1.
-packets_with()
+# levels NAMESPACE: how many packets left it with priority 0 and with 3, since it was asked before.
+levels()
 {
-	in1 nft -j list counter inet levels "p$1" |
-		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
+	ip netns exec "$1" nft -j reset counters table inet levels | python3 -c '
+import json, sys
+counters = [entry["counter"] for entry in json.load(sys.stdin)["nftables"] if "counter" in entry]
+packets = {counter["name"]: counter["packets"] for counter in counters}
+print(packets["p0"], packets["p3"])'
+}
+
+# sends_with LEVEL: 100 messages of n2 and the answers of n1.
+sends_with()
+{
+	local side low high
+	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -S "$1" -n 100 -- \
+		ib_send_bw -F -d "$dev2" -x "$gid2" -S "$1" -n 100 "$address1" || return 1
+	for side in n1 n2; do
+		read -r low high < <(levels "$side")
+		echo "$side, service level $1: $low packets with priority 0, $high with 3"
+		if [ "$1" -eq 0 ]; then
+			[ "$low" -gt 0 ] && [ "$high" -eq 0 ] || return 1
+		else
+			[ "$high" -gt 0 ] && [ "$low" -eq 0 ] || return 1
+		fi
+	done
 }
 
 # The service level is what queueing disciplines and VLANs go by.
 service_level()
 {
-	local low high
-	in1 nft -f - <<-'RULES' || return 1
-		table inet levels {
-			counter p0 { }
-			counter p3 { }
-			chain departures {
-				type filter hook output priority 0
-				udp dport 4791 meta priority 0 counter name p0
-				udp dport 4791 meta priority 0:3 counter name p3
+	local side
+	for side in n1 n2; do
+		ip netns exec "$side" nft -f - <<-'RULES' || return 1
+			table inet levels {
+				counter p0 { }
+				counter p3 { }
+				chain departures {
+					type filter hook output priority 0
+					udp dport 4791 meta priority 0 counter name p0
+					udp dport 4791 meta priority 0:3 counter name p3
+				}
 			}
-		}
-	RULES
-	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -S 3 -n 100 -- \
-		ib_send_bw -F -d "$dev2" -x "$gid2" -S 3 -n 100 "$address1" || return 1
-	high=$(packets_with 3)
-	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -n 100 -- \
-		ib_send_bw -F -d "$dev2" -x "$gid2" -n 100 "$address1" || return 1
-	low=$(packets_with 0)
-	echo "with priority 3: $high, with 0: $low"
-	[ "$high" -gt 0 ] && [ "$low" -gt 0 ] && [ "$(packets_with 3)" -eq "$high" ]
+		RULES
+	done
+	sends_with 3 && sends_with 0
 }
 
 ktap_start 4
