@@ -54,7 +54,7 @@ is_moving()
 	[ "$(packets_sent)" -gt $(($1 + 1000)) ]
 }
 
-# io_end SECONDS: it ends by itself within so long, with its own status.
+# io_end SECONDS: it ends by itself within so long, with its own status. Whatever that is, no other bytes came back.
 io_end()
 {
 	local deadline=$((SECONDS + $1 * slowness))
@@ -65,4 +65,5 @@ io_end()
 	wait "$io"
 	io_status=$?
 	tail -n 5 "$ktap_dir/io"
+	if grep -E 'verify:|verify failed' "$ktap_dir/io"; then fail "other bytes came back"; fi
 }
