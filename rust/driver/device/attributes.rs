@@ -2,8 +2,8 @@
 
 //! The attributes of a device (`ib_device_attr`), and the limits among them that are enforced.
 //!
-//! They are the same for all devices. The numbers of objects are not enforced: they are what their keys allow, and memory
-//! ends before; the module's part of it is charged to the cgroup of the process.
+//! They are the same for all devices. The numbers of objects are not enforced: there may be as many as there are keys and
+//! memory, which is charged to the cgroup of the process.
 
 use kernel::prelude::*;
 use rdma::{
