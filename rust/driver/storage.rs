@@ -7,7 +7,11 @@
 //! except whole functions of the driver.
 
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
+    alloc::{
+        flags::__GFP_NOWARN,
+        Allocator,
+        Vec, //
+    },
     prelude::*, //
 };
 
@@ -25,8 +29,8 @@ pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Resu
 
 /// Appends an element. The memory is charged to the calling process's cgroup. Context: process, may sleep.
 #[inline(never)]
-pub(crate) fn append<T>(vector: &mut KVec<T>, value: T) -> Result {
-    Ok(vector.push(value, GFP_KERNEL_ACCOUNT)?)
+pub(crate) fn append<T, A: Allocator>(vector: &mut Vec<T, A>, value: T) -> Result {
+    Ok(vector.push(value, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?)
 }
 
 /// As [`append`], without sleeping. Context: any.

@@ -25,7 +25,6 @@ use crate::{
     storage::append, //
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::Arc,
     workqueue::WorkItem, //
@@ -115,7 +114,7 @@ impl Advise for Pd {
                 pages,
                 effort,
             };
-            all.push(wanted, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+            append(&mut all, wanted)?;
         }
         if flush {
             let go_on = || {
