@@ -114,9 +114,7 @@ fn local_errors_wait_for_what_was_before() {
             transmit(&mut requester, us(0));
             requester.post(send(1)).unwrap();
             requester.post(send(1)).unwrap();
-            let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-                panic!("nothing to send");
-            };
+            let burst = poll_burst(&mut requester);
             requester.commit(us(0), burst.ticket, outcome);
             assert!(requester.poll_action().is_none());
             assert_eq!(requester.take_error(), None);
@@ -147,9 +145,7 @@ fn refusal_is_not_forgotten_for_an_error_before() {
     assert_eq!(transmit(&mut requester, us(0)).len(), 2);
     requester.on_timeout(us(1_000));
     for outcome in [Outcome::Done, Outcome::Protection] {
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         requester.commit(us(1_000), burst.ticket, outcome);
     }
     assert!(requester.poll_action().is_none());
@@ -210,9 +206,7 @@ fn again_parks_a_transmission() {
     with_psns(|psn| {
         let mut requester = requester(psn);
         requester.post(send(300)).unwrap();
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         assert!(requester.poll_action().is_none());
         requester.commit(us(0), burst.ticket, Outcome::Again);
         assert!(requester.is_parked() && requester.poll_action().is_none());
@@ -319,9 +313,7 @@ fn reset_forgets_everything() {
     requester.post(send(1)).unwrap();
     transmit(&mut requester, us(0));
     requester.post(send(1)).unwrap();
-    let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-        panic!("nothing to send");
-    };
+    let burst = poll_burst(&mut requester);
     requester.reset();
     requester.commit(us(1), burst.ticket, Outcome::Done);
     assert!(completions(&mut requester).is_empty());

@@ -18,7 +18,6 @@ use roce::{
     requester::{
         Received,
         RequesterConfig,
-        SendAction,
         SendOperation,
         SendWr, //
     },
@@ -70,9 +69,7 @@ fn payload_of_an_atomic_write() {
         ..atomic_write()
     };
     requester.post(wr).unwrap();
-    let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-        panic!("nothing to send");
-    };
+    let burst = poll_burst(&mut requester);
     assert_eq!((burst.offset, burst.length, burst.packets), (0, 8, 1));
     let (_, offset, length) = requester.packet(&burst, 0).unwrap();
     assert_eq!((offset, length), (0, 8));

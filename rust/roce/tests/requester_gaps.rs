@@ -14,7 +14,6 @@ use roce::{
         Received,
         Requester,
         RequesterConfig,
-        SendAction,
         SendSlot, //
     },
     status::Status,
@@ -272,9 +271,7 @@ fn rnr_nak_behind_a_sequence_nak_is_an_answer() {
 fn rnr_nak_before_the_packets_are_committed() {
     let mut requester = requester(Psn::new(0));
     requester.post(send(1)).unwrap();
-    let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-        panic!("nothing to send");
-    };
+    let burst = poll_burst(&mut requester);
     respond(&mut requester, us(10), &rnr(Psn::new(0), 1));
     requester.commit(us(11), burst.ticket, Outcome::Done);
     assert_eq!(requester.poll_timeout(), Some(us(20)));

@@ -346,9 +346,7 @@ fn what_has_not_asked_before_a_pause_asks_then() {
         let mut requester = requester(psn);
         requester.post(send(1)).unwrap();
         requester.post(send(1)).unwrap();
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
         if commits_before {
             requester.commit(us(0), burst.ticket, Outcome::Done);
@@ -387,14 +385,10 @@ fn a_probe_asks_in_place_of_what_does_not_follow() {
         let mut requester = requester(psn);
         requester.post(send(1)).unwrap();
         requester.post(send(1)).unwrap();
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
         requester.commit(us(0), burst.ticket, Outcome::Done);
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         requester.commit(us(5), burst.ticket, outcome);
         assert_eq!(requester.poll_timeout(), Some(us(5)));
         assert!(requester.poll_action().is_none());
@@ -530,16 +524,12 @@ fn acknowledgement_before_commit() {
         let mut requester = requester(psn);
         requester.post(send(1)).unwrap();
         requester.post(read(1)).unwrap();
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         respond(&mut requester, us(1), &ack(psn));
         assert_eq!(completions(&mut requester), [(0, Status::Success)]);
         requester.commit(us(2), burst.ticket, Outcome::Done);
         assert_eq!(requester.poll_timeout(), None);
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         let response = read_response(Opcode::RcReadResponseOnly, psn.add(1), 1);
         respond(&mut requester, us(3), &response);
         requester.commit(us(4), burst.ticket, Outcome::Done);
@@ -555,9 +545,7 @@ fn going_back_before_commit() {
         requester.post(send(1)).unwrap();
         transmit(&mut requester, us(0));
         requester.post(send(1)).unwrap();
-        let Some(SendAction::Transmit(burst)) = requester.poll_action() else {
-            panic!("nothing to send");
-        };
+        let burst = poll_burst(&mut requester);
         respond(&mut requester, us(1), &nak(psn, NakCode::SequenceError));
         requester.commit(us(2), burst.ticket, Outcome::Done);
         let packets = transmit(&mut requester, us(2));

@@ -119,7 +119,7 @@ fn read_resumes_in_the_middle_of_a_part() {
         assert_eq!(outline(&packets, psn), [(Opcode::RcReadRequest, 150)]);
         assert_eq!(packets[0].reth.unwrap().length, 106 * MTU);
         assert_eq!(requester.counters().retransmitted_packets, 1);
-        // What was sent in answer to the request before is as good.
+        // The requester also takes the responses to its first request.
         for response in &responses[150..200] {
             let received = respond(&mut requester, us(1_002), response);
             assert!(matches!(received, Received::Place { .. }));
@@ -185,7 +185,7 @@ fn what_is_asked_for_again_has_the_parts_that_it_had() {
             requester.on_timeout(us(at));
             assert_eq!(parts(&mut requester, us(at)).0, [123]);
         }
-        // The second part fits beside it later. What is asked for the first time has shorter parts, in a window that grows.
+        // The window grows, and the second part, still of 128, fits into it. New parts are shorter: half of the window.
         at += 1_000;
         requester.on_timeout(us(at));
         let mut asked = Vec::new();

@@ -31,9 +31,7 @@ fn duplicate_read_is_executed_again_in_any_part() {
         // From the middle to the end.
         let again = read_request(psn.add(2), 0x1200, 3 * MTU + 3);
         assert_eq!(peer.deliver(&again), Step::Done);
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1000) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1000);
         assert_eq!(
             (burst.rkey, burst.va, burst.length, burst.packets),
             (0x77, 0x1200, 3 * MTU + 3, 4)
@@ -84,9 +82,7 @@ fn what_is_still_to_be_sent() {
         peer.deliver(&atomic_request(psn.add(5), 0x3000));
         let all = 2 * MTU + 88 + 300;
         assert!(peer.responder.has_unsent(all) && !peer.responder.has_unsent(all + 1));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1);
         peer.responder.commit_read(burst.ticket, Outcome::Done);
         let rest = all - MTU;
         assert!(peer.responder.has_unsent(rest) && !peer.responder.has_unsent(rest + 1));
@@ -100,9 +96,7 @@ fn duplicate_read_restarts_the_one_under_way() {
     with_psns(|psn| {
         let mut peer = peer(psn);
         peer.deliver(&read_request(psn, 0x1000, 4 * MTU));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(2);
         peer.deliver(&read_request(psn.add(1), 0x1100, 3 * MTU));
         // It is not wanted any more, and says nothing of the one that is.
         assert_eq!(peer.responder.read_packet(&burst, 0), None);
@@ -124,9 +118,7 @@ fn duplicate_read_leaves_later_ones_due() {
         peer.deliver(&first);
         peer.deliver(&second);
         for packets in [2, 1] {
-            let Some(Response::Read(burst)) = peer.responder.poll_response(packets) else {
-                panic!("no response");
-            };
+            let burst = peer.poll_read(packets);
             peer.responder.commit_read(burst.ticket, Outcome::Done);
         }
         // A duplicate of the network's: what has not been sent of the second is still sent.
@@ -161,9 +153,7 @@ fn duplicate_read_checks_the_key_again() {
         peer.responses();
         // Answered once: the key may be gone because all is well. Nobody is disturbed.
         peer.deliver(&read);
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1);
         peer.responder
             .commit_read(burst.ticket, Outcome::Protection);
         assert!(peer.responses().is_empty());
@@ -181,13 +171,9 @@ fn key_that_goes_in_the_middle_of_a_read() {
         let mut peer = peer(psn);
         peer.deliver(&read_request(psn, 0x1000, 4 * MTU));
         peer.deliver(&read_request(psn.add(4), 0x1000, 4 * MTU));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(2);
         peer.responder.commit_read(burst.ticket, Outcome::Done);
-        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(2);
         peer.responder
             .commit_read(burst.ticket, Outcome::Protection);
         assert_eq!(
@@ -206,13 +192,11 @@ fn key_that_goes_after_a_piece_of_a_read() {
     with_psns(|psn| {
         let mut peer = peer(psn);
         peer.deliver(&read_request(psn, 0x1000, 4 * MTU));
-        // The peer asks for the first half, which is answered; but never was the whole.
+        // The peer asks for the first half. The responder answers that, and has never answered the whole READ.
         peer.deliver(&read_request(psn, 0x1000, 2 * MTU));
         assert_eq!(peer.responses().len(), 2);
         peer.deliver(&read_request(psn.add(2), 0x1200, 2 * MTU));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(2);
         peer.responder
             .commit_read(burst.ticket, Outcome::Protection);
         assert_eq!(
@@ -365,9 +349,7 @@ fn acknowledgement_waits_for_a_parked_read() {
         let mut peer = peer(psn);
         peer.deliver(&read_request(psn, 0, 2 * MTU));
         peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1);
         assert_eq!(burst.packets, 1);
         assert_eq!(peer.responder.poll_response(1), None);
         peer.responder.commit_read(burst.ticket, Outcome::Again);

@@ -17,7 +17,6 @@ use roce::{
         Receive,
         RemoteAccess,
         ResponderEvent,
-        Response,
         Step, //
     },
     status::Status,
@@ -172,9 +171,7 @@ fn error_waits_for_the_responses_before() {
         let mut peer = peer(psn);
         peer.deliver(&read_request(psn, 0, 3 * MTU));
         peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(3), 1, 0, 2));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1);
         peer.responder.commit_read(burst.ticket, Outcome::Done);
         peer.responder.take_event();
         assert_eq!(peer.responder.take_event(), None);

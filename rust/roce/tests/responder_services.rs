@@ -186,9 +186,7 @@ fn requests_of_xrc_are_executed_and_answered() {
         };
         assert_eq!((first.opcode, first.psn), (XrcAcknowledge, psn.add(2)));
         assert_eq!(first.aeth.unwrap().syndrome, ACK);
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1);
         assert_eq!(burst.xrc_srqn, Some(U24::new(7)));
         peer.responder.commit_read(burst.ticket, Outcome::Again);
         peer.responder.resume();
@@ -339,9 +337,7 @@ fn srq_that_there_is_not() {
         );
         let mut peer = target(psn);
         peer.deliver(&xrc(read_request(psn, 0, 1), 9));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(1) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(1);
         peer.responder
             .commit_read(burst.ticket, Outcome::InvalidRequest);
         assert_eq!(
@@ -366,9 +362,7 @@ fn duplicates_of_xrc() {
         peer.deliver(&xrc(atomic, 3));
         let answers = peer.responses();
         peer.deliver(&xrc(read, 3));
-        let Some(Response::Read(burst)) = peer.responder.poll_response(2) else {
-            panic!("no response");
-        };
+        let burst = peer.poll_read(2);
         assert!(burst.is_repeated && burst.xrc_srqn == Some(U24::new(3)));
         peer.responder.commit_read(burst.ticket, Outcome::Again);
         peer.responder.resume();

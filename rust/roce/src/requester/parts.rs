@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! The parts of a long READ: as one request may not ask for all of it, it is several requests on the wire.
+//! The parts of a long READ: each is a READ request on the wire.
 //!
-//! A responder may send all of an answer that it has begun, wanted or not, before it looks at what is asked for again. So the
-//! window of responses does not bound a part, and a part has to be shorter when the window is small. In a large window, longer
-//! parts cost less. So a part is half of the window.
+//! A responder may send all responses to a request, wanted or not, before it looks at a repetition. The requester always asks
+//! for one part at least, however small the window of responses is. So a part is half of the window: a small window needs
+//! short parts, and long parts cost less in a large one.
 //!
-//! What is asked for again has the parts that it had before, or less of the first one. A responder finds a duplicate by the
-//! request that it repeats (IBTA 9.7.5.1.1), and need not answer one that goes beyond it, or several at once.
+//! The requester repeats a part as it was, or the unanswered end of it. A responder finds a duplicate by the request that it
+//! repeats (IBTA 9.7.5.1.1). It need not answer a duplicate that goes beyond that request, nor two pieces of one request.
+
+use super::window;
 
 /// The most PSNs of a part. 128 responses keep a link busy for longer than the request for the next part is on its way. A
 /// power of two.
 const MOST: u32 = 128;
 
-/// The least, but at the end of a READ: as much as the smallest window of responses. A power of two.
-const LEAST: u32 = 16;
+/// The least, but at the end of a READ: a part is never less than the smallest window. A power of two.
+const LEAST: u32 = window::LEAST;
 
 /// How many PSNs the parts of READs have: powers of two, counted from the beginning of each READ.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use super::transmit::MIN_BURST_PACKETS;
 const PER_PACKET: u32 = 4;
 
 /// Losses make the window, or what it grows back to, no smaller than this: as many packets as are sent together.
-const LEAST: u32 = MIN_BURST_PACKETS as u32;
+pub(super) const LEAST: u32 = MIN_BURST_PACKETS as u32;
 
 /// A window.
 #[derive(Clone, Copy, Debug)]

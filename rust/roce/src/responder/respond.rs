@@ -256,7 +256,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         oldest.map(|(index, resource)| (index, *resource))
     }
 
-    /// What was asked for of a resource is answered.
+    /// All responses of a run are sent. The peer may have asked for a piece of the READ only.
     fn finish_run(&mut self, index: usize) {
         if let Some(resource) = self.resources.get_mut(index) {
             if let Some(run) = resource.run.take() {

@@ -22,6 +22,7 @@ use roce::{
         Type, //
     },
     requester::{
+        Burst,
         Received,
         Requester,
         RequesterConfig,
@@ -32,6 +33,7 @@ use roce::{
     },
     responder::{
         Atomic,
+        ReadBurst,
         Receive,
         ReceiveCompletion,
         RemoteAccess,
@@ -143,6 +145,14 @@ pub fn flush(length: u32) -> SendWr {
 /// An ATOMIC WRITE.
 pub fn atomic_write() -> SendWr {
     operation(SendOperation::AtomicWrite, 8)
+}
+
+/// Takes the next packets to send.
+pub fn poll_burst(requester: &mut Requester<Vec<SendSlot>>) -> Burst {
+    match requester.poll_action() {
+        Some(SendAction::Transmit(burst)) => burst,
+        other => panic!("nothing to send: {other:?}"),
+    }
 }
 
 /// Does all that the requester wants done, and returns the packets.
@@ -287,6 +297,14 @@ impl Peer {
             completions: Vec::new(),
             outcome: Outcome::Done,
             value: 0,
+        }
+    }
+
+    /// Takes at most so many READ responses to send.
+    pub fn poll_read(&mut self, packets: u32) -> ReadBurst {
+        match self.responder.poll_response(packets) {
+            Some(Response::Read(burst)) => burst,
+            other => panic!("no response: {other:?}"),
         }
     }
 
