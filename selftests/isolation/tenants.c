@@ -975,7 +975,7 @@ static bool run_once(bool *early)
 	return ok;
 }
 
-/* What nobody may see, whenever the packets came. */
+/* Whether the peer has seen bytes that it must not see, early or not. */
 static bool has_leaked(void)
 {
 	unsigned int i;

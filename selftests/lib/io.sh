@@ -54,7 +54,7 @@ is_moving()
 	[ "$(packets_sent)" -gt $(($1 + 1000)) ]
 }
 
-# io_end SECONDS: it ends by itself within so long, with its own status. Whatever that is, no other bytes came back.
+# io_end SECONDS: the I/O ends by itself within so long; $io_status is its status. Fails if fio read other bytes than it wrote.
 io_end()
 {
 	local deadline=$((SECONDS + $1 * slowness))

@@ -72,30 +72,23 @@ long_route()
 	ip -n n1 route change 10.0.0.0/24 dev "$netdev1" src "$address1" && pingpong 2048
 }
 
-# levels NAMESPACE: how many packets left it with priority 0 and with 3, since it was asked before.
-levels()
+# packets_with NAMESPACE PRIORITY: how many packets left it with priority 0 or 3, since it was asked before.
+packets_with()
 {
-	ip netns exec "$1" nft -j reset counters table inet levels | python3 -c '
-import json, sys
-counters = [entry["counter"] for entry in json.load(sys.stdin)["nftables"] if "counter" in entry]
-packets = {counter["name"]: counter["packets"] for counter in counters}
-print(packets["p0"], packets["p3"])'
+	ip netns exec "$1" nft -j reset counter inet levels "p$2" |
+		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
 }
 
-# sends_with LEVEL: 100 messages of n2 and the answers of n1.
+# sends_with LEVEL OTHER: the messages of n2 and the acknowledgements of n1 have priority LEVEL, and none has OTHER.
 sends_with()
 {
-	local side low high
+	local side packets others
 	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -S "$1" -n 100 -- \
 		ib_send_bw -F -d "$dev2" -x "$gid2" -S "$1" -n 100 "$address1" || return 1
 	for side in n1 n2; do
-		read -r low high < <(levels "$side")
-		echo "$side, service level $1: $low packets with priority 0, $high with 3"
-		if [ "$1" -eq 0 ]; then
-			[ "$low" -gt 0 ] && [ "$high" -eq 0 ] || return 1
-		else
-			[ "$high" -gt 0 ] && [ "$low" -eq 0 ] || return 1
-		fi
+		packets=$(packets_with "$side" "$1") && others=$(packets_with "$side" "$2") || return 1
+		echo "$side: $packets packets with priority $1, $others with $2"
+		[ "$packets" -gt 0 ] && [ "$others" -eq 0 ] || return 1
 	done
 }
 
@@ -116,7 +109,7 @@ service_level()
 			}
 		RULES
 	done
-	sends_with 3 && sends_with 0
+	sends_with 3 0 && sends_with 0 3
 }
 
 ktap_start 4

@@ -620,7 +620,7 @@ static bool run_sizes(void)
 	ok = ok && !try_srq(b->pd, 1, sges + 1) && errno == EINVAL;
 	ok = ok && !try_srq(b->pd, 1, ~0u) && errno == EINVAL;
 	made = ok ? try_srq(b->pd, most, sges) : NULL;
-	/* What it is said to hold can be asked for. */
+	/* Another SRQ can be made with the size that the first one reports. */
 	ok = ok && made && !ibv_query_srq(made, &attr) && attr.max_wr >= most;
 	again = ok ? try_srq(b->pd, attr.max_wr, sges) : NULL;
 	ok = ok && again && !ibv_destroy_srq(again);
