@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::collections::VecDeque;
-
 use common::*;
 use proptest::{
     collection::vec,
@@ -189,12 +187,12 @@ fn what_is_asked_for_again_has_the_parts_that_it_had() {
         at += 1_000;
         requester.on_timeout(us(at));
         let mut asked = Vec::new();
-        let mut responses = VecDeque::new();
+        let mut responses = Vec::new();
         while !requester.is_empty() {
             let (lengths, packets) = parts(&mut requester, us(at));
             asked.extend(lengths);
             responses.extend(read_responses(&packets));
-            let received = respond(&mut requester, us(at), &responses.pop_front().unwrap());
+            let received = respond(&mut requester, us(at), &responses.remove(0));
             assert!(matches!(received, Received::Place { .. }));
             completions(&mut requester);
         }
@@ -211,11 +209,11 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![
-        8 => (1..200usize).prop_map(Event::Respond),
-        2 => (1..50usize).prop_map(Event::Lose),
-        1 => Just(Event::TimeOut),
-    ]
+    (0..11u8, 1..200usize).prop_map(|(kind, count)| match kind {
+        0..=7 => Event::Respond(count),
+        8..=9 => Event::Lose(count / 4),
+        _ => Event::TimeOut,
+    })
 }
 
 proptest! {
@@ -235,7 +233,7 @@ proptest! {
         }
         let mut at = 0;
         let mut asked: Vec<(u32, u32)> = Vec::new();
-        let mut responses = VecDeque::new();
+        let mut responses = Vec::new();
         for event in events {
             let (lengths, packets) = parts(&mut requester, us(at));
             for (packet, length) in packets.iter().zip(lengths) {
