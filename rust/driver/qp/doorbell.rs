@@ -10,14 +10,14 @@ use super::{
     deadlines::Deadline,
     Qp, //
 };
+use crate::device::counters::Counter;
 use core::sync::atomic::Ordering;
 use kernel::sync::Arc;
 use rdma::qp::State;
 
-/// Doorbells of a burst after which requests are held: at first, at the least, and at the most.
+/// Doorbells of a burst after which requests are held: at first, and at the least.
 const THRESHOLD_FIRST: u32 = 8;
 const THRESHOLD_LEAST: u32 = 2;
-const THRESHOLD_MOST: u32 = 1 << 16;
 /// Held requests that leave together.
 const BATCH: u32 = 32;
 /// How long requests are held at the most, in nanoseconds.
@@ -25,10 +25,13 @@ const HOLD_NS: u64 = 500_000;
 
 /// The doorbells of a QP. Belongs under [`Sending::doorbells`](super::send::Sending::doorbells).
 pub(super) struct Doorbells {
-    /// How many the burst has so far, and how many the one before had: at that length a program may stop.
+    /// How many the burst has so far, and how many the one before had.
     burst: u32,
     before: u32,
-    /// From how many on requests are held.
+    /// How many bursts in a row were as long as the one before them, and after how many the next one is expected to be.
+    repeats: u32,
+    wanted: u32,
+    /// From how many on requests of a burst are held whose length is not known.
     threshold: u32,
     /// A batch of this burst was full.
     has_filled: bool,
@@ -42,31 +45,54 @@ impl Doorbells {
         Self {
             burst: 0,
             before: 0,
+            repeats: 0,
+            wanted: 1,
             threshold: THRESHOLD_FIRST,
             has_filled: false,
             polled: (0, 0),
         }
     }
 
-    /// The program has taken a completion. To hold requests was worth it if a batch was full, and will be if the next
-    /// burst is as long as this one and the one before. (Of short ones nothing would be held.)
+    /// The burst is expected to be as long as the one before.
+    fn has_known_length(&self) -> bool {
+        self.repeats >= self.wanted
+    }
+
+    /// From how many doorbells on requests are held.
+    fn threshold(&self) -> u32 {
+        if self.has_known_length() {
+            THRESHOLD_LEAST
+        } else {
+            self.threshold
+        }
+    }
+
+    /// The program has taken a completion.
     fn end_burst(&mut self) {
         let burst = core::mem::take(&mut self.burst);
         if burst == 0 {
             return;
         }
         let before = core::mem::replace(&mut self.before, burst);
-        let is_like_it = burst == before && burst > self.threshold / 2;
-        if core::mem::take(&mut self.has_filled) || is_like_it {
+        self.repeats = if burst == before {
+            self.repeats.saturating_add(1)
+        } else {
+            0
+        };
+        if core::mem::take(&mut self.has_filled) {
             self.threshold = (self.threshold / 2).max(THRESHOLD_LEAST);
         }
     }
 
     /// Requests were held until the timer fired: the program has stopped, and may have waited in vain.
     fn timer_fired(&mut self) {
+        if self.has_known_length() {
+            self.wanted = self.wanted.saturating_mul(2);
+        } else {
+            self.threshold = self.threshold.saturating_mul(2);
+        }
+        self.repeats = 0;
         self.has_filled = false;
-        self.end_burst();
-        self.threshold = self.threshold.saturating_mul(2).min(THRESHOLD_MOST);
     }
 }
 
@@ -88,7 +114,7 @@ impl Qp {
             return false;
         }
         let doorbells = &mut *self.send.doorbells.lock();
-        if doorbells.burst == 0 || doorbells.burst >= doorbells.threshold {
+        if doorbells.burst == 0 || doorbells.burst >= doorbells.threshold() {
             let polled = self.polled();
             if doorbells.polled != polled {
                 doorbells.polled = polled;
@@ -96,7 +122,7 @@ impl Qp {
             }
         }
         doorbells.burst = doorbells.burst.saturating_add(1);
-        if doorbells.burst <= doorbells.threshold {
+        if doorbells.burst <= doorbells.threshold() {
             return false;
         }
         let held = self
@@ -106,6 +132,7 @@ impl Qp {
             .wrapping_add(1);
         doorbells.has_filled |= held >= BATCH;
         if held >= BATCH || doorbells.burst == doorbells.before {
+            doorbells.wanted = 1;
             return false;
         }
         if held == 1 {
@@ -135,6 +162,7 @@ impl Qp {
         let is_held = self.send.held.load(Ordering::Acquire) != 0;
         if is_held {
             self.send.doorbells.lock().timer_fired();
+            self.device().counters().add(Counter::HoldTimeout, 1);
         }
         is_held
     }

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Bursts of doorbells, whose requests are held to leave in batches. A program that stops in the middle of what looked
+ * like a burst waits for a timer, but not again and again.
+ *
+ * Test: batches of doorbells
+ */
+
+#include "test.h"
+
+#define DEPTH 128
+#define SIZE 4096
+#define WAIT_MS 20000
+/* After that, the devices know the program. */
+#define FIRST 1000
+#define TRIPS 2000
+#define MOST_WAITS 12
+#define BURSTS 200
+
+static struct ibv_cq *cqs[2];
+static struct ibv_qp *qps[2];
+static struct region regions[2];
+
+static void pair_make(void)
+{
+	const struct depth depth = { .send = DEPTH, .receive = 1, .sges = 1, .inline_size = sizeof(uint32_t) };
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = qp_make(&devices[i], IBV_QPT_RC, cqs[i], cqs[i], depth, NULL);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, PATIENT);
+}
+
+static void pair_end(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		qp_free(qps[i]);
+		cq_drain(cqs[i]);
+	}
+}
+
+/* How often requests have been held until the timer fired. */
+static unsigned long long waits(void)
+{
+	return device_counter_now(&devices[0], "hold_timeouts") + device_counter_now(&devices[1], "hold_timeouts");
+}
+
+/* Writes `value` where the peer of that side reads it. */
+static void post(unsigned int side, uint32_t value, bool is_signaled)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)&value, .length = sizeof(value) };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_INLINE | (is_signaled ? IBV_SEND_SIGNALED : 0),
+		.wr.rdma = { (uintptr_t)regions[!side].memory, regions[!side].mr->rkey },
+	};
+
+	send_post(qps[side], &wr);
+}
+
+/* Waits for `value`. */
+static bool comes(unsigned int side, uint32_t value)
+{
+	volatile uint32_t *place = (volatile uint32_t *)regions[side].memory;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
+
+	while (*place != value) {
+		if (now_ms() > end) {
+			ksft_print_msg("%s: no message %u\n", devices[side].name, value);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool trips(unsigned int from, unsigned int to, unsigned int interval)
+{
+	bool is_signaled;
+	unsigned int side;
+	uint32_t i;
+
+	for (i = from; i < to; i++) {
+		is_signaled = i % interval == 0;
+		for (side = 0; side < 2; side++) {
+			post(side, i, is_signaled);
+			if (!comes(!side, i))
+				return false;
+			if (is_signaled && !cq_expect(cqs[side], "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Both sides look at their memory for the next message, and at the completion of one WRITE of so many only. */
+static bool run_ping_pong(int interval)
+{
+	unsigned long long before, after;
+	bool ok;
+
+	pair_make();
+	before = waits();
+	ok = trips(1, FIRST, interval);
+	after = waits();
+	ksft_print_msg("%llu waits in the first %u round trips\n", after - before, FIRST);
+	before = after;
+	ok = ok && trips(FIRST, FIRST + TRIPS, interval);
+	after = waits();
+	ksft_print_msg("%llu waits in the next %u\n", after - before, TRIPS);
+	pair_end();
+	return ok && after - before <= MOST_WAITS;
+}
+
+/* The debug kernel takes longer to post a batch than requests are held. */
+static bool is_slow(void)
+{
+	return patience_ms(1) > 1;
+}
+
+/* All of a burst is posted, then its completions are taken. The messages are acknowledged together. */
+static bool run_bursts(int length)
+{
+	unsigned long long before = waits(), acknowledgements = device_counter_now(&devices[1], "sent_pkts");
+	const unsigned int messages = BURSTS * length;
+	unsigned int i;
+	bool ok = true;
+	int j;
+
+	pair_make();
+	for (i = 0; ok && i < BURSTS; i++) {
+		for (j = 0; j < length; j++)
+			post(0, i, true);
+		for (j = 0; ok && j < length; j++)
+			ok = cq_expect(cqs[0], "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
+		ok = ok && comes(1, i);
+	}
+	acknowledgements = device_counter_now(&devices[1], "sent_pkts") - acknowledgements;
+	ksft_print_msg("%llu acknowledgements of %u, %llu waits\n", acknowledgements, messages, waits() - before);
+	pair_end();
+	if (ok && is_slow())
+		return row_skip("the timer fires before a batch is posted");
+	return ok && 2 * acknowledgements <= messages;
+}
+
+static const struct row rows[] = {
+	{ "ping-pong of WRITEs, each signaled", .run_with = run_ping_pong, 1 },
+	{ "ping-pong of WRITEs, one of 4 signaled", .run_with = run_ping_pong, 4 },
+	{ "ping-pong of WRITEs, one of 16 signaled", .run_with = run_ping_pong, 16 },
+	{ "ping-pong of WRITEs, one of 64 signaled", .run_with = run_ping_pong, 64 },
+	{ "bursts of 16 WRITEs", .run_with = run_bursts, 16 },
+	{ "bursts of 40 WRITEs", .run_with = run_bursts, 40 },
+	{ "bursts of 100 WRITEs", .run_with = run_bursts, 100 },
+};
+
+static void begin(char **names)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		cqs[i] = cq_make(&devices[i], DEPTH);
+		region_make(&regions[i], &devices[i], SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	}
+}
+
+static void end(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		cq_free(cqs[i]);
+		region_free(&regions[i]);
+	}
+}
+
+const struct test test = { ROWS(rows), .with_devices = true, .begin = begin, .end = end };
