@@ -5,7 +5,6 @@
 
 use crate::{
     device::{
-        counters::Counter,
         registry::{
             self,
             why_not_attached,
@@ -129,7 +128,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     device.set_handle(room.write(handle).into());
     // Nobody was told of a change up to here.
     if netdev.is_operational() != was_operational {
-        device.port_changed();
+        device.port_changed(netdev);
     }
     if device.is_dead() {
         // The netdev went, or somebody has unregistered the device, before the way to do so was
@@ -206,11 +205,9 @@ impl NetdevHandler for Watch {
             }
             NetdevEvent::GoingDown if netdev.is_dismantled() => lifecycle::leave(&device, netdev),
             NetdevEvent::GoingDown => {}
-            NetdevEvent::Down => {
-                device.counters().add(Counter::LinkDowned, 1);
-                device.port_changed();
+            NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
+                device.port_changed(netdev)
             }
-            NetdevEvent::Up | NetdevEvent::Change => device.port_changed(),
         }
     }
 }

@@ -89,6 +89,24 @@ link_state()
 	gid_index_wait "$dev1" "$address1" && gid_index_wait "$dev1" "$address1v6"
 }
 
+# link_downed counts both: the netdev is set down, and it loses its carrier.
+link_losses()
+{
+	local before
+	before=$(counter "$dev1" link_downed) || return 1
+	link_state || return 1
+	[ "$(counter "$dev1" link_downed)" -eq $((before + 1)) ] || fail "down: $(counter "$dev1" link_downed) of $before"
+	in2 ip link set "$netdev2" down
+	(state_wait DOWN)
+	local status=$?
+	in2 ip link set "$netdev2" up
+	in2 ip address replace "$address2v6/64" dev "$netdev2" nodad
+	[ "$status" -eq 0 ] || fail "the carrier goes and the port does not go down"
+	state_wait ACTIVE
+	gid_index_wait "$dev2" "$address2v6" || return 1
+	[ "$(counter "$dev1" link_downed)" -eq $((before + 2)) ] || fail "carrier: $(counter "$dev1" link_downed) of $before"
+}
+
 # Each "qp" line of hold, in what rdma shows of the device's queue pairs.
 queue_pairs()
 {
@@ -449,6 +467,6 @@ row "node_desc" description
 row "rdma res show cm_id" connection_ids
 row "rdma monitor" monitor
 row "rdma monitor: the netdev's new name" netdev_renamed
-row "the netdev goes down and up" link_state
+row "the netdev goes down and up" link_losses
 rm -f "$objects"
 ktap_finish

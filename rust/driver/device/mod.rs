@@ -114,6 +114,8 @@ pub(crate) struct Device {
     retired: Atomic<bool>,
     /// Set once, when the device lets go of the network.
     dead: Atomic<bool>,
+    /// Its netdev could send when it was last looked.
+    was_active: Atomic<bool>,
     /// Until when its clients may leave, as its netdev goes: by [`sync::monotonic_ns`]; 0 if it does not.
     leaves_until: Atomic<u64>,
     /// Packets of all QPs that wait for pages, and the bytes of memory that they use.
@@ -185,6 +187,7 @@ impl Device {
                 counters,
                 retired: Atomic::new(false),
                 dead: Atomic::new(false),
+                was_active: Atomic::new(netdev.is_operational()),
                 leaves_until: Atomic::new(0),
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),

@@ -8,7 +8,10 @@ use crate::device::{
     PORT_STATE, //
 };
 use kernel::{
-    sync::Arc,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
     workqueue::WorkItem, //
 };
 use rdma::{
@@ -40,8 +43,13 @@ impl WorkItem<PORT_STATE> for Device {
 }
 
 impl Device {
-    /// Tells the consumers of a changed port, soon. Context: any.
-    pub(crate) fn port_changed(self: &Arc<Self>) {
+    /// Counts it if the link of `netdev` has gone, and tells the consumers of a changed port, soon. Context: process; RTNL is
+    /// held.
+    pub(crate) fn port_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
+        let is_active = netdev.is_operational();
+        if self.was_active.xchg(is_active, Relaxed) && !is_active {
+            self.counters().add(Counter::LinkDowned, 1);
+        }
         let _ = self.process_queue().enqueue::<_, PORT_STATE>(self.clone());
     }
 }
@@ -88,6 +96,7 @@ impl Port for Device {
             received_packets: value(Counter::ReceivedPackets),
             receive_errors: value(Counter::BadIcrc).wrapping_add(value(Counter::Malformed)),
             send_discards: value(Counter::SendDropped),
+            link_downed: value(Counter::LinkDowned),
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct PortCounters {
     pub receive_errors: u64,
     /// Packets that could not be sent.
     pub send_discards: u64,
+    /// How often the link went down.
+    pub link_downed: u64,
 }
 
 impl PortCounters {
@@ -40,6 +42,7 @@ impl PortCounters {
         let u16_of = |value| u16::try_from(value).unwrap_or(u16::MAX).to_be();
         let u32_of = |value| u32::try_from(value).unwrap_or(u32::MAX).to_be();
         bindings::ib_pma_portcounters {
+            link_downed_counter: u8::try_from(self.link_downed).unwrap_or(u8::MAX),
             port_rcv_errors: u16_of(self.receive_errors),
             port_xmit_discards: u16_of(self.send_discards),
             // Data is counted in units of four bytes.
