@@ -330,10 +330,15 @@ impl Device {
     }
 
     /// A packet was dropped that was for the QP with the number `qpn`, or 0 if that is not known. Context: any.
+    pub(crate) fn count_drop(&self, reason: Counter, qpn: u32) {
+        self.count_drops(reason, qpn, 1);
+    }
+
+    /// As [`Self::count_drop`], of so many packets. Context: any.
     #[cold]
     #[inline(never)]
-    pub(crate) fn count_drop(&self, reason: Counter, qpn: u32) {
-        self.counters().add(reason, 1);
+    pub(crate) fn count_drops(&self, reason: Counter, qpn: u32, packets: u32) {
+        self.counters().add(reason, packets.into());
         trace::drop(qpn, reason.name());
     }
 

@@ -299,6 +299,12 @@ impl Qp {
             .count_drop(Counter::of_drop(reason), self.number);
     }
 
+    /// Packets could not leave: there is no route, or no memory.
+    fn count_unsent(&self, packets: u32) {
+        self.device()
+            .count_drops(Counter::SendDropped, self.number, packets);
+    }
+
     /// Whether completions of the QP go to `cq`.
     pub(crate) fn posts_to(&self, cq: &Arc<Cq>) -> bool {
         Arc::ptr_eq(&self.send.cq, cq) || Arc::ptr_eq(&self.receive.cq, cq)

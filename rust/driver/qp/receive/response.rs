@@ -11,7 +11,6 @@ use super::{
     ReceiveSide, //
 };
 use crate::{
-    device::counters::Counter,
     memory::access::{
         Access,
         Fault, //
@@ -40,7 +39,7 @@ impl ReceiveSide {
             return;
         }
         let Some(tx_path) = qp.tx_path() else {
-            self.lose_responses();
+            self.lose_responses(qp);
             return;
         };
         let path = &tx_path.path;
@@ -54,7 +53,12 @@ impl ReceiveSide {
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
                     let no_payload = |_: &mut [u8]| Ok::<(), Fault>(());
-                    let _ = batch.build(path, &packet, qp.device().pages(), no_payload);
+                    if batch
+                        .build(path, &packet, qp.device().pages(), no_payload)
+                        .is_err()
+                    {
+                        qp.count_unsent(1);
+                    }
                 }
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
@@ -67,12 +71,13 @@ impl ReceiveSide {
 
     /// There is no route: that is a loss in the network. What waits for a response to leave must not wait for
     /// ever, above all the end of a QP that has failed.
-    fn lose_responses(&mut self) {
+    fn lose_responses(&mut self, qp: &Qp) {
         for _ in 0..Batch::BURST {
             match self.responder.poll_response(u32::MAX) {
                 None => return,
-                Some(Response::Packet(_)) => {}
+                Some(Response::Packet(_)) => qp.count_unsent(1),
                 Some(Response::Read(burst)) => {
+                    qp.count_unsent(burst.packets);
                     self.responder.commit_read(burst.ticket, Outcome::Done);
                 }
             }
@@ -122,9 +127,7 @@ impl ReceiveSide {
             };
             match batch.build(&tx_path.path, &packet, qp.device().pages(), fill) {
                 Ok(()) => {}
-                Err(BuildError::NoMemory) => {
-                    qp.device().count_drop(Counter::SendDropped, qp.number);
-                }
+                Err(BuildError::NoMemory) => qp.count_unsent(1),
                 Err(BuildError::Payload(fault)) => {
                     batch.truncate(built);
                     return Err(fault);

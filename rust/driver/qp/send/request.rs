@@ -133,7 +133,7 @@ impl SendSide {
         };
         let Some(TxPath { path, migrated }) = tx_path else {
             // No route is a loss in the network, as far as the protocol is concerned.
-            qp.device().count_drop(Counter::SendDropped, qp.number);
+            qp.count_unsent(burst.packets);
             return Ok(Outcome::Done);
         };
 
@@ -159,9 +159,7 @@ impl SendSide {
             });
             match built {
                 Ok(()) => {}
-                Err(BuildError::NoMemory) => {
-                    qp.device().count_drop(Counter::SendDropped, qp.number);
-                }
+                Err(BuildError::NoMemory) => qp.count_unsent(1),
                 Err(BuildError::Payload(fault)) => {
                     batch.truncate(before);
                     return Err(fault);
