@@ -120,10 +120,44 @@ multicast()
 	return "$status"
 }
 
+# Its address goes from the pod under traffic, and comes back, as it does for the RDMA core when a bond below changes to
+# another port: queue pairs go on, at both ends of the connection.
+address_returns()
+{
+	local status changes packets
+	{
+		sleep 3
+		ip -n p1 address delete "$(address_of p1)/24" dev p1 && await $((50 * slowness)) address_is_gone &&
+			ip -n p1 address add "$(address_of p1)/24" dev p1 && packets=$(packets_of "$dev2") &&
+			await $((60 * slowness)) has_traffic "$dev2" "$packets"
+	} &
+	changes=$!
+	verbs ib_send_bw -b -D $((12 * slowness)) -s 4096 -u 18
+	status=$?
+	wait "$changes" || fail "no traffic once the address is back"
+	return "$status"
+}
+
+packets_of()
+{
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
+}
+
+# has_traffic DEVICE BEFORE
+has_traffic()
+{
+	[ "$(packets_of "$1")" -gt $(($2 + 200)) ]
+}
+
+address_is_gone()
+{
+	! gid_index "$dev1" "$(address_of p1)"
+}
+
 # They came to its netdev, not to the one below.
 counts_packets()
 {
-	[ "$(cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts")" -gt "$n" ] || fail "$1 counts no packets"
+	[ "$(packets_of "$1")" -gt "$n" ] || fail "$1 counts no packets"
 }
 
 # The netdev of a pod has a device, too, and so has the one below. Both have the address: verbs use the upper one, and
@@ -250,7 +284,7 @@ while read -r kind mode; do
 	- ) ;;
 	macvlan-private) rows=$((rows + 14)) ;;
 	ipvlan-l3*) rows=$((rows + 14)) ;;
-	*) rows=$((rows + 18)) ;;
+	*) rows=$((rows + 19)) ;;
 	esac
 done <<<"$kinds"
 grep -qE "$wanted" <<<"$moving" || moving=
@@ -273,7 +307,10 @@ while read -r kind mode; do
 		# The modes l3 have none.
 		[[ $mode = l3* ]] || row "$name: mckey" between "$server" "$client" multicast
 	done <<<"$routes"
-	[[ $mode = private || $mode = l3* ]] || row "$kind, $mode: a device on a pod's own netdev" own_device
+	if [[ $mode != private && $mode != l3* ]]; then
+		row "$kind, $mode: an address goes and comes back under traffic" between p1 n2 address_returns
+		row "$kind, $mode: a device on a pod's own netdev" own_device
+	fi
 	row "$kind, $mode: the pods go" pods_down
 done <<<"$kinds"
 if [ -n "$moving" ]; then

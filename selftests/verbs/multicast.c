@@ -564,6 +564,53 @@ static void end_close(struct end *end)
 	device_close(&end->device);
 }
 
+static bool has_gid(const struct device *device)
+{
+	struct ibv_gid_entry entries[256];
+	ssize_t i, count = ibv_query_gid_table(device->context, entries, ARRAY_SIZE(entries), 0);
+
+	for (i = 0; i < count; i++) {
+		if (!memcmp(&entries[i].gid, &device->gid, sizeof(device->gid)))
+			return true;
+	}
+	return false;
+}
+
+/* Takes the address of the first device away, or puts it back, and waits until it is a GID no more, or again. */
+static void address_change(const char *action)
+{
+	const struct device *device = &ends[0].device;
+	const bool is_wanted = !strcmp(action, "add");
+	uint64_t limit = now_ms() + patience_ms(WAIT_MS);
+	char text[INET6_ADDRSTRLEN];
+
+	inet_ntop(family == 4 ? AF_INET : AF_INET6, family == 4 ? device->gid.raw + 12 : device->gid.raw, text,
+		  sizeof(text));
+	if (!command("ip -n n1 address %s %s/%d dev %s %s", action, text, family == 4 ? 24 : 64, netdev_of(1),
+		     is_wanted && family == 6 ? "nodad" : ""))
+		die("ip address %s", action);
+	while (has_gid(device) != is_wanted) {
+		if (now_ms() > limit)
+			die("ip address %s changes no GID", action);
+		usleep(1000);
+	}
+}
+
+/* Address handles of groups are of use again, once the address that they send from is. */
+static bool row_address(void)
+{
+	struct member *member = &ends[1].members[0];
+	bool good;
+
+	attach(member);
+	good = run(0, 20, 010);
+	address_change("del");
+	address_change("add");
+	good = good && run(0, 21, 010);
+	detach(member);
+	return good;
+}
+
 static const struct row rows[] = {
 	{ "everybody in the group", row_everybody },
 	{ "the sender too", row_sender },
@@ -576,6 +623,8 @@ static const struct row rows[] = {
 	{ "ff0e::ffff:a.b.c.d", row_forms },
 	{ "a group of nobody's", row_nobody },
 	{ "the limits", row_limits },
+	/* The last: the address has another index then. */
+	{ "the sender's address goes and comes back", row_address },
 };
 
 static void add(void)

@@ -18,7 +18,10 @@ use kernel::{
     },
     workqueue::WorkItem, //
 };
-use net::NetId;
+use net::{
+    NetCookie,
+    NetId, //
+};
 use rdma::{
     gid::Gid,
     mtu::Mtu, //
@@ -79,11 +82,13 @@ impl Device {
 
     /// The sender for packets from the address `gid` in the namespace `netns`. [`None`] once the device is stopped, and
     /// in another namespace than the device's own if it has no such address there. Context: any.
-    pub(crate) fn sender_in(&self, netns: NetId, gid: &Gid) -> Option<net::Sender> {
-        let own = |place: &Place| (place.site.net_id == netns).then(|| place.sender.clone());
+    pub(crate) fn sender_in(&self, netns: NetCookie, gid: &Gid) -> Option<net::Sender> {
+        let id = netns.id();
+        let own = |place: &Place| (place.site.net_id == id).then(|| place.sender.clone());
         self.with_place(own)
             .flatten()
-            .or_else(|| self.known_addresses().sender(self, netns, gid))
+            .or_else(|| self.known_addresses().sender(self, id, gid))
+            .filter(|sender| sender.net().cookie() == netns)
     }
 
     /// Where whole frames leave; [`None`] as for [`Self::site`]. Context: any.

@@ -16,6 +16,7 @@ use kernel::{
 };
 use net::{
     Address,
+    NetCookie,
     NetId,
     Query,
     Transmit,
@@ -30,7 +31,7 @@ const DSCP: u8 = 0xfc;
 pub(crate) struct Path {
     query: Query,
     /// The namespace that has the source address.
-    netns: NetId,
+    netns: NetCookie,
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
@@ -53,14 +54,12 @@ impl Path {
     ) -> Result<Arc<Self>> {
         let source = Address::from_gid(address.sgid.gid());
         let destination = multicast::destination(&address.dgid, source);
-        // Gone with the address, which may be back under another entry of the table.
-        let netdev = address.sgid.netdev();
         // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
         // own.
         let oif = if destination.is_multicast() || destination.is_link_local() {
-            netdev.ok_or(ENODEV)?.ifindex()
+            address.place.ifindex
         } else {
-            netdev.map_or(0, |netdev| netdev.vrf_ifindex())
+            address.place.vrf_ifindex
         };
         let query = Query {
             source,
@@ -73,7 +72,7 @@ impl Path {
             destination_port: ROCE_PORT,
             priority: address.sl.into(),
         };
-        Self::lookup(device, query, address.netns)
+        Self::lookup(device, query, address.place.netns)
     }
 
     /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
@@ -81,14 +80,14 @@ impl Path {
         Self::lookup(device, self.query, self.netns)
     }
 
-    fn lookup(device: &Device, query: Query, netns: NetId) -> Result<Arc<Self>> {
+    fn lookup(device: &Device, query: Query, netns: NetCookie) -> Result<Arc<Self>> {
         let sender = device
             .sender_in(netns, &query.source.to_gid())
             .ok_or(ENODEV)?;
         let addresses = device.known_addresses().changes();
         let route = net::Path::lookup(&sender, &query)?;
         let is_loopback =
-            route.is_local() && device.has_address(netns, &query.destination.to_gid());
+            route.is_local() && device.has_address(netns.id(), &query.destination.to_gid());
         let path = Self {
             query,
             netns,
@@ -108,14 +107,14 @@ impl Path {
     /// Whether a packet from `source` to `destination`, in the namespace `netns`, comes from the other end of this
     /// path.
     pub(crate) fn is_reverse(&self, netns: NetId, source: &Address, destination: &Address) -> bool {
-        self.netns == netns
+        self.netns.id() == netns
             && self.query.destination == *source
             && self.query.source == *destination
     }
 
     /// The namespace that has the source address. Context: any.
     pub(crate) fn netns(&self) -> NetId {
-        self.netns
+        self.netns.id()
     }
 
     /// Whether `device` can still send from there. Context: any.
@@ -166,6 +165,39 @@ impl Path {
     /// Sends `skb`. Context: process or softirq, no lock held.
     pub(crate) fn transmit(&self, skb: TxSkb) -> Transmit {
         self.route.transmit(skb)
+    }
+}
+
+/// A path whose source address has gone from the device. It does not hold off the end of its namespace.
+pub(crate) struct LostPath {
+    query: Query,
+    netns: NetCookie,
+    /// [`Addresses::changes`](crate::device::addresses::Addresses::changes) when the address was last known to be gone.
+    addresses: Option<u32>,
+}
+
+impl LostPath {
+    /// What is left of `path`.
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            query: path.query,
+            netns: path.netns,
+            addresses: None,
+        }
+    }
+
+    /// The path, once its address is back and has a route. Context: process or softirq.
+    pub(crate) fn find(&mut self, device: &Device) -> Option<Arc<Path>> {
+        let changes = device.known_addresses().changes();
+        if self.addresses == Some(changes) {
+            return None;
+        }
+        let source = self.query.source.to_gid();
+        if device.sender_in(self.netns, &source).is_none() {
+            self.addresses = Some(changes);
+            return None;
+        }
+        Path::lookup(device, self.query, self.netns).ok()
     }
 }
 

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     device::Device,
-    packet::path::Path, //
+    packet::path::{
+        LostPath,
+        Path, //
+    }, //
 };
 use core::sync::atomic::Ordering;
 use kernel::{
@@ -34,6 +37,8 @@ use roce::{
 pub(super) struct Paths {
     migration: Migration,
     primary: Option<Arc<Path>>,
+    /// What was the primary path, until its source address went.
+    lost: Option<LostPath>,
     alternate: Option<Alternate>,
     /// What was the primary path before the last migration: the peer may not have heard of that yet.
     former: Option<Arc<Path>>,
@@ -68,14 +73,18 @@ impl Paths {
         *self = Self::default();
     }
 
-    /// Takes out the paths whose source address is gone. Nothing else changes.
+    /// Takes out the paths whose source address is gone. The primary path comes back with its address. Nothing else changes.
     fn take_lost(&mut self, device: &Device) -> [Option<Arc<Path>>; 3] {
         let is_lost = |path: &mut Arc<Path>| !path.has_source(device);
         let alternate = self
             .alternate
             .take_if(|alternate| is_lost(&mut alternate.path));
+        let primary = self.primary.take_if(is_lost);
+        if let Some(path) = &primary {
+            self.lost = Some(LostPath::new(path));
+        }
         [
-            self.primary.take_if(is_lost),
+            primary,
             alternate.map(|alternate| alternate.path),
             self.former.take_if(is_lost),
         ]
@@ -91,8 +100,12 @@ impl Paths {
         self.migrations
     }
 
-    /// The primary path, looked up again if its route has changed. [`None`] if there is no route.
+    /// The primary path, looked up again if its route has changed, or if its source address was gone. [`None`] if there is no
+    /// route.
     fn valid_primary(&mut self, device: &Device) -> Option<Arc<Path>> {
+        if self.primary.is_none() {
+            self.primary = self.lost.as_mut()?.find(device);
+        }
         let mut path = self.primary.clone()?;
         if !path.is_valid(device) {
             path = path.renew(device).ok()?;
@@ -128,6 +141,7 @@ impl Paths {
             .map_err(|_| EINVAL)?;
         if primary.is_some() {
             self.primary = primary;
+            self.lost = None;
             self.former = None;
         }
         if alternate.is_some() {
@@ -152,6 +166,7 @@ impl Paths {
     fn switch(&mut self) -> Option<Migrated> {
         let Alternate { path, timeout } = self.alternate.take()?;
         self.former = self.primary.replace(path);
+        self.lost = None;
         self.migrations = self.migrations.wrapping_add(1);
         Some(Migrated { timeout })
     }
@@ -197,9 +212,9 @@ impl Qp {
     pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, is_own: bool, migrated: bool) -> bool {
         let (netns, source, destination) = (skb.netns(), skb.source(), skb.destination());
         let (verdict, switched) = self.with_paths(|paths| {
-            // The peer's address may have gone from the device since the path was looked up.
-            let stays_within = |path: &Arc<Path>| path.is_loopback();
-            if !is_own && paths.primary.as_ref().is_some_and(stays_within) {
+            // The path may have been lost, and be back; or the peer's address may have gone from the device.
+            let is_doubtful = |path: &Arc<Path>| !is_own && path.is_loopback();
+            if paths.primary.as_ref().is_none_or(is_doubtful) {
                 let _ = paths.valid_primary(self.device());
             }
             let is_of = |path: Option<&Arc<Path>>| {

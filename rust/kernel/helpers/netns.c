@@ -17,3 +17,8 @@ __rust_helper void *rust_helper_net_generic(const struct net *net, unsigned int 
 {
 	return net_generic(net, id);
 }
+
+__rust_helper u64 rust_helper_net_cookie(const struct net *net)
+{
+	return net->net_cookie;
+}

@@ -45,6 +45,7 @@ pub use multicast::Membership;
 pub use namespace::{
     Namespaces,
     Net,
+    NetCookie,
     NetId, //
 };
 pub use netdev::{

@@ -192,6 +192,13 @@ impl Net {
     pub fn id(&self) -> NetId {
         NetId::of(self.as_ptr())
     }
+
+    /// Returns what identifies it for ever. Any context.
+    #[inline]
+    pub fn cookie(&self) -> NetCookie {
+        // SAFETY: The namespace is valid as long as `self`.
+        unsafe { NetCookie::of(self.as_ptr()) }
+    }
 }
 
 /// Identifies a network namespace without a reference to it: a later one may get the same identity.
@@ -208,6 +215,33 @@ impl NetId {
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0 as u64
+    }
+}
+
+/// Identifies a network namespace without a reference to it, among all that there ever are (`SO_NETNS_COOKIE`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NetCookie {
+    id: NetId,
+    cookie: u64,
+}
+
+impl NetCookie {
+    /// # Safety
+    ///
+    /// `net` is a valid namespace.
+    #[inline]
+    pub(crate) unsafe fn of(net: *const kernel_bindings::net) -> Self {
+        Self {
+            id: NetId::of(net),
+            // SAFETY: The caller promises a namespace.
+            cookie: unsafe { bindings::net_cookie(net) },
+        }
+    }
+
+    /// Returns the identity that the namespace has as long as it is there.
+    #[inline]
+    pub fn id(self) -> NetId {
+        self.id
     }
 }
 

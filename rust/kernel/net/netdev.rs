@@ -7,6 +7,7 @@
 use crate::{
     namespace::{
         Net,
+        NetCookie,
         NetId, //
     },
     rtnl::Rtnl, //
@@ -241,6 +242,13 @@ impl NetDevice {
     pub fn net_id(&self) -> NetId {
         // SAFETY: By the type invariant.
         NetId::of(unsafe { bindings::dev_net(self.as_ptr()) })
+    }
+
+    /// Returns what identifies the namespace that it is in, for ever. Any context.
+    #[inline]
+    pub fn net_cookie(&self, _guard: &rcu::Guard) -> NetCookie {
+        // SAFETY: By the type invariant. Should the device leave the namespace now, RCU delays the end of that.
+        unsafe { NetCookie::of(bindings::dev_net(self.as_ptr())) }
     }
 
     /// Returns whether both are the same device. Any context.

@@ -24,8 +24,8 @@ pub struct Address {
     pub dgid: gid::Gid,
     /// The source.
     pub sgid: gid::Attr,
-    /// The namespace that had the source when the vector was read: the entry forgets it when the address goes.
-    pub netns: net::NetId,
+    /// Where the source was when the vector was read: the entry forgets it when the address goes.
+    pub place: gid::Place,
     /// Hop limit, or time to live.
     pub hop_limit: u8,
     /// Traffic class, or type of service.
@@ -63,14 +63,14 @@ impl Address {
         }
         // SAFETY: By the promise of the caller.
         let sgid = unsafe { gid::Attr::hold(raw.grh.sgid_attr) }.ok_or(EINVAL)?;
-        let netns = sgid.netns().ok_or(EINVAL)?;
+        let place = sgid.place().ok_or(EINVAL)?;
         let [low, high] = raw.__bindgen_anon_1.bindgen_union_field;
         let [a, b, c, d] = low.to_ne_bytes();
         let [e, f, ..] = high.to_ne_bytes();
         Ok(Self {
             dgid: gid::from_raw(&raw.grh.dgid),
             sgid,
-            netns,
+            place,
             hop_limit: raw.grh.hop_limit,
             traffic_class: raw.grh.traffic_class,
             flow_label: raw.grh.flow_label & 0xf_ffff,

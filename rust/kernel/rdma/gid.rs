@@ -41,6 +41,17 @@ pub(crate) fn to_raw(raw: &mut bindings::ib_gid, gid: &Gid) {
     unsafe { *core::ptr::from_mut(raw).cast::<Gid>() = *gid };
 }
 
+/// Where the address of an entry is.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The namespace of the netdev that has the address.
+    pub netns: net::NetCookie,
+    /// The index of that netdev.
+    pub ifindex: u32,
+    /// The index of the VRF that the netdev is in; 0 if there is none.
+    pub vrf_ifindex: u32,
+}
+
 /// A referenced entry of a GID table (`struct ib_gid_attr`).
 ///
 /// The entry is pinned, not valid: when its address leaves the netdev, the entry loses its netdev.
@@ -93,21 +104,19 @@ impl Attr {
         is_ipv4(&self.gid())
     }
 
-    /// The netdev that has the address, which may be an upper device of the RDMA device's own;
-    /// [`None`] once the address is gone.
-    pub fn netdev(&self) -> Option<net::NetDev> {
+    /// Where the address is; [`None`] once it is gone.
+    pub(crate) fn place(&self) -> Option<Place> {
         let guard = rcu::read_lock();
-        self.netdev_under(&guard).map(net::NetDevice::to_owned)
+        let netdev = self.netdev(&guard)?;
+        Some(Place {
+            netns: netdev.net_cookie(&guard),
+            ifindex: netdev.ifindex(),
+            vrf_ifindex: netdev.vrf_ifindex(),
+        })
     }
 
-    /// The namespace of that netdev.
-    #[inline]
-    pub fn netns(&self) -> Option<net::NetId> {
-        let guard = rcu::read_lock();
-        self.netdev_under(&guard).map(net::NetDevice::net_id)
-    }
-
-    fn netdev_under<'a>(&self, _guard: &'a rcu::Guard) -> Option<&'a net::NetDevice> {
+    /// The netdev that has the address, which may be an upper device of the RDMA device's own.
+    fn netdev<'a>(&self, _guard: &'a rcu::Guard) -> Option<&'a net::NetDevice> {
         // SAFETY: The entry lives, and the RCU read lock is held.
         let ndev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) };
         let ndev = kernel::error::from_err_ptr(ndev).ok()?;
