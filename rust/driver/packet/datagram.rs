@@ -220,7 +220,7 @@ impl Batch {
         self.paths.truncate(self.datagrams.last().map_or(0, paths));
     }
 
-    /// Sends all datagrams, and all frames, and returns the empty batch. Context: process or softirq, no lock held.
+    /// Sends all datagrams, and all frames, and returns the empty batch. Context: bottom halves off, no lock held.
     pub(crate) fn send(mut self, device: &Arc<Device>) -> Self {
         let mut packets = 0;
         let mut bytes = 0;

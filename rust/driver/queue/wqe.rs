@@ -200,12 +200,12 @@ impl SendWqes {
         source: &rdma::wr::SendWr<'_, Ah, Mr>,
     ) -> Result<SendWr> {
         let mut wqe = SendWqe::new(source.wr_id);
-        let mut wr = operation::request(source.flags);
+        let mut wr = operation::request(source.flags());
         operation::of_kernel(&source.op, &mut wqe, &mut wr)?;
 
         let index = self.index(sequence);
         let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
-        if source.flags & flags::INLINE != 0 && carries {
+        if source.flags() & flags::INLINE != 0 && carries {
             let room = part(index, self.max_inline, self.max_inline);
             let room = self.inline.get_mut(room).ok_or(EINVAL)?;
             let len = source.copy_inline(room)?;

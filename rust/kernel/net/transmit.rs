@@ -280,7 +280,7 @@ impl TxSkb {
     }
 
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
-    /// it back. Both were addressed for `path`. Process or softirq context.
+    /// it back. Both were addressed for `path`. Bottom halves are off.
     ///
     /// All datagrams must be as long as the first; only the last may be shorter. A host that segments the super-packet
     /// copies it and goes by the first one's length. So no datagram behind the first needs room for headers of others.

@@ -203,22 +203,30 @@ pub enum SendOp<A, M> {
 pub struct SendWr<'a, A, M> {
     /// The consumer's own.
     pub wr_id: u64,
-    /// See [`flags`].
-    pub flags: u32,
+    flags: u32,
     /// What to do.
     pub op: SendOp<A, M>,
     sges: Sges<'a>,
 }
 
 impl<'a, A, M> SendWr<'a, A, M> {
+    /// See [`flags`].
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+
     /// The pieces of the buffer.
     pub fn sges(&self) -> Sges<'a> {
         self.sges.clone()
     }
 
     /// Gathers the payload of a request with [`flags::INLINE`]. Returns its length; `EINVAL` if
-    /// `out` is too small.
+    /// `out` is too small, or for another request.
     pub fn copy_inline(&self, out: &mut [u8]) -> Result<usize> {
+        if self.flags & flags::INLINE == 0 {
+            return Err(EINVAL);
+        }
         let mut done = 0usize;
         for sge in self.sges() {
             let end = done.checked_add(sge.length as usize).ok_or(EINVAL)?;
