@@ -14,7 +14,7 @@
 /* After that, the devices know the program. */
 #define FIRST 1000
 #define TRIPS 2000
-#define MOST_WAITS 12
+#define MOST_WAITS 16
 #define BURSTS 200
 
 static struct ibv_cq *cqs[2];
@@ -121,16 +121,61 @@ static bool is_slow(void)
 	return patience_ms(1) > 1;
 }
 
+/* So many messages are under way to the second device, which answers each that it sees. Completions as above. */
+static bool window_trips(unsigned int from, unsigned int to, unsigned int window, unsigned int interval)
+{
+	const volatile uint32_t *there = (volatile uint32_t *)regions[1].memory;
+	const volatile uint32_t *here = (volatile uint32_t *)regions[0].memory;
+	uint64_t limit = now_ms() + patience_ms(WAIT_MS);
+	uint32_t posted = from - 1, seen = posted;
+	bool is_signaled;
+
+	while (*here != to - 1) {
+		if (posted < to - 1 && (posted < window || *here >= posted - window + 1)) {
+			posted++;
+			is_signaled = posted % interval == 0;
+			post(0, posted, is_signaled);
+			if (is_signaled && !cq_expect(cqs[0], "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS))
+				return false;
+		}
+		if (*there != seen) {
+			seen = *there;
+			post(1, seen, true);
+			if (!cq_expect(cqs[1], "answer", 0, IBV_WC_SUCCESS, WAIT_MS))
+				return false;
+		}
+		if (now_ms() > limit) {
+			ksft_print_msg("%u posted, %u seen, %u answered\n", posted, seen, *here);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool run_window(int window)
+{
+	const unsigned int interval = window + 8;
+	unsigned long long before, after;
+	bool ok;
+
+	pair_make();
+	ok = window_trips(1, FIRST, window, interval);
+	before = waits();
+	ok = ok && window_trips(FIRST, FIRST + TRIPS, window, interval);
+	after = waits();
+	ksft_print_msg("%llu waits in %u messages\n", after - before, TRIPS);
+	pair_end();
+	return ok && after - before <= MOST_WAITS;
+}
+
 /* All of a burst is posted, then its completions are taken. The messages are acknowledged together. */
-static bool run_bursts(int length)
+static bool bursts(unsigned int length)
 {
 	unsigned long long before = waits(), acknowledgements = device_counter_now(&devices[1], "sent_pkts");
 	const unsigned int messages = BURSTS * length;
-	unsigned int i;
+	unsigned int i, j;
 	bool ok = true;
-	int j;
 
-	pair_make();
 	for (i = 0; ok && i < BURSTS; i++) {
 		for (j = 0; j < length; j++)
 			post(0, i, true);
@@ -140,10 +185,29 @@ static bool run_bursts(int length)
 	}
 	acknowledgements = device_counter_now(&devices[1], "sent_pkts") - acknowledgements;
 	ksft_print_msg("%llu acknowledgements of %u, %llu waits\n", acknowledgements, messages, waits() - before);
-	pair_end();
 	if (ok && is_slow())
 		return row_skip("the timer fires before a batch is posted");
 	return ok && 2 * acknowledgements <= messages;
+}
+
+static bool run_bursts(int length)
+{
+	bool ok;
+
+	pair_make();
+	ok = bursts(length);
+	pair_end();
+	return ok;
+}
+
+static bool run_change(int length)
+{
+	bool ok;
+
+	pair_make();
+	ok = trips(1, FIRST, 64) && bursts(length);
+	pair_end();
+	return ok;
 }
 
 static const struct row rows[] = {
@@ -151,9 +215,12 @@ static const struct row rows[] = {
 	{ "ping-pong of WRITEs, one of 4 signaled", .run_with = run_ping_pong, 4 },
 	{ "ping-pong of WRITEs, one of 16 signaled", .run_with = run_ping_pong, 16 },
 	{ "ping-pong of WRITEs, one of 64 signaled", .run_with = run_ping_pong, 64 },
+	{ "16 WRITEs under way, one of 24 signaled", .run_with = run_window, 16 },
+	{ "bursts of 12 WRITEs", .run_with = run_bursts, 12 },
 	{ "bursts of 16 WRITEs", .run_with = run_bursts, 16 },
 	{ "bursts of 40 WRITEs", .run_with = run_bursts, 40 },
 	{ "bursts of 100 WRITEs", .run_with = run_bursts, 100 },
+	{ "bursts of 16 WRITEs after a ping-pong", .run_with = run_change, 16 },
 };
 
 static void begin(char **names)

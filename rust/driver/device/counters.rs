@@ -98,7 +98,7 @@ counters! {
     Steered = c"steered_pkts",
     /// Packets dropped because too many waited for other CPUs.
     SteeringDropped = c"steering_dropped",
-    /// Held requests that left only when their timer fired: the program had stopped in the middle of a burst.
+    /// How often held requests left only when their timer fired: the program had stopped in the middle of a burst.
     HoldTimeout = c"hold_timeouts",
     /// How often the link went down.
     LinkDowned = c"link_downed",

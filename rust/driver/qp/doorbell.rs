@@ -28,10 +28,10 @@ pub(super) struct Doorbells {
     /// How many the burst has so far, and how many the one before had.
     burst: u32,
     before: u32,
-    /// How many bursts in a row were as long as the one before them, and after how many the next one is expected to be.
+    /// How many bursts in a row had the length of the one before. How many must have it before the next one is expected to.
     repeats: u32,
     wanted: u32,
-    /// From how many on requests of a burst are held whose length is not known.
+    /// After how many doorbells requests are held in a burst of unknown length.
     threshold: u32,
     /// A batch of this burst was full.
     has_filled: bool,
@@ -58,7 +58,7 @@ impl Doorbells {
         self.repeats >= self.wanted
     }
 
-    /// From how many doorbells on requests are held.
+    /// After how many doorbells requests are held.
     fn threshold(&self) -> u32 {
         if self.has_known_length() {
             THRESHOLD_LEAST
@@ -114,12 +114,10 @@ impl Qp {
             return false;
         }
         let doorbells = &mut *self.send.doorbells.lock();
-        if doorbells.burst == 0 || doorbells.burst >= doorbells.threshold() {
-            let polled = self.polled();
-            if doorbells.polled != polled {
-                doorbells.polled = polled;
-                doorbells.end_burst();
-            }
+        let polled = self.polled();
+        if doorbells.polled != polled {
+            doorbells.polled = polled;
+            doorbells.end_burst();
         }
         doorbells.burst = doorbells.burst.saturating_add(1);
         if doorbells.burst <= doorbells.threshold() {
@@ -132,7 +130,10 @@ impl Qp {
             .wrapping_add(1);
         doorbells.has_filled |= held >= BATCH;
         if held >= BATCH || doorbells.burst == doorbells.before {
-            doorbells.wanted = 1;
+            // If it was the only one, something else has sent those before: that the burst goes on says nothing.
+            if held > 1 && doorbells.has_known_length() {
+                doorbells.wanted = 1;
+            }
             return false;
         }
         if held == 1 {
@@ -162,7 +163,7 @@ impl Qp {
         let is_held = self.send.held.load(Ordering::Acquire) != 0;
         if is_held {
             self.send.doorbells.lock().timer_fired();
-            self.device().counters().add(Counter::HoldTimeout, 1);
+            self.count(Counter::HoldTimeout);
         }
         is_held
     }
