@@ -128,7 +128,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     device.set_handle(room.write(handle).into());
     // Nobody was told of a change up to here.
     if netdev.is_operational() != was_operational {
-        device.port_changed(netdev);
+        device.port_changed();
     }
     if device.is_dead() {
         // The netdev went, or somebody has unregistered the device, before the way to do so was
@@ -206,7 +206,7 @@ impl NetdevHandler for Watch {
             NetdevEvent::GoingDown if netdev.is_dismantled() => lifecycle::leave(&device, netdev),
             NetdevEvent::GoingDown => {}
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
-                device.port_changed(netdev)
+                device.link_changed(netdev)
             }
         }
     }

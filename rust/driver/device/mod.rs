@@ -114,7 +114,7 @@ pub(crate) struct Device {
     retired: Atomic<bool>,
     /// Set once, when the device lets go of the network.
     dead: Atomic<bool>,
-    /// Its netdev could send when it was last looked.
+    /// Its netdev could send at the last event.
     was_active: Atomic<bool>,
     /// Until when its clients may leave, as its netdev goes: by [`sync::monotonic_ns`]; 0 if it does not.
     leaves_until: Atomic<u64>,

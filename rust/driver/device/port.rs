@@ -43,13 +43,17 @@ impl WorkItem<PORT_STATE> for Device {
 }
 
 impl Device {
-    /// Counts it if the link of `netdev` has gone, and tells the consumers of a changed port, soon. Context: process; RTNL is
-    /// held.
-    pub(crate) fn port_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
+    /// The link of `netdev` may have come or gone. Context: process; RTNL is held.
+    pub(crate) fn link_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
         let is_active = netdev.is_operational();
         if self.was_active.xchg(is_active, Relaxed) && !is_active {
             self.counters().add(Counter::LinkDowned, 1);
         }
+        self.port_changed();
+    }
+
+    /// Tells the consumers of a changed port, soon. Context: any.
+    pub(crate) fn port_changed(self: &Arc<Self>) {
         let _ = self.process_queue().enqueue::<_, PORT_STATE>(self.clone());
     }
 }
