@@ -54,12 +54,14 @@ impl Path {
     ) -> Result<Arc<Self>> {
         let source = Address::from_gid(address.sgid.gid());
         let destination = multicast::destination(&address.dgid, source);
+        // The address may have gone, and be back under another entry of the table.
+        let place = address.sgid.place().unwrap_or(address.place);
         // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
         // own.
         let oif = if destination.is_multicast() || destination.is_link_local() {
-            address.place.ifindex
+            place.ifindex
         } else {
-            address.place.vrf_ifindex
+            place.vrf_ifindex
         };
         let query = Query {
             source,
