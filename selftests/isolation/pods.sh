@@ -126,8 +126,8 @@ address_returns()
 {
 	local status changes packets
 	{
-		sleep 3
-		ip -n p1 address delete "$(address_of p1)/24" dev p1 && await $((50 * slowness)) address_is_gone &&
+		packets=$(packets_of "$dev2") && await $((100 * slowness)) has_traffic "$dev2" "$packets" &&
+			ip -n p1 address delete "$(address_of p1)/24" dev p1 && await $((50 * slowness)) address_is_gone &&
 			ip -n p1 address add "$(address_of p1)/24" dev p1 && packets=$(packets_of "$dev2") &&
 			await $((60 * slowness)) has_traffic "$dev2" "$packets"
 	} &

@@ -28,8 +28,9 @@ pub(super) struct Doorbells {
     /// How many the burst has so far, and how many the one before had.
     burst: u32,
     before: u32,
-    /// How many bursts in a row had the length of the one before. How many must have it before the next one is expected to.
+    /// How many bursts in a row had the length of the one before.
     repeats: u32,
+    /// After so many the next burst is expected to have that length, too.
     wanted: u32,
     /// After how many doorbells requests are held in a burst of unknown length.
     threshold: u32,

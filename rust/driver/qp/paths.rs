@@ -73,7 +73,7 @@ impl Paths {
         *self = Self::default();
     }
 
-    /// Takes out the paths whose source address is gone. The primary path comes back with its address. Nothing else changes.
+    /// Takes out the paths whose source address is gone. The primary path comes back with its address.
     fn take_lost(&mut self, device: &Device) -> [Option<Arc<Path>>; 3] {
         let is_lost = |path: &mut Arc<Path>| !path.has_source(device);
         let alternate = self
