@@ -55,7 +55,7 @@ impl Path {
         let source = Address::from_gid(address.sgid.gid());
         let destination = multicast::destination(&address.dgid, source);
         // The address may have gone, and be back under another entry of the table.
-        let place = address.sgid.place().unwrap_or(address.place);
+        let place = address.place();
         // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
         // own.
         let oif = if destination.is_multicast() || destination.is_link_local() {
@@ -74,7 +74,7 @@ impl Path {
             destination_port: ROCE_PORT,
             priority: address.sl.into(),
         };
-        Self::lookup(device, query, address.place.netns)
+        Self::lookup(device, query, place.netns)
     }
 
     /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
@@ -174,8 +174,6 @@ impl Path {
 pub(crate) struct LostPath {
     query: Query,
     netns: NetCookie,
-    /// [`Addresses::changes`](crate::device::addresses::Addresses::changes) when the address was last known to be gone.
-    addresses: Option<u32>,
 }
 
 impl LostPath {
@@ -184,21 +182,11 @@ impl LostPath {
         Self {
             query: path.query,
             netns: path.netns,
-            addresses: None,
         }
     }
 
     /// The path, once its address is back and has a route. Context: process or softirq.
-    pub(crate) fn find(&mut self, device: &Device) -> Option<Arc<Path>> {
-        let changes = device.known_addresses().changes();
-        if self.addresses == Some(changes) {
-            return None;
-        }
-        let source = self.query.source.to_gid();
-        if device.sender_in(self.netns, &source).is_none() {
-            self.addresses = Some(changes);
-            return None;
-        }
+    pub(crate) fn find(&self, device: &Device) -> Option<Arc<Path>> {
         Path::lookup(device, self.query, self.netns).ok()
     }
 }

@@ -104,7 +104,7 @@ impl Paths {
     /// route.
     fn valid_primary(&mut self, device: &Device) -> Option<Arc<Path>> {
         if self.primary.is_none() {
-            self.primary = self.lost.as_mut()?.find(device);
+            self.primary = self.lost.as_ref()?.find(device);
         }
         let mut path = self.primary.clone()?;
         if !path.is_valid(device) {

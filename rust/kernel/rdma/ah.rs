@@ -25,7 +25,7 @@ pub struct Address {
     /// The source.
     pub sgid: gid::Attr,
     /// Where the source was when the vector was read: the entry forgets it when the address goes.
-    pub place: gid::Place,
+    place: gid::Place,
     /// Hop limit, or time to live.
     pub hop_limit: u8,
     /// Traffic class, or type of service.
@@ -50,6 +50,12 @@ pub fn udp_source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
 }
 
 impl Address {
+    /// Where the source is, or was until it went.
+    #[inline]
+    pub fn place(&self) -> gid::Place {
+        self.sgid.place().unwrap_or(self.place)
+    }
+
     /// Reads a C address vector. `EINVAL` if it is not a global one for RoCE, if its source is going away, or if its
     /// service level has more than four bits.
     ///
@@ -57,6 +63,7 @@ impl Address {
     ///
     /// `raw.grh.sgid_attr` must be null, or an entry of a GID table to which the caller holds a
     /// reference.
+    #[inline(never)]
     pub(crate) unsafe fn from_raw(raw: &bindings::rdma_ah_attr) -> Result<Self> {
         if raw.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE || raw.sl > 15 {
             return Err(EINVAL);

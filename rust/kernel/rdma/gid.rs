@@ -105,7 +105,7 @@ impl Attr {
     }
 
     /// Where the address is; [`None`] once it is gone.
-    pub fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         let guard = rcu::read_lock();
         let netdev = self.netdev(&guard)?;
         Some(Place {
