@@ -120,8 +120,8 @@ multicast()
 	return "$status"
 }
 
-# Its address goes from the pod under traffic, and comes back, as it does for the RDMA core when a bond below changes to
-# another port: queue pairs go on, at both ends of the connection.
+# The pod loses its address under traffic, and gets it again. The RDMA core does the same to all addresses above a bond
+# that changes to another port. Both queue pairs go on.
 address_returns()
 {
 	local status changes packets

@@ -27,11 +27,39 @@ use rdma::mtu::Mtu;
 /// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
 const DSCP: u8 = 0xfc;
 
-/// A route to a peer, with everything that its packets have in common.
-pub(crate) struct Path {
+/// What a path is looked up for. It does not hold off the end of the namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct PathQuery {
     query: Query,
     /// The namespace that has the source address.
     netns: NetCookie,
+}
+
+impl PathQuery {
+    /// The path over the route that is valid now. Errors and context as for [`Path::resolve`].
+    pub(crate) fn lookup(&self, device: &Device) -> Result<Arc<Path>> {
+        let (netns, query) = (self.netns, &self.query);
+        let sender = device
+            .sender_in(netns, &query.source.to_gid())
+            .ok_or(ENODEV)?;
+        let addresses = device.known_addresses().changes();
+        let route = net::Path::lookup(&sender, query)?;
+        let is_loopback =
+            route.is_local() && device.has_address(netns.id(), &query.destination.to_gid());
+        let path = Path {
+            asked: *self,
+            route,
+            is_loopback,
+            addresses,
+        };
+        // Paths are looked up again in softirq too.
+        Ok(Arc::new(path, GFP_ATOMIC)?)
+    }
+}
+
+/// A route to a peer, with everything that its packets have in common.
+pub(crate) struct Path {
+    asked: PathQuery,
     route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
@@ -74,31 +102,16 @@ impl Path {
             destination_port: ROCE_PORT,
             priority: address.sl.into(),
         };
-        Self::lookup(device, query, place.netns)
-    }
-
-    /// The same path over the route that is valid now. Errors and context as for [`Path::resolve`].
-    pub(crate) fn renew(&self, device: &Device) -> Result<Arc<Self>> {
-        Self::lookup(device, self.query, self.netns)
-    }
-
-    fn lookup(device: &Device, query: Query, netns: NetCookie) -> Result<Arc<Self>> {
-        let sender = device
-            .sender_in(netns, &query.source.to_gid())
-            .ok_or(ENODEV)?;
-        let addresses = device.known_addresses().changes();
-        let route = net::Path::lookup(&sender, &query)?;
-        let is_loopback =
-            route.is_local() && device.has_address(netns.id(), &query.destination.to_gid());
-        let path = Self {
+        PathQuery {
             query,
-            netns,
-            route,
-            is_loopback,
-            addresses,
-        };
-        // Paths are renewed in softirq too.
-        Ok(Arc::new(path, GFP_ATOMIC)?)
+            netns: place.netns,
+        }
+        .lookup(device)
+    }
+
+    /// What it was looked up for. Context: any.
+    pub(crate) fn query(&self) -> PathQuery {
+        self.asked
     }
 
     /// Whether the route still holds, for this device, that it was looked up for. Context: any.
@@ -109,20 +122,20 @@ impl Path {
     /// Whether a packet from `source` to `destination`, in the namespace `netns`, comes from the other end of this
     /// path.
     pub(crate) fn is_reverse(&self, netns: NetId, source: &Address, destination: &Address) -> bool {
-        self.netns.id() == netns
-            && self.query.destination == *source
-            && self.query.source == *destination
+        self.asked.netns.id() == netns
+            && self.asked.query.destination == *source
+            && self.asked.query.source == *destination
     }
 
     /// The namespace that has the source address. Context: any.
     pub(crate) fn netns(&self) -> NetId {
-        self.netns.id()
+        self.asked.netns.id()
     }
 
     /// Whether `device` can still send from there. Context: any.
     pub(crate) fn has_source(&self, device: &Device) -> bool {
         device
-            .sender_in(self.netns, &self.query.source.to_gid())
+            .sender_in(self.asked.netns, &self.asked.query.source.to_gid())
             .is_some()
     }
 
@@ -136,7 +149,7 @@ impl Path {
     /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and
     /// none that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
-        let destination = self.query.destination;
+        let destination = self.asked.query.destination;
         destination.is_multicast()
             && multicast::find(device.number(), &destination.to_gid(), &rcu::read_lock()).is_some()
     }
@@ -167,27 +180,6 @@ impl Path {
     /// Sends `skb`. Context: process or softirq, no lock held.
     pub(crate) fn transmit(&self, skb: TxSkb) -> Transmit {
         self.route.transmit(skb)
-    }
-}
-
-/// A path whose source address has gone from the device. It does not hold off the end of its namespace.
-pub(crate) struct LostPath {
-    query: Query,
-    netns: NetCookie,
-}
-
-impl LostPath {
-    /// What is left of `path`.
-    pub(crate) fn new(path: &Path) -> Self {
-        Self {
-            query: path.query,
-            netns: path.netns,
-        }
-    }
-
-    /// The path, once its address is back and has a route. Context: process or softirq.
-    pub(crate) fn find(&self, device: &Device) -> Option<Arc<Path>> {
-        Path::lookup(device, self.query, self.netns).ok()
     }
 }
 

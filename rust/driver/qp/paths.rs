@@ -9,8 +9,8 @@ use super::{
 use crate::{
     device::Device,
     packet::path::{
-        LostPath,
-        Path, //
+        Path,
+        PathQuery, //
     }, //
 };
 use core::sync::atomic::Ordering;
@@ -37,8 +37,8 @@ use roce::{
 pub(super) struct Paths {
     migration: Migration,
     primary: Option<Arc<Path>>,
-    /// What was the primary path, until its source address went.
-    lost: Option<LostPath>,
+    /// While there is no primary path: how to find it again, if it was dropped because its source address went.
+    lost: Option<PathQuery>,
     alternate: Option<Alternate>,
     /// What was the primary path before the last migration: the peer may not have heard of that yet.
     former: Option<Arc<Path>>,
@@ -81,7 +81,7 @@ impl Paths {
             .take_if(|alternate| is_lost(&mut alternate.path));
         let primary = self.primary.take_if(is_lost);
         if let Some(path) = &primary {
-            self.lost = Some(LostPath::new(path));
+            self.lost = Some(path.query());
         }
         [
             primary,
@@ -103,14 +103,13 @@ impl Paths {
     /// The primary path, looked up again if its route has changed, or if its source address was gone. [`None`] if there is no
     /// route.
     fn valid_primary(&mut self, device: &Device) -> Option<Arc<Path>> {
-        if self.primary.is_none() {
-            self.primary = self.lost.as_ref()?.find(device);
-        }
-        let mut path = self.primary.clone()?;
-        if !path.is_valid(device) {
-            path = path.renew(device).ok()?;
-            self.primary = Some(path.clone());
-        }
+        let query = match &self.primary {
+            Some(path) if path.is_valid(device) => return Some(path.clone()),
+            Some(path) => path.query(),
+            None => self.lost?,
+        };
+        let path = query.lookup(device).ok()?;
+        self.primary = Some(path.clone());
         Some(path)
     }
 
@@ -141,7 +140,6 @@ impl Paths {
             .map_err(|_| EINVAL)?;
         if primary.is_some() {
             self.primary = primary;
-            self.lost = None;
             self.former = None;
         }
         if alternate.is_some() {
@@ -166,7 +164,6 @@ impl Paths {
     fn switch(&mut self) -> Option<Migrated> {
         let Alternate { path, timeout } = self.alternate.take()?;
         self.former = self.primary.replace(path);
-        self.lost = None;
         self.migrations = self.migrations.wrapping_add(1);
         Some(Migrated { timeout })
     }

@@ -63,6 +63,7 @@ impl Address {
     ///
     /// `raw.grh.sgid_attr` must be null, or an entry of a GID table to which the caller holds a
     /// reference.
+    // Inlined, it makes the module 500 bytes larger.
     #[inline(never)]
     pub(crate) unsafe fn from_raw(raw: &bindings::rdma_ah_attr) -> Result<Self> {
         if raw.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE || raw.sl > 15 {
