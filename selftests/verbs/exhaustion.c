@@ -312,6 +312,14 @@ static bool run_flush_many(void)
 	return ok;
 }
 
+/* The route of that end to the other one. */
+static void route_change(int end, const char *action)
+{
+	if (!command("ip -n n%d route %s 10.0.0.0/24 dev %s proto kernel scope link src 10.0.0.%d", end + 1, action,
+		     netdev_of(end + 1), end + 1))
+		die("ip route %s", action);
+}
+
 /*
  * Where no route is left, nothing stops an unreliable service: what it has queued, as many packets as anybody may
  * ask for, must not be gone through in one go, with the queue pair locked.
@@ -337,8 +345,7 @@ static bool run_no_route(void)
 		die("RESET to INIT");
 	set(qps[0], attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, "UC to RTR");
 	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE | IBV_QP_SQ_PSN, "UC to RTS");
-	if (!command("ip -n n1 route del 10.0.0.0/24 dev %s", netdev_of(1)))
-		die("no route to take away");
+	route_change(0, "del");
 	sge.length = 1u << 31;
 	began = now_ms();
 	for (i = 0; i < depth.send; i++) {
@@ -346,12 +353,47 @@ static bool run_no_route(void)
 	}
 	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "UC to ERR");
 	began = now_ms() - began;
-	if (!command("ip -n n1 route add 10.0.0.0/24 dev %s proto kernel scope link src 10.0.0.1", netdev_of(1)))
-		die("the route does not come back");
+	route_change(0, "add");
 	ksft_print_msg("%u requests of 2 GiB, and to ERR: %llu ms\n", i, (unsigned long long)began);
 	finish();
 	cq_free(cq);
 	return began < patience_ms(4000);
+}
+
+static unsigned long long unsent(int end)
+{
+	return device_counter_now(&devices[end], "send_err");
+}
+
+/* A burst of requests is as many packets. The second end cannot acknowledge the first request until its route is back. */
+static bool run_unsent(void)
+{
+	struct ibv_sge sge = region_sge(&regions[0], 0, SIZE);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1 };
+	unsigned long long before, count;
+	bool ok;
+
+	start(PATIENT);
+	receive_one(1, 1, 0);
+	before = unsent(1);
+	route_change(1, "del");
+	send_one(1);
+	ok = completed(recv_cqs[1], "the receive", 1, IBV_WC_SUCCESS);
+	count = unsent(1) - before;
+	route_change(1, "add");
+	ok = ok && completed(send_cqs[0], "the send", 1, IBV_WC_SUCCESS);
+	ksft_print_msg("%llu acknowledgements are not sent\n", count);
+	ok = ok && count > 0;
+
+	before = unsent(0);
+	route_change(0, "del");
+	send_post(qps[0], &wr);
+	/* The packets are counted once: the time to repeat them has not come. */
+	count = unsent(0) - before;
+	route_change(0, "add");
+	ksft_print_msg("%llu of %d packets of a WRITE are not sent\n", count, SIZE / 1024);
+	finish();
+	return ok && count == SIZE / 1024;
 }
 
 /* A doorbell that is refused drops what was posted: it is not sent when the queue opens. */
@@ -651,6 +693,7 @@ static const struct row rows[] = {
 	{ "both queues are flushed in order, once", run_flush },
 	{ "thousands of receives are flushed at once", run_flush_many },
 	{ "without a route a queue of long messages holds up nobody", run_no_route },
+	{ "packets without a route count as not sent", run_unsent },
 	{ "a doorbell in RESET is refused, and its request gone", run_refused_in_reset },
 	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init },
 	{ "a completion queue overflows", run_cq_overflow },

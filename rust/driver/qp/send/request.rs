@@ -11,7 +11,6 @@ use super::{
     SendSide, //
 };
 use crate::{
-    device::counters::Counter,
     memory::{
         access::{
             Access,
@@ -209,7 +208,7 @@ impl SendSide {
         match built {
             Ok(()) => Outcome::Done,
             Err(FrameError::Lost) => {
-                qp.count(Counter::SendDropped);
+                qp.count_unsent(1);
                 Outcome::Done
             }
             Err(FrameError::Length) => Outcome::Length,
