@@ -89,7 +89,7 @@ link_state()
 	gid_index_wait "$dev1" "$address1" && gid_index_wait "$dev1" "$address1v6"
 }
 
-# link_downed counts both: the netdev is set down, and it loses its carrier.
+# The netdev is set down, and later loses its carrier: link_downed counts each.
 link_losses()
 {
 	local before
@@ -97,7 +97,7 @@ link_losses()
 	link_state || return 1
 	lost_links $((before + 1)) || fail "down: $(counter "$dev1" link_downed) of $before"
 	in2 ip link set "$netdev2" down
-	# The kernel tells of a carrier a second late or two, and not at all if it is back by then.
+	# The kernel announces a lost carrier up to two seconds later, and not at all if the carrier is back by then.
 	await $((100 * slowness)) lost_links $((before + 2))
 	local status=$?
 	in2 ip link set "$netdev2" up
