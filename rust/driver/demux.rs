@@ -305,10 +305,10 @@ fn find_by_address<'a>(
     skb: &RxSkb,
     rcu: &'a rcu::Guard,
 ) -> Option<&'a Arc<Qp>> {
-    let (netns, gid) = (skb.netns(), skb.destination().to_gid());
     if number == table::GSI_NUMBER {
-        let first = device.known_addresses().first(netns, &gid, rcu);
-        return table::general_services(first.unwrap_or(device), rcu);
+        let serves = device.known_addresses().serves(skb, rcu);
+        return table::general_services(serves.unwrap_or(device), rcu);
     }
-    table::find(number, rcu).filter(|qp| qp.device().has_address(netns, &gid))
+    let gid = skb.destination().to_gid();
+    table::find(number, rcu).filter(|qp| qp.device().has_address(skb.netns(), &gid))
 }

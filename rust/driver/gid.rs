@@ -30,7 +30,7 @@ impl TableAddress for Known {
     fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Self>> {
         let registry = device.registry();
         let addresses = device.known_addresses();
-        let known = |netns, sender| Self::new(entry.gid(), device, netns, entry.vlan(), sender);
+        let known = |netns, sender| Self::new(entry, device, netns, sender);
         let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
             let netns = device.net_id().ok_or(ENODEV)?;
             return addresses.insert(known(netns, None));

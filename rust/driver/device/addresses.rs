@@ -12,7 +12,6 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
             Release, //
         },
         rcu,
@@ -21,9 +20,13 @@ use kernel::{
 };
 use net::{
     NetId,
+    RxSkb,
     Sender, //
 };
-use rdma::gid::Gid;
+use rdma::gid::{
+    Entry,
+    Gid, //
+};
 use sync::{
     RcuTable,
     WorkQueue, //
@@ -35,6 +38,8 @@ pub(crate) struct Known {
     device: Arc<Device>,
     /// The namespace of the netdev that has the address.
     netns: NetId,
+    /// The number there of that netdev.
+    ifindex: u32,
     /// The VLAN that it is in.
     vlan: Option<u16>,
     /// The sender of that namespace, if the netdev is one above the device's own.
@@ -44,17 +49,17 @@ pub(crate) struct Known {
 impl Known {
     /// An address of `device`, which a netdev in the namespace `netns` has: its own, or if there is a `sender`, one above.
     pub(crate) fn new(
-        gid: Gid,
+        entry: &Entry<'_>,
         device: &Arc<Device>,
         netns: NetId,
-        vlan: Option<u16>,
         sender: Option<Sender>,
     ) -> Self {
         Self {
-            gid,
+            gid: entry.gid(),
             device: device.clone(),
             netns,
-            vlan,
+            ifindex: entry.netdev().map_or(0, |netdev| netdev.ifindex()),
+            vlan: entry.vlan(),
             sender,
         }
     }
@@ -77,8 +82,6 @@ pub(crate) struct Addresses {
     table: RcuTable<Known>,
     /// How often they have changed. The number wraps around.
     changes: Atomic<u32>,
-    /// How many are of netdevs above those of their devices. While there are none, each address has one device.
-    above: Atomic<u32>,
 }
 
 /// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
@@ -93,7 +96,6 @@ impl Addresses {
         pin_init!(Self {
             table <- RcuTable::new(queue),
             changes: Atomic::new(0),
-            above: Atomic::new(0),
         })
     }
 
@@ -124,25 +126,21 @@ impl Addresses {
         above
     }
 
-    /// The first of the devices that have the address `gid` in the namespace `netns`: `rdma_cm` takes that for the
-    /// address. [`None`] also if only one can have it. Context: any.
-    pub(crate) fn first<'a>(
+    /// The device whose connection manager a packet is for: that which has the address on the netdev that the packet came
+    /// by. If several do, the first one, which `rdma_cm` takes for the address, too; if none does, the first one that has
+    /// the address at all. Context: any.
+    pub(crate) fn serves<'a>(
         &'a self,
-        netns: NetId,
-        gid: &Gid,
+        packet: &RxSkb,
         rcu: &'a rcu::Guard,
     ) -> Option<&'a Arc<Device>> {
-        if self.above.load(Relaxed) == 0 {
-            return None;
-        }
-        self.all(netns, gid, rcu)
-            .map(|known| &known.device)
-            .min_by_key(|device| device.number())
+        self.nearest(packet, None, rcu).map(|known| &known.device)
     }
 
-    /// The VLAN that the address `gid` of `device` in the namespace `netns` is in. Context: any.
-    pub(crate) fn vlan(&self, device: &Device, netns: NetId, gid: &Gid) -> Option<u16> {
-        self.of_device(device, netns, gid, &rcu::read_lock())?.vlan
+    /// The VLAN that a packet came by to an address of `device`; if the packet came by a netdev without that address, the
+    /// address's. Context: any.
+    pub(crate) fn vlan(&self, device: &Device, packet: &RxSkb) -> Option<u16> {
+        self.nearest(packet, Some(device), &rcu::read_lock())?.vlan
     }
 
     /// Whether `device` has the address `gid` in the namespace `netns`. Context: any.
@@ -165,9 +163,6 @@ impl Addresses {
         let inserted = hash::insert(&self.table, keys(known.netns, &known.gid), &known);
         self.changed();
         inserted?;
-        if !known.is_own() {
-            self.above.fetch_add(1, Relaxed);
-        }
         Ok(known)
     }
 
@@ -175,9 +170,22 @@ impl Addresses {
     pub(crate) fn remove(&self, known: &Arc<Known>) {
         hash::remove(&self.table, keys(known.netns, &known.gid), known);
         self.changed();
-        if !known.is_own() {
-            self.above.fetch_sub(1, Relaxed);
-        }
+    }
+
+    /// The address, of `device` or of any, that a packet was sent to: the one on the netdev that the packet came by, if
+    /// that has it; of the first device that has. Link-local addresses, and those of VRFs, can be the same on several
+    /// netdevs.
+    #[inline(never)]
+    fn nearest<'a>(
+        &'a self,
+        packet: &RxSkb,
+        device: Option<&Device>,
+        rcu: &'a rcu::Guard,
+    ) -> Option<&'a Arc<Known>> {
+        let ifindex = packet.ifindex();
+        self.all(packet.netns(), &packet.destination().to_gid(), rcu)
+            .filter(|known| device.is_none_or(|device| core::ptr::eq(&*known.device, device)))
+            .min_by_key(|known| (known.ifindex != ifindex, known.device.number()))
     }
 
     #[inline(never)]

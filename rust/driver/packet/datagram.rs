@@ -234,14 +234,14 @@ impl Batch {
                 continue;
             };
             if path.is_loopback() {
-                match RxSkb::of_sent(skb, path.netns()) {
+                match RxSkb::of_sent(skb, path.netns(), path.ifindex()) {
                     Some(skb) => own.push(skb),
                     None => dropped = u64::wrapping_add(dropped, 1),
                 }
                 continue;
             }
             if path.has_own_group(device) {
-                match RxSkb::copy_of_sent(&skb, path.netns()) {
+                match RxSkb::copy_of_sent(&skb, path.netns(), path.ifindex()) {
                     Some(copy) => own.push(copy),
                     None => dropped = u64::wrapping_add(dropped, 1),
                 }

@@ -33,6 +33,8 @@ pub(crate) struct PathQuery {
     query: Query,
     /// The namespace that has the source address.
     netns: NetCookie,
+    /// The number there of the netdev that has it.
+    ifindex: u32,
 }
 
 impl PathQuery {
@@ -105,6 +107,7 @@ impl Path {
         PathQuery {
             query,
             netns: place.netns,
+            ifindex: place.ifindex,
         }
         .lookup(device)
     }
@@ -130,6 +133,11 @@ impl Path {
     /// The namespace that has the source address. Context: any.
     pub(crate) fn netns(&self) -> NetId {
         self.asked.netns.id()
+    }
+
+    /// The number there of the netdev that had it when the path was asked for. Context: any.
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.asked.ifindex
     }
 
     /// Whether `device` can still send from there. Context: any.

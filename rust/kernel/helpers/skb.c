@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/ipv6.h>
 #include <linux/netfilter.h>
 #include <linux/skbuff.h>
 #include <net/dst.h>
+#include <net/ip.h>
 #include <net/ip6_checksum.h>
 #include <net/netfilter/nf_conntrack.h>
 #include <net/sock.h>
 #include <net/udp.h>
 #include <net/xfrm.h>
+
+/* RxSkb::control_of() reads it without knowing the family. */
+static_assert(offsetof(struct inet_skb_parm, iif) == 0);
+static_assert(offsetof(struct inet6_skb_parm, iif) == 0);
 
 __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t gfp)
 {

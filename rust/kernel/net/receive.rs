@@ -101,7 +101,8 @@ impl RxSkb {
     ///
     /// # Safety
     ///
-    /// `skb` is a packet in a receive path, so it has a device or none; under RCU.
+    /// `skb` is a packet in a receive path, so it has a device or none, between IP and a socket, so its control block
+    /// is that of IP; under RCU.
     pub(crate) unsafe fn control_of(skb: *mut kernel_bindings::sk_buff) -> Option<Control> {
         // SAFETY: The caller promises a packet.
         let dev = unsafe {
@@ -116,9 +117,12 @@ impl RxSkb {
         }
         // SAFETY: As the caller promises; the device stays under RCU.
         let dev = unsafe { NetDevice::from_raw(dev) };
+        // A VRF has put itself in the place of the device that it is above.
+        // SAFETY: The control block begins with `struct inet_skb_parm` or `inet6_skb_parm`, and these with this number.
+        let ifindex = unsafe { (&raw const (*skb).cb).cast::<u32>().read() };
         Some(Control {
             netns: dev.net_id(),
-            ifindex: dev.ifindex(),
+            ifindex,
         })
     }
 
@@ -208,8 +212,9 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network. [`None`] if it was not addressed, or is several; it is dropped then. Any context.
-    pub fn of_sent(packet: TxSkb, netns: NetId) -> Option<Self> {
+    /// network, as if it had come in by netdev number `ifindex` there. [`None`] if it was not addressed, or is several; it
+    /// is dropped then. Any context.
+    pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
             return None;
@@ -223,15 +228,15 @@ impl RxSkb {
                 bindings::ip_send_check((*raw).data.cast());
             }
             skb::pull(raw, ip_len);
-            Self::adopt(raw, Control { netns, ifindex: 0 });
+            Self::adopt(raw, Control { netns, ifindex });
         }
         // INVARIANT: As just made: a `TxSkb` is in one piece, and its UDP header says how long it is.
         Some(Self(skb))
     }
 
     /// As [`Self::of_sent`], of a copy of the datagram.
-    pub fn copy_of_sent(packet: &TxSkb, netns: NetId) -> Option<Self> {
-        Self::of_sent(packet.try_copy()?, netns)
+    pub fn copy_of_sent(packet: &TxSkb, netns: NetId, ifindex: u32) -> Option<Self> {
+        Self::of_sent(packet.try_copy()?, netns, ifindex)
     }
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
@@ -307,7 +312,7 @@ impl RxSkb {
         self.control().netns
     }
 
-    /// Returns the number there of the network device that the packet came in by; 0 if it came by none.
+    /// Returns the number there of the network device that the packet came in by, below a VRF.
     pub fn ifindex(&self) -> u32 {
         self.control().ifindex
     }

@@ -304,9 +304,7 @@ impl ReceiveSide {
             });
             if qp.ty == Type::Gsi {
                 // The connection manager compares it with that of the address that the request was for.
-                let device = qp.device();
-                let gid = skb.destination().to_gid();
-                completion.vlan_id = device.known_addresses().vlan(device, skb.netns(), &gid);
+                completion.vlan_id = qp.device().known_addresses().vlan(qp.device(), skb);
             }
         }
         self.place.rewind();

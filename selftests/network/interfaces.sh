@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test: one address on several netdevs, of a VLAN or of VRFs
+#
+# A VLAN has the MAC of the netdev below, so its link-local address as a rule, too. VRFs may have the same addresses. By
+# what a request came, rdma_cm has to find the address that it was for, and the device. Needs the devices of
+# `scripts/vm --net veth`.
+set -u
+. "$(dirname "$0")/../lib/test.sh"
+
+cm_port=7174
+n=$((50 / slowness))
+# shellcheck disable=SC2154 # of namespaces.sh
+netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
+
+# rping_to ADDRESS SERVER_ADDRESS
+rping_to()
+{
+	pair 30 "$cm_port" rping -s -a "$2" -p "$cm_port" -v -V -C "$n" -- \
+		rping -c -a "$1" -p "$cm_port" -v -V -C "$n"
+}
+
+# link_local NAMESPACE NETDEV
+link_local()
+{
+	ip -n "$1" -6 -o address show dev "$2" scope link -tentative | awk '{ sub("/.*", "", $4); print $4; exit }'
+}
+
+has_link_locals()
+{
+	[ -n "$(link_local n1 vlan5)" ] && [ -n "$(link_local n2 vlan5)" ]
+}
+
+vlan_up()
+{
+	ip -n n1 link add link "$netdev1" name vlan5 type vlan id 5 &&
+		ip -n n2 link add link "$netdev2" name vlan5 type vlan id 5 &&
+		ip -n n1 link set vlan5 up && ip -n n2 link set vlan5 up &&
+		await $((100 * slowness)) has_link_locals
+}
+
+vlan_down()
+{
+	ip -n n1 link delete vlan5
+	ip -n n2 link delete vlan5
+}
+
+# Both netdevs have it. That of n2 has to know which is meant.
+link_local_over_vlan()
+{
+	local address
+	vlan_up || fail "no VLAN"
+	address=$(link_local n1 vlan5)
+	[ "$address" = "$(link_local n1 "$netdev1")" ] || fail "the VLAN's is another address"
+	rping_to "$address%vlan5" "$address%vlan5" || fail "over the VLAN"
+	rping_to "$address%$netdev2" "$address%$netdev1" || fail "beside it"
+	address=$(link_local n2 vlan5)
+	server_at=n2 client_at=n1 rping_to "$address%vlan5" "$address%vlan5" || fail "the other way"
+	server_at=n2 client_at=n1 rping_to "$address%vlan5" :: || fail "to a server that takes requests for any address"
+}
+
+# n1 has 10.8.0.1 twice: in the VRF red for n2, and in blue for n3. The device of blue is the younger one.
+vrfs_up()
+{
+	modprobe vrf || skip "the kernel has no VRF"
+	ip netns add n3 && ip link add blue1 netns n1 type veth peer name blue3 netns n3 &&
+		ip -n n1 link add red type vrf table 77 && ip -n n1 link add blue type vrf table 78 || return 1
+	ip -n n1 link set red up && ip -n n1 link set blue up &&
+		ip -n n1 link set "$netdev1" master red && ip -n n1 link set blue1 master blue &&
+		ip -n n1 link set blue1 up && ip -n n3 link set blue3 up || return 1
+	in1 rdma link add blue1 type "$link_type" netdev blue1 &&
+		ip netns exec n3 rdma link add blue3 type "$link_type" netdev blue3 || return 1
+	ip -n n1 address add 10.8.0.1/24 dev "$netdev1" && ip -n n2 address add 10.8.0.2/24 dev "$netdev2" &&
+		ip -n n1 address add 10.8.0.1/24 dev blue1 && ip -n n3 address add 10.8.0.2/24 dev blue3 || return 1
+	gid_index_wait "$dev1" 10.8.0.1 && gid_index_wait blue1 10.8.0.1 &&
+		gid_index_wait "$dev2" 10.8.0.2 && gid_index_wait blue3 10.8.0.2
+}
+
+vrfs_down()
+{
+	rdma link delete blue1
+	rdma link delete blue3
+	ip -n n1 link delete blue1
+	ip -n n1 link delete red
+	ip -n n1 link delete blue
+	ip netns delete n3
+	ip -n n1 address delete 10.8.0.1/24 dev "$netdev1"
+	ip -n n2 address delete 10.8.0.2/24 dev "$netdev2"
+	# Addresses of IPv6 have gone with the change of the table.
+	ip -n n1 address add "$address1v6/64" dev "$netdev1" nodad 2>/dev/null
+	devices_wait
+}
+
+packets_of()
+{
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
+}
+
+same_address()
+{
+	local red blue
+	vrfs_up || fail "no VRFs"
+	red=$(packets_of "$dev1") blue=$(packets_of blue1)
+	rping_to 10.8.0.1 0.0.0.0 || fail "from n2"
+	client_at=n3 rping_to 10.8.0.1 0.0.0.0 || fail "from n3"
+	red=$(($(packets_of "$dev1") - red)) blue=$(($(packets_of blue1) - blue))
+	echo "packets: $red of $dev1, $blue of blue1"
+}
+
+ktap_start 2
+row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
+vlan_down
+row "two VRFs with the same address: rping" same_address
+vrfs_down
+ktap_finish
