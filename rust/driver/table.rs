@@ -33,6 +33,7 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// Makes the table, until the guard is dropped. It gives back its references on `queue`.
     /// Context: process, may sleep.
+    #[inline(never)]
     pub(crate) fn open(&'static self, queue: &Arc<WorkQueue>) -> Result<Guard<RcuTable<T>>> {
         let table = Arc::pin_init(RcuTable::new(queue.clone()), GFP_KERNEL)?;
         self.0.set(table)

@@ -196,9 +196,9 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         })
     }
 
-    /// Takes away what is at `key` and returns it; leaves a reservation alone. Any context.
+    /// Takes away what is at `key`, and returns whether there was something; leaves a reservation alone. Any context.
     #[inline(never)]
-    pub fn remove(&self, key: u32) -> Option<Arc<T>> {
+    pub fn remove(&self, key: u32) -> bool {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and its lock held.
             let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) };
@@ -230,7 +230,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             }
         });
         // SAFETY: The entry, if any, was the table's, and is ours since it left the table.
-        unsafe { self.release(entry) }.is_some()
+        unsafe { self.release(entry) }
     }
 
     /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
@@ -293,30 +293,49 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             })
     }
 
-    /// Gives back the table's reference of `entry` after a grace period, and returns another one.
+    /// Gives back the table's reference of `entry` after a grace period, and returns whether there is one.
     ///
     /// # Safety
     ///
     /// `entry` is null, or was the table's and has left it; the caller hands it over.
-    unsafe fn release(&self, entry: *mut Entry<T>) -> Option<Arc<T>> {
-        // SAFETY: The caller promises that it is null or an entry, which nobody frees but us.
-        let value = unsafe { entry.as_ref() }?.value.clone();
+    unsafe fn release(&self, entry: *mut Entry<T>) -> bool {
+        if entry.is_null() {
+            return false;
+        }
         // SAFETY: The work is initialised, and queued only here, once, as the caller handed the entry
         // over. The workqueue outlives it: a table waits, when it is dropped, until such work has reached
         // the queue, and the queue runs what it has before it goes. `Entry::release` frees the entry.
         unsafe {
             kernel::bindings::queue_rcu_work(self.queue.as_ptr(), (*entry).release.get());
         }
-        Some(value)
+        true
+    }
+
+    /// Takes away everything.
+    #[inline(never)]
+    fn clear(&self) {
+        let mut at = 0;
+        // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
+        while !unsafe {
+            kernel::bindings::xa_find(
+                self.xa.get(),
+                &mut at,
+                index(u32::MAX),
+                kernel::bindings::XA_PRESENT,
+            )
+        }
+        .is_null()
+        {
+            // CAST: Keys are 32 bits wide.
+            self.remove(at as u32);
+        }
     }
 }
 
 #[pinned_drop]
 impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
     fn drop(self: Pin<&mut Self>) {
-        self.for_each(|key, _| {
-            self.remove(key);
-        });
+        self.clear();
         // SAFETY: `xa` is initialised, and nobody uses the table any more. What may be left are
         // reservations, of which none is left either: they borrow the table.
         unsafe { kernel::bindings::xa_destroy(self.xa.get()) };
