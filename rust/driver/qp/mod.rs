@@ -140,14 +140,12 @@ struct Verbs {
 
 impl Verbs {
     /// Those of a QP that is created so.
-    fn new(init: &Init<Qp>, published: [Option<Published>; 2]) -> impl PinInit<Self> {
-        let (is_user, cap) = (init.is_user, init.cap);
-        let (events, handle) = (init.events.clone(), init.handle.clone());
+    fn new(init: &Init<Qp>, published: [Option<Published>; 2]) -> impl PinInit<Self> + use<'_> {
         pin_init!(Self {
-            is_user,
-            cap,
-            events,
-            handle,
+            is_user: init.is_user,
+            cap: init.cap,
+            events: init.events.clone(),
+            handle: init.handle.clone(),
             published,
             attributes <- new_mutex!(Attributes::default()),
             attached <- new_mutex!(Attached::default()),

@@ -92,6 +92,48 @@ struct CreateQpResponse {
     send: MmapInfo,
 }
 
+impl Qp {
+    /// Makes a QP that nothing finds yet. Not inlined: with the caller's it would be a large part of a stack.
+    /// Context: process, may sleep.
+    #[inline(never)]
+    fn new(
+        pd: &Arc<Pd>,
+        init: &Init<Self>,
+        send: impl PinInit<Sending>,
+        receive: impl PinInit<Receiving>,
+        published: [Option<Published>; 2],
+    ) -> Result<Arc<Self>> {
+        let number = if init.ty == Type::Gsi {
+            table::GSI_NUMBER
+        } else {
+            table::reserve_number()?
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                number,
+                ty: init.ty,
+                pd: pd.clone(),
+                gate <- Gate::new(),
+                state: AtomicU32::new(State::Reset as u32),
+                remote: AtomicU32::new(0),
+                verbs <- Verbs::new(init, published),
+                send <- send,
+                receive <- receive,
+                paths <- new_spin_lock_bh!(Paths::default()),
+                is_armed: AtomicBool::new(false),
+                deadlines <- Deadlines::new(),
+                work <- new_work!("Qp::work"),
+                paging <- new_work!("Qp::paging"),
+                turn <- new_spin_lock_bh!(Turn::default()),
+                bulk_send <- new_work!("Qp::bulk_send"),
+                bulk_respond <- new_work!("Qp::bulk_respond"),
+                _live: Live::new(Kind::Qp),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+}
+
 impl QueuePair for Qp {
     type Device = Device;
     type Context = Context;
@@ -155,37 +197,12 @@ impl QueuePair for Qp {
             udata.copy_out(&CreateQpResponse { receive, send })?;
         }
 
-        let send = Sending::new(init, send_source, pd.device())?;
-        let receive = Receiving::new(init, recv_source, pd.device())?;
-        let verbs = Verbs::new(init, published);
-        let ty = init.ty;
-        let number = if ty == Type::Gsi {
-            table::GSI_NUMBER
-        } else {
-            table::reserve_number()?
-        };
-        let qp = Arc::pin_init(
-            pin_init!(Self {
-                number,
-                ty,
-                pd: pd.clone(),
-                gate <- Gate::new(),
-                state: AtomicU32::new(State::Reset as u32),
-                remote: AtomicU32::new(0),
-                verbs <- verbs,
-                send <- send,
-                receive <- receive,
-                paths <- new_spin_lock_bh!(Paths::default()),
-                is_armed: AtomicBool::new(false),
-                deadlines <- Deadlines::new(),
-                work <- new_work!("Qp::work"),
-                paging <- new_work!("Qp::paging"),
-                turn <- new_spin_lock_bh!(Turn::default()),
-                bulk_send <- new_work!("Qp::bulk_send"),
-                bulk_respond <- new_work!("Qp::bulk_respond"),
-                _live: Live::new(Kind::Qp),
-            }),
-            GFP_KERNEL_ACCOUNT,
+        let qp = Self::new(
+            pd,
+            init,
+            Sending::new(init, send_source, pd.device())?,
+            Receiving::new(init, recv_source, pd.device())?,
+            published,
         )?;
         match qp.enlist().and_then(|()| table::publish(&qp)) {
             Ok(()) => Ok(qp),

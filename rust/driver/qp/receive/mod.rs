@@ -139,16 +139,19 @@ impl Receiving {
             }
             RecvSource::User { .. } | RecvSource::Shared(_) | RecvSource::Domain(_) => None,
         };
-        let side = ReceiveSide {
+        let queue = ReceiveQueue::new(cap.max_recv_sge, source)?;
+        let batch = Batch::new()?;
+        // Made in its place: it is too large for the stack.
+        let side = init!(ReceiveSide {
             responder: Responder::new(KVVec::new()),
-            queue: ReceiveQueue::new(cap.max_recv_sge, source)?,
+            queue,
             place: Place::default(),
             target: None,
-            engine: Engine::new(Batch::new()?),
+            engine: Engine::new(batch),
             tally: Tally::new(),
             receives: 0,
             failed: None,
-        };
+        });
         let (cq, srq) = (init.recv_cq.clone(), init.srq.clone());
         let waiting = Waiting::new(device);
         Ok(pin_init!(Self {

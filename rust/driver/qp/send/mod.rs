@@ -139,9 +139,12 @@ impl Sending {
             Type::RawPacket => Batch::of_frames()?,
             _ => Batch::new()?,
         };
-        let side = SendSide {
-            requester: Requester::new(filled(slots as usize, || Ok(SendSlot::default()))?),
-            wqes: SendWqes::new(slots, &init.cap)?,
+        let requests = filled(slots as usize, || Ok(SendSlot::default()))?;
+        let wqes = SendWqes::new(slots, &init.cap)?;
+        // Made in its place: it is too large for the stack.
+        let side = init!(SendSide {
+            requester: Requester::new(requests),
+            wqes,
             source,
             next: 0,
             qkey: 0,
@@ -153,7 +156,7 @@ impl Sending {
             armed: None,
             tally: Tally::new(),
             sends: 0,
-        };
+        });
         let (cq, signal_all) = (init.send_cq.clone(), init.signal_all);
         let waiting = Waiting::new(device);
         Ok(pin_init!(Self {
