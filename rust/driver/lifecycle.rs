@@ -91,6 +91,17 @@ pub(crate) fn stop(device: &Arc<Device>) {
     }
 }
 
+/// `netdev`, that of `device`, is unregistered, and gets no references any more. Stops the device, and unregisters it soon:
+/// then `ib_core` deletes its addresses, if it has not done so for the netdev. That may take as long as a verbs call of a
+/// process.
+pub(crate) fn lose(device: &Arc<Device>, netdev: &NetDevice) {
+    if let Some(handle) = device.handle().filter(|_| !netdev.is_ethernet()) {
+        handle.delete_gids(netdev);
+    }
+    stop(device);
+    device.unregister_later();
+}
+
 /// The netdev of `device` leaves its namespace for another one. Context: process, RTNL may be held.
 pub(crate) fn depart(device: &Arc<Device>) {
     let site = device.depart();

@@ -10,7 +10,8 @@ use crate::{
             why_not_attached,
             Registry, //
         },
-        Device, //
+        Device,
+        Site, //
     },
     lifecycle,
     verbs::Ferroce, //
@@ -18,6 +19,7 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
+        rcu,
         Arc,
         UniqueArc, //
     },
@@ -28,6 +30,7 @@ use net::{
         ARPHRD_LOOPBACK,
         ARPHRD_NONE, //
     },
+    AddressEvent,
     NetDevice,
     NetdevEvent,
     NetdevHandler, //
@@ -198,15 +201,21 @@ impl NetdevHandler for Watch {
                     device.unregister_later();
                 }
             }
-            NetdevEvent::Unregister => {
-                // The namespace may end as soon as its netdevs are gone.
-                lifecycle::stop(&device);
-                device.unregister_later();
-            }
+            // The namespace may end as soon as its netdevs are gone.
+            NetdevEvent::Unregister => lifecycle::lose(&device, netdev),
             NetdevEvent::GoingDown if netdev.is_dismantled() => lifecycle::leave(&device, netdev),
             NetdevEvent::GoingDown => {}
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 device.link_changed(netdev)
+            }
+        }
+    }
+
+    fn address_event(&self, netdev: &NetDevice, event: AddressEvent) {
+        if !netdev.is_ethernet() {
+            let site = Site::of(netdev);
+            if let Some(device) = registry::device_on_site(&site, &rcu::read_lock()) {
+                device.address_changed(event);
             }
         }
     }

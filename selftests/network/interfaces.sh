@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Test: one address on several netdevs, of a VLAN or of VRFs
+# Test: netdevs with the same address, and netdevs that are not Ethernet
 #
 # A VLAN has the MAC of the netdev below, so its link-local address as a rule, too. VRFs may have the same addresses. By
-# what a request came, rdma_cm has to find the address that it was for, and the device. Needs the devices of
-# `scripts/vm --net veth`.
+# what a request came, rdma_cm has to find the address that it was for, and the device. The RDMA core follows the
+# addresses of Ethernet netdevs only, and not those of WireGuard. Needs the devices of `scripts/vm --net veth`.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
@@ -108,9 +108,94 @@ same_address()
 	echo "packets: $red of $dev1, $blue of blue1"
 }
 
-ktap_start 2
+# wireguard_up: wg1 in n1 and wg2 in n2, with a device each, which are there before the addresses.
+wireguard_up()
+{
+	local side
+	for side in 1 2; do
+		(umask 077 && wg genkey >"$ktap_dir/key$side") && wg pubkey <"$ktap_dir/key$side" >"$ktap_dir/public$side" &&
+			ip -n "n$side" link add "wg$side" type wireguard &&
+			ip netns exec "n$side" rdma link add "wg$side" type "$link_type" netdev "wg$side" || return 1
+	done
+	in1 wg set wg1 listen-port 51820 private-key "$ktap_dir/key1" \
+		peer "$(cat "$ktap_dir/public2")" allowed-ips 0.0.0.0/0,::/0 endpoint "$address2:51820" &&
+		in2 wg set wg2 listen-port 51820 private-key "$ktap_dir/key2" \
+			peer "$(cat "$ktap_dir/public1")" allowed-ips 0.0.0.0/0,::/0 endpoint "$address1:51820" || return 1
+	for side in 1 2; do
+		ip -n "n$side" address add "10.8.1.$side/24" dev "wg$side" && ip -n "n$side" address add "fd08::$side/64" dev "wg$side" &&
+			ip -n "n$side" link set "wg$side" up && gid_index_wait "wg$side" "10.8.1.$side" &&
+			gid_index_wait "wg$side" "fd08::$side" || return 1
+	done
+}
+
+wireguard()
+{
+	wireguard_up || fail "no devices"
+	rping_to 10.8.1.1 10.8.1.1 || fail "IPv4"
+	rping_to fd08::1 fd08::1 || fail "IPv6"
+	pingpong || fail "ibv_rc_pingpong"
+}
+
+# pingpong ARG...
+pingpong()
+{
+	pair 60 18515 ibv_rc_pingpong -d wg1 -g "$(gid_index wg1 10.8.1.1)" -n "${1:-50}" -- \
+		ibv_rc_pingpong -d wg2 -g "$(gid_index wg2 10.8.1.2)" -n "${1:-50}" 10.8.1.1
+}
+
+gid_is_gone()
+{
+	! gid_index "$1" "$2" 2>/dev/null
+}
+
+# One address goes. Connections to another one do not notice.
+wireguard_addresses()
+{
+	local address changes status
+	{
+		for address in 10.8.2.1/24 fd09::1/64; do
+			ip -n n1 address add "$address" dev wg1 && gid_index_wait wg1 "${address%/*}" >/dev/null &&
+				ip -n n1 address delete "$address" dev wg1 &&
+				await $((50 * slowness)) gid_is_gone wg1 "${address%/*}" || exit 1
+		done
+	} &
+	changes=$!
+	pingpong $((400 / slowness))
+	status=$?
+	wait "$changes" || fail "the GIDs do not follow"
+	return "$status"
+}
+
+wireguard_moves()
+{
+	ip -n n1 link set wg1 netns n2 && ip -n n2 address add 10.8.3.1/24 dev wg1 && ip -n n2 link set wg1 up || return 1
+	gid_index_wait wg1 10.8.3.1 || fail "no GID there"
+	gid_is_gone wg1 10.8.1.1 || fail "a GID of before is there"
+}
+
+# ib_send_bw still has its queue pair.
+wireguard_goes()
+{
+	local before server
+	in2 timeout -k 2 $((20 * slowness)) ib_send_bw -d wg1 -x "$(gid_index wg1 10.8.3.1)" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n2" 18515 "$server"
+	before=$(date +%s)
+	timeout 60 ip -n n2 link delete wg1 || fail "the netdev does not go"
+	echo "$(($(date +%s) - before)) s"
+	[ ! -e /sys/class/infiniband/wg1 ] || await $((50 * slowness)) test ! -e /sys/class/infiniband/wg1 || fail "the device stays"
+	kill "$server" 2>/dev/null
+	wait "$server"
+	in2 ip link delete wg2
+}
+
+ktap_start 6
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 vlan_down
 row "two VRFs with the same address: rping" same_address
 vrfs_down
+row "a device on WireGuard: rping, ibv_rc_pingpong" wireguard
+row "its addresses come and go under traffic" wireguard_addresses
+row "its netdev moves to another namespace" wireguard_moves
+row "its netdev goes" wireguard_goes
 ktap_finish

@@ -72,6 +72,16 @@ pub(crate) struct Site {
     pub(crate) ifindex: u32,
 }
 
+impl Site {
+    /// That of `netdev`, now.
+    pub(crate) fn of(netdev: &net::NetDevice) -> Self {
+        Self {
+            net_id: netdev.net_id(),
+            ifindex: netdev.ifindex(),
+        }
+    }
+}
+
 /// What a device has of the network, until its netdev goes.
 struct Attachment {
     netdev: net::NetDev,
@@ -116,6 +126,8 @@ pub(crate) struct Device {
     dead: Atomic<bool>,
     /// Its netdev could send at the last event.
     was_active: Atomic<bool>,
+    /// Its netdev has lost addresses that are still in the GID table, and that `ib_core` will not delete.
+    addresses_gone: Atomic<bool>,
     /// Until when its clients may leave, as its netdev goes: by [`sync::monotonic_ns`]; 0 if it does not.
     leaves_until: Atomic<u64>,
     /// Packets of all QPs that wait for pages, and the bytes of memory that they use.
@@ -188,6 +200,7 @@ impl Device {
                 retired: Atomic::new(false),
                 dead: Atomic::new(false),
                 was_active: Atomic::new(netdev.is_operational()),
+                addresses_gone: Atomic::new(false),
                 leaves_until: Atomic::new(0),
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),

@@ -14,6 +14,7 @@ use kernel::{
     },
     workqueue::WorkItem, //
 };
+use net::AddressEvent;
 use rdma::{
     mad::PortCounters,
     mtu::Mtu,
@@ -38,6 +39,9 @@ impl WorkItem<PORT_STATE> for Device {
     fn run(device: Arc<Device>) {
         if let (Some(handle), Some(netdev)) = (device.handle(), device.netdev()) {
             handle.dispatch_port_state(&netdev);
+            if !netdev.is_ethernet() {
+                handle.rescan_gids(&netdev, device.addresses_gone.xchg(false, Relaxed));
+            }
         }
     }
 }
@@ -48,6 +52,14 @@ impl Device {
         let is_active = netdev.is_operational();
         if self.was_active.xchg(is_active, Relaxed) && !is_active {
             self.counters().add(Counter::LinkDowned, 1);
+        }
+        self.port_changed();
+    }
+
+    /// Addresses of its netdev have changed, which `ib_core` does not follow: it does so soon. Context: any.
+    pub(crate) fn address_changed(self: &Arc<Self>, event: AddressEvent) {
+        if event == AddressEvent::Removed {
+            self.addresses_gone.store(true, Relaxed);
         }
         self.port_changed();
     }

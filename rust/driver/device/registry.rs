@@ -382,6 +382,14 @@ fn site_keys(site: &Site) -> impl Iterator<Item = u32> {
     hash::keys([site.net_id.to_bits(), u64::from(site.ifindex)])
 }
 
+/// The device on the netdev at `site`. Context: any.
+pub(crate) fn device_on_site<'a>(site: &Site, rcu: &'a rcu::Guard) -> Option<&'a Arc<Device>> {
+    let table = &REGISTRY.get(rcu)?.on_netdevs;
+    site_keys(site)
+        .filter_map(|key| table.read(key, rcu))
+        .find(|device| device.site().as_ref() == Some(site))
+}
+
 /// The device that a packet came by which the namespace `netns` got from netdev number `ifindex`: the one on
 /// that netdev, or below that VLAN. Context: softirq.
 pub(crate) fn device_at<'a>(
@@ -389,15 +397,12 @@ pub(crate) fn device_at<'a>(
     ifindex: u32,
     rcu: &'a rcu::Guard,
 ) -> Option<&'a Arc<Device>> {
-    let table = &REGISTRY.get(rcu)?.on_netdevs;
     let on = |ifindex| {
         let site = Site {
             net_id: netns.id(),
             ifindex,
         };
-        site_keys(&site)
-            .filter_map(|key| table.read(key, rcu))
-            .find(|device| device.site() == Some(site))
+        device_on_site(&site, rcu)
     };
     on(ifindex).or_else(|| on(netns.below_vlan(ifindex)?))
 }

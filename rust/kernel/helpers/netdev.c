@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
 #include <linux/netdevice.h>
+#include <net/if_inet6.h>
 #include <net/l3mdev.h>
 
 __rust_helper void rust_helper_netdev_hold(struct net_device *dev, netdevice_tracker *tracker,
@@ -89,6 +91,22 @@ __rust_helper struct net_device *rust_helper_netdev_notifier_info_to_dev(
 	const struct netdev_notifier_info *info)
 {
 	return netdev_notifier_info_to_dev(info);
+}
+
+/* Of what register_inetaddr_notifier() tells. */
+__rust_helper struct net_device *rust_helper_inetaddr_to_dev(const void *info)
+{
+	const struct in_ifaddr *address = info;
+
+	return address->ifa_dev->dev;
+}
+
+/* Of what register_inet6addr_notifier() tells. */
+__rust_helper struct net_device *rust_helper_inet6addr_to_dev(const void *info)
+{
+	const struct inet6_ifaddr *address = info;
+
+	return address->idev->dev;
 }
 
 __rust_helper int rust_helper_dev_queue_xmit(struct sk_buff *skb)

@@ -54,6 +54,7 @@ pub use netdev::{
     NetDevice, //
 };
 pub use notifier::{
+    AddressEvent,
     NetdevEvent,
     NetdevHandler,
     NetdevNotifier, //

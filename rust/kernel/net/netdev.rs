@@ -114,6 +114,11 @@ impl NetDevice {
         unsafe { bindings::netdev_type(self.as_ptr()) }
     }
 
+    /// Returns whether it is an Ethernet device. Any context.
+    pub fn is_ethernet(&self) -> bool {
+        self.arp_type() == ARPHRD_ETHER
+    }
+
     /// Returns whether its frames begin with an Ethernet header. Any context.
     pub fn has_ethernet_frames(&self) -> bool {
         matches!(self.arp_type(), ARPHRD_ETHER | ARPHRD_LOOPBACK)

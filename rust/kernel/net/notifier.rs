@@ -52,18 +52,45 @@ impl NetdevEvent {
     }
 }
 
-/// Takes the news.
-pub trait NetdevHandler: Send + Sync + 'static {
-    /// Called for each of these events, of all network devices of all namespaces. Process context, RTNL is held: it
-    /// must not take it, nor wait for anybody who does.
-    fn event(&self, dev: &NetDevice, event: NetdevEvent);
+/// What happened to an address of a network device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressEvent {
+    /// The device has it.
+    Added,
+    /// The device has it no more.
+    Removed,
 }
 
-/// What the core has a pointer to.
+impl AddressEvent {
+    /// [`None`] if it is another event.
+    fn from_raw(event: c_ulong) -> Option<Self> {
+        match NetdevEvent::from_raw(event)? {
+            NetdevEvent::Up => Some(Self::Added),
+            NetdevEvent::Down => Some(Self::Removed),
+            _ => None,
+        }
+    }
+}
+
+/// Takes the news of all network devices of all namespaces.
+pub trait NetdevHandler: Send + Sync + 'static {
+    /// Called for each event of a network device. Process context, RTNL is held: it must not take it, nor wait for
+    /// anybody who does.
+    fn event(&self, dev: &NetDevice, event: NetdevEvent);
+
+    /// Called for each event of an address. Any context but hard interrupts.
+    fn address_event(&self, dev: &NetDevice, event: AddressEvent);
+}
+
+/// What the chains have pointers to.
 #[pin_data]
-struct Block<H> {
+struct Blocks<H> {
     #[pin]
-    block: Opaque<kernel_bindings::notifier_block>,
+    netdevs: Opaque<kernel_bindings::notifier_block>,
+    #[pin]
+    v4: Opaque<kernel_bindings::notifier_block>,
+    #[pin]
+    v6: Opaque<kernel_bindings::notifier_block>,
     handler: Arc<H>,
 }
 
@@ -71,67 +98,135 @@ struct Block<H> {
 ///
 /// # Invariants
 ///
-/// The block is registered.
-pub struct NetdevNotifier<H: NetdevHandler>(Pin<KBox<Block<H>>>);
+/// The blocks are registered.
+pub struct NetdevNotifier<H: NetdevHandler>(Pin<KBox<Blocks<H>>>);
 
-// SAFETY: The block is only used to unregister it, which may be done on any thread; the handler is `Send`
+// SAFETY: The blocks are only used to unregister them, which may be done on any thread; the handler is `Send`
 // and `Sync`.
 unsafe impl<H: NetdevHandler> Send for NetdevNotifier<H> {}
 // SAFETY: As above; there is nothing to be done with a shared reference.
 unsafe impl<H: NetdevHandler> Sync for NetdevNotifier<H> {}
+
+/// A function that a chain calls: with its block, the number of the event, and what that is of.
+type Call =
+    unsafe extern "C" fn(*mut kernel_bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
+
+/// Initialises a block for a chain to call `call`.
+fn block(call: Call) -> impl PinInit<Opaque<kernel_bindings::notifier_block>> {
+    Opaque::ffi_init(move |block: *mut kernel_bindings::notifier_block| {
+        // SAFETY: `block` is valid for writes.
+        unsafe {
+            block.write(kernel_bindings::notifier_block {
+                notifier_call: Some(call),
+                ..pin_init::zeroed()
+            });
+        }
+    })
+}
 
 impl<H: NetdevHandler> NetdevNotifier<H> {
     /// Subscribes. Process, not under RTNL.
     ///
     /// The handler gets [`NetdevEvent::Register`], and [`NetdevEvent::Up`] if it is up, of each network
     /// device that is there already; and when the subscription is dropped (process, not under RTNL)
-    /// [`NetdevEvent::Down`] and [`NetdevEvent::Unregister`] of each that is still there.
+    /// [`NetdevEvent::Down`] and [`NetdevEvent::Unregister`] of each that is still there. Of addresses it gets what
+    /// happens in between.
     pub fn register(handler: Arc<H>) -> Result<Self> {
-        let block = KBox::pin_init(
-            pin_init!(Block {
-                block <- Opaque::ffi_init(|block: *mut kernel_bindings::notifier_block| {
-                    // SAFETY: `block` is valid for writes.
-                    unsafe {
-                        block.write(kernel_bindings::notifier_block {
-                            notifier_call: Some(Self::notify),
-                            ..pin_init::zeroed()
-                        });
-                    }
-                }),
+        let blocks = KBox::pin_init(
+            pin_init!(Blocks {
+                netdevs <- block(Self::notify),
+                v4 <- block(Self::notify_v4),
+                v6 <- block(Self::notify_v6),
                 handler,
             }),
             GFP_KERNEL,
         )?;
-        // SAFETY: The block is initialised, does not move, and is unregistered before it is freed.
-        to_result(unsafe { bindings::register_netdevice_notifier(block.block.get()) })?;
+        // SAFETY: The blocks are initialised, do not move, and are unregistered before they are freed. A block that
+        // is not registered yet may only be registered twice, so these two cannot fail.
+        unsafe {
+            to_result(bindings::register_netdevice_notifier(blocks.netdevs.get()))?;
+            bindings::register_inetaddr_notifier(blocks.v4.get());
+            bindings::register_inet6addr_notifier(blocks.v6.get());
+        }
         // INVARIANT: Just registered.
-        Ok(Self(block))
+        Ok(Self(blocks))
     }
 
-    /// Passes an event on.
+    /// Passes an event of a network device on.
     ///
     /// # Safety
     ///
-    /// To be called by the core only, with a registered block, and the information of a device event.
+    /// To be called by the core only, with the registered block, and the information of a device event.
     unsafe extern "C" fn notify(
         block: *mut kernel_bindings::notifier_block,
         event: c_ulong,
         info: *mut c_void,
     ) -> c_int {
         let block = Opaque::cast_from(block.cast_const()).cast_mut();
-        // SAFETY: The block is the field of a `Block`, which lives as long as the block is registered.
-        let this = unsafe { &*container_of!(block, Block<H>, block) };
-        let Some(event) = NetdevEvent::from_raw(event) else {
-            // CAST: 0.
-            return bindings::NOTIFY_DONE as c_int;
-        };
-        // SAFETY: The core passes such information with each event of this chain.
-        let dev = unsafe {
-            bindings::netdev_notifier_info_to_dev(info.cast::<bindings::netdev_notifier_info>())
-        };
-        // SAFETY: RTNL is held, so the device stays, and it is registered, or was until now.
-        let dev = unsafe { NetDevice::from_raw(dev) };
-        this.handler.event(dev, event);
+        // SAFETY: The block is the field of a `Blocks`, which lives as long as the block is registered.
+        let this = unsafe { &*container_of!(block, Blocks<H>, netdevs) };
+        if let Some(event) = NetdevEvent::from_raw(event) {
+            // SAFETY: The core passes such information with each event of this chain. RTNL is held, so the device
+            // stays, and it is registered, or was until now.
+            let dev = unsafe {
+                let info = info.cast::<bindings::netdev_notifier_info>();
+                NetDevice::from_raw(bindings::netdev_notifier_info_to_dev(info))
+            };
+            this.handler.event(dev, event);
+        }
+        // CAST: 0.
+        bindings::NOTIFY_DONE as c_int
+    }
+
+    /// Passes an event of an IPv4 address on.
+    ///
+    /// # Safety
+    ///
+    /// To be called by the core only, with the registered block, and an address.
+    unsafe extern "C" fn notify_v4(
+        block: *mut kernel_bindings::notifier_block,
+        event: c_ulong,
+        info: *mut c_void,
+    ) -> c_int {
+        let block = Opaque::cast_from(block.cast_const()).cast_mut();
+        // SAFETY: As in `notify`; the address has a reference to its device.
+        unsafe {
+            let this = &*container_of!(block, Blocks<H>, v4);
+            this.address_event(bindings::inetaddr_to_dev(info), event)
+        }
+    }
+
+    /// Passes an event of an IPv6 address on.
+    ///
+    /// # Safety
+    ///
+    /// To be called by the core only, with the registered block, and an address.
+    unsafe extern "C" fn notify_v6(
+        block: *mut kernel_bindings::notifier_block,
+        event: c_ulong,
+        info: *mut c_void,
+    ) -> c_int {
+        let block = Opaque::cast_from(block.cast_const()).cast_mut();
+        // SAFETY: As in `notify`; the address has a reference to its device.
+        unsafe {
+            let this = &*container_of!(block, Blocks<H>, v6);
+            this.address_event(bindings::inet6addr_to_dev(info), event)
+        }
+    }
+}
+
+impl<H: NetdevHandler> Blocks<H> {
+    /// Passes an event of an address of `dev` on.
+    ///
+    /// # Safety
+    ///
+    /// `dev` is a network device that stays as long as this takes.
+    unsafe fn address_event(&self, dev: *mut kernel_bindings::net_device, event: c_ulong) -> c_int {
+        if let Some(event) = AddressEvent::from_raw(event) {
+            // SAFETY: The caller promises it.
+            self.handler
+                .address_event(unsafe { NetDevice::from_raw(dev) }, event);
+        }
         // CAST: 0.
         bindings::NOTIFY_DONE as c_int
     }
@@ -139,7 +234,11 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
 
 impl<H: NetdevHandler> Drop for NetdevNotifier<H> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the block is registered.
-        unsafe { bindings::unregister_netdevice_notifier(self.0.block.get()) };
+        // SAFETY: By the type invariant the blocks are registered.
+        unsafe {
+            bindings::unregister_inet6addr_notifier(self.0.v6.get());
+            bindings::unregister_inetaddr_notifier(self.0.v4.get());
+            bindings::unregister_netdevice_notifier(self.0.netdevs.get());
+        }
     }
 }

@@ -250,6 +250,32 @@ impl Handle {
         }
     }
 
+    /// Has the GID table follow the addresses of the device's netdev, as `ib_core` does by itself if that is an Ethernet
+    /// one. If addresses are gone (`are_gone`), all are deleted for a moment. Process context; takes RTNL.
+    pub fn rescan_gids(&self, netdev: &net::NetDevice, are_gone: bool) {
+        let device = self.0.as_ptr();
+        if are_gone {
+            self.delete_gids(netdev);
+        }
+        // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
+        // it is held so, entries may be added.
+        unsafe {
+            if bindings::ib_device_try_get(device) {
+                bindings::rdma_roce_rescan_port(device, 1);
+                bindings::ib_device_put(device);
+            }
+        }
+    }
+
+    /// Deletes the addresses of a netdev that goes from the GID table, as `ib_core` does by itself for an Ethernet one: the
+    /// entries have references to it. Process context; RTNL may be held.
+    pub fn delete_gids(&self, netdev: &net::NetDevice) {
+        // SAFETY: The memory of the device is valid, and with it the table. Both stay during the call.
+        unsafe {
+            bindings::roce_del_all_netdev_gids(self.0.as_ptr(), 1, netdev.as_ptr());
+        }
+    }
+
     /// Waits until `ib_core` has let go of all entries of the device's GID table that were put
     /// back. Process context.
     ///
