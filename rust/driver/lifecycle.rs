@@ -93,7 +93,7 @@ pub(crate) fn stop(device: &Arc<Device>) {
 
 /// `netdev`, that of `device`, is unregistered, and gets no references any more. Stops the device, and unregisters it soon:
 /// then `ib_core` deletes its addresses, if it has not done so for the netdev. That may take as long as a verbs call of a
-/// process.
+/// process. Context: process, under RTNL.
 pub(crate) fn lose(device: &Arc<Device>, netdev: &NetDevice) {
     if let Some(handle) = device.handle().filter(|_| !netdev.is_ethernet()) {
         handle.delete_gids(netdev);

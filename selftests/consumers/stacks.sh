@@ -270,6 +270,92 @@ over_rdma()
 	[ "$(sent_packets)" -gt $((before + 1000)) ] || fail "nothing has gone over RDMA"
 }
 
+# machine NAMESPACE NAME ARG...: one of QEMU without an operating system.
+machine()
+{
+	local namespace=$1 name=$2
+	shift 2
+	ip netns exec "$namespace" timeout -k 2 $((120 * slowness)) qemu-system-x86_64 -accel tcg -M pc -m 64 -nodefaults \
+		-display none -qmp "unix:$ktap_dir/$name.qmp,server=on,wait=off" "$@" >"$ktap_dir/$name.log" 2>&1 &
+	await $((300 * slowness)) test -S "$ktap_dir/$name.qmp" || { cat "$ktap_dir/$name.log"; fail "$name does not start"; }
+}
+
+# qmp NAME COMMAND [ARGUMENTS]
+qmp()
+{
+	local socket=$ktap_dir/$1.qmp
+	shift
+	"$here/lib/qmp.py" "$socket" "$@"
+}
+
+has_migrated()
+{
+	qmp source query-migrate >"$ktap_dir/migration" && grep -qE '"status": "(completed|failed)"' "$ktap_dir/migration"
+}
+
+# qemu_migration PINNED: from n2 to n1. Memory with random bytes is the same there, and the machine runs there. With
+# PINNED true all memory is pinned before; otherwise registered as it is sent, and not at all where it is zero.
+qemu_migration()
+{
+	local name pin="{\"capabilities\": [{\"capability\": \"rdma-pin-all\", \"state\": $1}]}"
+	local range="{\"val\": 16777216, \"size\": 8388608, \"filename\": \"$ktap_dir/there\"}"
+	rm -f "$ktap_dir/there"
+	head -c 8M /dev/urandom >"$ktap_dir/memory"
+	# The one listens as soon as it has a monitor.
+	machine n1 destination -incoming "rdma:$address1:4444"
+	machine n2 source -device "loader,file=$ktap_dir/memory,addr=0x1000000,force-raw=on"
+	for name in destination source; do
+		qmp "$name" migrate-set-capabilities "$pin" || fail "$name"
+	done
+	qmp source migrate "{\"uri\": \"rdma:$address1:4444\"}" || fail "no migration"
+	await $((600 * slowness)) has_migrated
+	cat "$ktap_dir/migration"
+	grep -q '"status": "completed"' "$ktap_dir/migration" || { cat "$ktap_dir"/*.log; fail "it fails"; }
+	qmp destination query-status | grep '"running": true' || fail "it does not run there"
+	qmp destination pmemsave "$range" && cmp "$ktap_dir/memory" "$ktap_dir/there" || fail "other memory"
+	for name in destination source; do
+		qmp "$name" quit
+	done
+	wait
+}
+
+# ceph_configuration DEVICE GID_INDEX
+ceph_configuration()
+{
+	cat <<-END
+		[global]
+		ms_type = async+rdma
+		ms_async_rdma_device_name = $1
+		ms_async_rdma_local_gid = $(cat "/sys/class/infiniband/$1/ports/1/gids/$2")
+		ms_async_rdma_receive_queue_len = 512
+		ms_async_rdma_send_buffers = 256
+		ms_async_rdma_receive_buffers = 1024
+		auth_cluster_required = none
+		auth_service_required = none
+		auth_client_required = none
+	END
+}
+
+# Ceph's messenger, with a checksum of each message: 8 under way, 200 in all, of 64 KiB.
+ceph_messenger()
+{
+	local port=10001 server status
+	ceph_configuration "$dev1" "$(gid_index "$dev1" "$address1")" >"$ktap_dir/server.conf" &&
+		ceph_configuration "$dev2" "$(gid_index "$dev2" "$address2")" >"$ktap_dir/client.conf" || return 1
+	# It never ends by itself.
+	CEPH_CONF=$ktap_dir/server.conf ip netns exec n1 timeout -k 2 $((120 * slowness)) \
+		ceph_perf_msgr_server "$address1:$port" 1 0 >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n1" "$port" "$server"
+	CEPH_CONF=$ktap_dir/client.conf ip netns exec n2 timeout -k 2 $((60 * slowness)) \
+		ceph_perf_msgr_client "$address1:$port" 1 8 200 0 65536 >"$ktap_dir/client" 2>&1
+	status=$?
+	kill "$server"
+	wait "$server"
+	cat "$ktap_dir/server" "$ktap_dir/client"
+	[ "$status" -eq 0 ] && grep -q 'Total op 200 run time' "$ktap_dir/client"
+}
+
 program_rows()
 {
 	local test
@@ -279,6 +365,9 @@ program_rows()
 		echo "qperf: $test | qperf_test $test"
 	done
 	echo "fio, ioengine=rdma | fio_engine"
+	echo "QEMU: live migration | over_rdma qemu_migration false"
+	echo "QEMU: live migration, memory pinned | over_rdma qemu_migration true"
+	echo "Ceph: messenger | over_rdma ceph_messenger"
 	echo "rsocket: iperf | over_rdma rsocket_iperf 1"
 	echo "rsocket: iperf, two connections | over_rdma rsocket_iperf 2"
 	echo "rsocket: nc | over_rdma rsocket_nc"

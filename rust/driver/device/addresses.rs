@@ -12,6 +12,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         rcu,
@@ -82,6 +83,8 @@ pub(crate) struct Addresses {
     table: RcuTable<Known>,
     /// How often they have changed. The number wraps around.
     changes: Atomic<u32>,
+    /// How many are of netdevs above those of their devices. While there are none, each netdev's are of one device.
+    above: Atomic<u32>,
 }
 
 /// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
@@ -96,6 +99,7 @@ impl Addresses {
         pin_init!(Self {
             table <- RcuTable::new(queue),
             changes: Atomic::new(0),
+            above: Atomic::new(0),
         })
     }
 
@@ -163,6 +167,9 @@ impl Addresses {
         let inserted = hash::insert(&self.table, keys(known.netns, &known.gid), &known);
         self.changed();
         inserted?;
+        if !known.is_own() {
+            self.above.fetch_add(1, Relaxed);
+        }
         Ok(known)
     }
 
@@ -170,6 +177,9 @@ impl Addresses {
     pub(crate) fn remove(&self, known: &Arc<Known>) {
         hash::remove(&self.table, keys(known.netns, &known.gid), known);
         self.changed();
+        if !known.is_own() {
+            self.above.fetch_sub(1, Relaxed);
+        }
     }
 
     /// The address, of `device` or of any, that a packet was sent to: the one on the netdev that the packet came by, if
@@ -183,9 +193,22 @@ impl Addresses {
         rcu: &'a rcu::Guard,
     ) -> Option<&'a Arc<Known>> {
         let ifindex = packet.ifindex();
-        self.all(packet.netns(), &packet.destination().to_gid(), rcu)
-            .filter(|known| device.is_none_or(|device| core::ptr::eq(&*known.device, device)))
-            .min_by_key(|known| (known.ifindex != ifindex, known.device.number()))
+        let rank = |known: &Known| (known.ifindex != ifindex, known.device.number());
+        // There is one such address on a netdev, unless several devices have it.
+        let is_unique = device.is_some() || self.above.load(Relaxed) == 0;
+        let mut nearest: Option<&Arc<Known>> = None;
+        for known in self.all(packet.netns(), &packet.destination().to_gid(), rcu) {
+            if device.is_some_and(|device| !core::ptr::eq(&*known.device, device)) {
+                continue;
+            }
+            if nearest.is_none_or(|other| rank(known) < rank(other)) {
+                nearest = Some(known);
+            }
+            if is_unique && known.ifindex == ifindex {
+                break;
+            }
+        }
+        nearest
     }
 
     #[inline(never)]
