@@ -312,7 +312,8 @@ qemu_migration()
 	cat "$ktap_dir/migration"
 	grep -q '"status": "completed"' "$ktap_dir/migration" || { cat "$ktap_dir"/*.log; fail "it fails"; }
 	qmp destination query-status | grep '"running": true' || fail "it does not run there"
-	qmp destination pmemsave "$range" && cmp "$ktap_dir/memory" "$ktap_dir/there" || fail "other memory"
+	qmp destination pmemsave "$range" || fail "no memory"
+	cmp "$ktap_dir/memory" "$ktap_dir/there" || fail "other memory"
 	for name in destination source; do
 		qmp "$name" quit
 	done

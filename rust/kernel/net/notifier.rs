@@ -224,8 +224,8 @@ impl<H: NetdevHandler> Blocks<H> {
     unsafe fn address_event(&self, dev: *mut kernel_bindings::net_device, event: c_ulong) -> c_int {
         if let Some(event) = AddressEvent::from_raw(event) {
             // SAFETY: The caller promises it.
-            self.handler
-                .address_event(unsafe { NetDevice::from_raw(dev) }, event);
+            let dev = unsafe { NetDevice::from_raw(dev) };
+            self.handler.address_event(dev, event);
         }
         // CAST: 0.
         bindings::NOTIFY_DONE as c_int

@@ -2,6 +2,10 @@
 
 //! Devices.
 
+mod handle;
+
+pub use handle::Handle;
+
 use crate::{
     driver::Driver,
     error::not_supported,
@@ -209,88 +213,6 @@ pub struct Registration<'a, T> {
     pub description: &'a CStr,
     /// The driver's part.
     pub core: Arc<T>,
-}
-
-/// A registered device, or one that was.
-///
-/// `ib_core` may unregister a device at any time, when another driver with the same id does away
-/// with all of its devices. A handle keeps the memory of the C object, no more, and does not
-/// unregister the device when it is dropped.
-///
-/// # Invariants
-///
-/// The pointer is a device that [`register`] made; a reference to it (`get_device()`) belongs to
-/// this value.
-pub struct Handle(NonNull<bindings::ib_device>);
-
-// SAFETY: Everything that is done through a handle may be done by any task.
-unsafe impl Send for Handle {}
-// SAFETY: As above.
-unsafe impl Sync for Handle {}
-
-impl Handle {
-    /// Unregisters the device, unless it is already. When this returns, the device is gone: all
-    /// its objects are destroyed, and [`Device::gone`] has been called. Process context.
-    pub fn unregister(&self) {
-        // SAFETY: The memory of the device is valid by the type invariant, and `dealloc_driver` is
-        // set, with which `ib_unregister_device` may be called any number of times.
-        unsafe { bindings::ib_unregister_device(self.0.as_ptr()) };
-    }
-
-    /// Tells the consumers if the state of the port has changed. Process context.
-    pub fn dispatch_port_state(&self, netdev: &net::NetDev) {
-        let device = self.0.as_ptr();
-        // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
-        // it is held so, its operations may be called.
-        unsafe {
-            if bindings::ib_device_try_get(device) {
-                bindings::ib_dispatch_port_state_event(device, netdev.as_ptr());
-                bindings::ib_device_put(device);
-            }
-        }
-    }
-
-    /// Has the GID table follow the addresses of the device's netdev, as `ib_core` does by itself if that is an Ethernet
-    /// one. If addresses are gone (`are_gone`), all are deleted for a moment. Process context; takes RTNL.
-    pub fn rescan_gids(&self, netdev: &net::NetDevice, are_gone: bool) {
-        let device = self.0.as_ptr();
-        if are_gone {
-            self.delete_gids(netdev);
-        }
-        // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
-        // it is held so, entries may be added.
-        unsafe {
-            if bindings::ib_device_try_get(device) {
-                bindings::rdma_roce_rescan_port(device, 1);
-                bindings::ib_device_put(device);
-            }
-        }
-    }
-
-    /// Deletes the addresses of a netdev that goes from the GID table, as `ib_core` does by itself for an Ethernet one: the
-    /// entries have references to it. Process context; RTNL may be held.
-    pub fn delete_gids(&self, netdev: &net::NetDevice) {
-        // SAFETY: The memory of the device is valid, and with it the table. Both stay during the call.
-        unsafe {
-            bindings::roce_del_all_netdev_gids(self.0.as_ptr(), 1, netdev.as_ptr());
-        }
-    }
-
-    /// Waits until `ib_core` has let go of all entries of the device's GID table that were put
-    /// back. Process context.
-    ///
-    /// Must be called between the last use of an entry and the end of the last handle.
-    pub fn flush_gids(&self) {
-        // SAFETY: The workqueue lives as long as `ib_core`, which this module depends on.
-        unsafe { kernel::bindings::__flush_workqueue(bindings::ib_wq) };
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: The reference belongs to `self`.
-        unsafe { kernel::bindings::put_device(embedded(self.0.as_ptr())) };
-    }
 }
 
 /// Why there is no device.
