@@ -275,9 +275,10 @@ machine()
 {
 	local namespace=$1 name=$2
 	shift 2
+	rm -f "$ktap_dir/$name.qmp"
 	ip netns exec "$namespace" timeout -k 2 $((120 * slowness)) qemu-system-x86_64 -accel tcg -M pc -m 64 -nodefaults \
 		-display none -qmp "unix:$ktap_dir/$name.qmp,server=on,wait=off" "$@" >"$ktap_dir/$name.log" 2>&1 &
-	await $((300 * slowness)) test -S "$ktap_dir/$name.qmp" || { cat "$ktap_dir/$name.log"; fail "$name does not start"; }
+	await $((300 * slowness)) qmp "$name" query-status 2>/dev/null || { cat "$ktap_dir/$name.log"; fail "$name does not start"; }
 }
 
 # qmp NAME COMMAND [ARGUMENTS]
@@ -293,15 +294,21 @@ has_migrated()
 	qmp source query-migrate >"$ktap_dir/migration" && grep -qE '"status": "(completed|failed)"' "$ktap_dir/migration"
 }
 
+destination_runs()
+{
+	qmp destination query-status | grep '"running": true'
+}
+
 # qemu_migration PINNED: from n2 to n1. Memory with random bytes is the same there, and the machine runs there. With
 # PINNED true all memory is pinned before; otherwise registered as it is sent, and not at all where it is zero.
 qemu_migration()
 {
 	local name pin="{\"capabilities\": [{\"capability\": \"rdma-pin-all\", \"state\": $1}]}"
 	local range="{\"val\": 16777216, \"size\": 8388608, \"filename\": \"$ktap_dir/there\"}"
+	trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
 	rm -f "$ktap_dir/there"
 	head -c 8M /dev/urandom >"$ktap_dir/memory"
-	# The one listens as soon as it has a monitor.
+	# Once the destination answers its monitor, it listens.
 	machine n1 destination -incoming "rdma:$address1:4444"
 	machine n2 source -device "loader,file=$ktap_dir/memory,addr=0x1000000,force-raw=on"
 	for name in destination source; do
@@ -311,7 +318,7 @@ qemu_migration()
 	await $((600 * slowness)) has_migrated
 	cat "$ktap_dir/migration"
 	grep -q '"status": "completed"' "$ktap_dir/migration" || { cat "$ktap_dir"/*.log; fail "it fails"; }
-	qmp destination query-status | grep '"running": true' || fail "it does not run there"
+	await $((100 * slowness)) destination_runs || fail "it does not run there"
 	qmp destination pmemsave "$range" || fail "no memory"
 	cmp "$ktap_dir/memory" "$ktap_dir/there" || fail "other memory"
 	for name in destination source; do
