@@ -91,9 +91,9 @@ pub(crate) fn stop(device: &Arc<Device>) {
     }
 }
 
-/// `netdev`, that of `device`, is unregistered, and gets no references any more. Stops the device, and unregisters it soon:
-/// then `ib_core` deletes its addresses, if it has not done so for the netdev. That may take as long as a verbs call of a
-/// process. Context: process, under RTNL.
+/// `netdev`, that of `device`, is unregistered: whoever refers to it has to let go. Stops the device, and unregisters it
+/// soon. That deletes its addresses, which refer to the netdev, but may take as long as a verbs call of a process. So they
+/// are deleted now: by `ib_core` for an Ethernet netdev, and here for any other. Context: process, under RTNL.
 pub(crate) fn lose(device: &Arc<Device>, netdev: &NetDevice) {
     if let Some(handle) = device.handle().filter(|_| !netdev.is_ethernet()) {
         handle.delete_gids(netdev);
@@ -143,10 +143,12 @@ impl WorkItem<UNREGISTER> for Device {
 
     /// Unregisters the device, or waits for the one who is doing so, and lets go of the `ib_device`.
     fn run(device: Arc<Device>) {
-        if let Some(handle) = device.take_handle() {
+        // Until it is unregistered, others find the handle, too: `lose` for one.
+        if let Some(handle) = device.handle() {
             handle.unregister();
             drain(device.registry(), &handle);
         }
+        drop(device.take_handle());
     }
 }
 

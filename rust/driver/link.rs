@@ -129,8 +129,8 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         }
     };
     device.set_handle(room.write(handle).into());
-    // Nobody was told of a change up to here.
-    if netdev.is_operational() != was_operational {
+    // Nobody was told of a change up to here: of the link, or of addresses that `ib_core` does not follow.
+    if netdev.is_operational() != was_operational || !netdev.is_ethernet() {
         device.port_changed();
     }
     if device.is_dead() {
@@ -188,6 +188,10 @@ impl NetdevHandler for Watch {
         match event {
             NetdevEvent::Unregister if netdev.is_registered() => lifecycle::depart(&device),
             NetdevEvent::Register => {
+                // Its default GID still is one of the former namespace.
+                if !netdev.is_ethernet() {
+                    device.address_changed(AddressEvent::Removed);
+                }
                 if let Err(error) = self.registry.arrive(&device, netdev) {
                     if net::may_log() {
                         pr_err!(
@@ -214,6 +218,7 @@ impl NetdevHandler for Watch {
     fn address_event(&self, netdev: &NetDevice, event: AddressEvent) {
         if !netdev.is_ethernet() {
             let site = Site::of(netdev);
+            // Not by `self.registry`, whose list is behind a mutex.
             if let Some(device) = registry::device_on_site(&site, &rcu::read_lock()) {
                 device.address_changed(event);
             }

@@ -92,20 +92,12 @@ vrfs_down()
 	devices_wait
 }
 
-packets_of()
-{
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
-}
-
+# Answers of the other device would leave by the other VRF.
 same_address()
 {
-	local red blue
 	vrfs_up || fail "no VRFs"
-	red=$(packets_of "$dev1") blue=$(packets_of blue1)
 	rping_to 10.8.0.1 0.0.0.0 || fail "from n2"
 	client_at=n3 rping_to 10.8.0.1 0.0.0.0 || fail "from n3"
-	red=$(($(packets_of "$dev1") - red)) blue=$(($(packets_of blue1) - blue))
-	echo "packets: $red of $dev1, $blue of blue1"
 }
 
 # wireguard_up: wg1 in n1 and wg2 in n2, with a device each, which are there before the addresses.
@@ -136,11 +128,10 @@ wireguard()
 	pingpong || fail "ibv_rc_pingpong"
 }
 
-# pingpong ARG...
 pingpong()
 {
-	pair 60 18515 ibv_rc_pingpong -d wg1 -g "$(gid_index wg1 10.8.1.1)" -n "${1:-50}" -- \
-		ibv_rc_pingpong -d wg2 -g "$(gid_index wg2 10.8.1.2)" -n "${1:-50}" 10.8.1.1
+	pair 60 18515 ibv_rc_pingpong -d wg1 -g "$(gid_index wg1 10.8.1.1)" -n "$n" -- \
+		ibv_rc_pingpong -d wg2 -g "$(gid_index wg2 10.8.1.2)" -n "$n" 10.8.1.1
 }
 
 gid_is_gone()
@@ -148,21 +139,48 @@ gid_is_gone()
 	! gid_index "$1" "$2" 2>/dev/null
 }
 
-# One address goes. Connections to another one do not notice.
+packets_of()
+{
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
+}
+
+# has_traffic DEVICE PACKETS: it has received more of them.
+has_traffic()
+{
+	[ "$(packets_of "$1")" -gt $(($2 + 20)) ]
+}
+
+# addresses_change: one after the other comes and goes, while there is traffic before, between, and after.
+addresses_change()
+{
+	local address packets
+	packets=$(packets_of wg1)
+	await $((100 * slowness)) has_traffic wg1 "$packets" || fail "there is no traffic"
+	for address in 10.8.2.1/24 fd09::1/64; do
+		ip -n n1 address add "$address" dev wg1 || return 1
+		gid_index_wait wg1 "${address%/*}" >/dev/null || fail "no GID of $address"
+		ip -n n1 address delete "$address" dev wg1 || return 1
+		await $((50 * slowness)) gid_is_gone wg1 "${address%/*}" || fail "the GID of $address stays"
+		packets=$(packets_of wg1)
+		await $((50 * slowness)) has_traffic wg1 "$packets" || fail "the traffic ends with $address"
+	done
+}
+
+# Connections between other addresses go on.
 wireguard_addresses()
 {
-	local address changes status
-	{
-		for address in 10.8.2.1/24 fd09::1/64; do
-			ip -n n1 address add "$address" dev wg1 && gid_index_wait wg1 "${address%/*}" >/dev/null &&
-				ip -n n1 address delete "$address" dev wg1 &&
-				await $((50 * slowness)) gid_is_gone wg1 "${address%/*}" || exit 1
-		done
-	} &
-	changes=$!
-	pingpong $((400 / slowness))
+	local status gid1 gid2 server client traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4)
+	gid1=$(gid_index wg1 10.8.1.1) && gid2=$(gid_index wg2 10.8.1.2) || return 1
+	ip netns exec n1 "${traffic[@]}" -d wg1 -x "$gid1" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n1" 18515 "$server"
+	ip netns exec n2 "${traffic[@]}" -d wg2 -x "$gid2" 10.8.1.1 >"$ktap_dir/client" 2>&1 &
+	client=$!
+	(addresses_change)
 	status=$?
-	wait "$changes" || fail "the GIDs do not follow"
+	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
+	kill "$client" "$server"
+	wait
 	return "$status"
 }
 
@@ -173,29 +191,39 @@ wireguard_moves()
 	gid_is_gone wg1 10.8.1.1 || fail "a GID of before is there"
 }
 
-# ib_send_bw still has its queue pair.
+# A process has objects, and is in a verb that does not end.
 wireguard_goes()
 {
-	local before server
-	in2 timeout -k 2 $((20 * slowness)) ib_send_bw -d wg1 -x "$(gid_index wg1 10.8.3.1)" >"$ktap_dir/server" 2>&1 &
-	server=$!
-	await_listener "ip netns exec n2" 18515 "$server"
-	before=$(date +%s)
-	timeout 60 ip -n n2 link delete wg1 || fail "the netdev does not go"
-	echo "$(($(date +%s) - before)) s"
-	[ ! -e /sys/class/infiniband/wg1 ] || await $((50 * slowness)) test ! -e /sys/class/infiniband/wg1 || fail "the device stays"
-	kill "$server" 2>/dev/null
-	wait "$server"
-	in2 ip link delete wg2
+	local hold failed=0
+	[ -e /proc/sys/vm/unprivileged_userfaultfd ] || skip "this kernel has no userfaultfd"
+	ip netns exec n2 "$here/hold" -s wg1 >"$ktap_dir/hold" 2>&1 &
+	hold=$!
+	await $((100 * slowness)) grep -qx ready "$ktap_dir/hold" || { cat "$ktap_dir/hold"; echo "nobody is stuck"; failed=1; }
+	{ ip -n n2 link delete wg1 && touch "$ktap_dir/deleted"; } &
+	await $((100 * slowness)) test -e "$ktap_dir/deleted" || { echo "the netdev does not go"; failed=1; }
+	kill -9 "$hold"
+	wait
+	await $((100 * slowness)) test ! -e /sys/class/infiniband/wg1 || { echo "the device stays"; failed=1; }
+	return "$failed"
+}
+
+wireguard_down()
+{
+	local side
+	for side in 1 2; do
+		[ ! -e "/sys/class/infiniband/wg$side" ] || rdma link delete "wg$side"
+	done
+	ip -n n2 link delete wg2
 }
 
 ktap_start 6
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 vlan_down
 row "two VRFs with the same address: rping" same_address
-vrfs_down
+vrfs_down 2>/dev/null
 row "a device on WireGuard: rping, ibv_rc_pingpong" wireguard
 row "its addresses come and go under traffic" wireguard_addresses
 row "its netdev moves to another namespace" wireguard_moves
-row "its netdev goes" wireguard_goes
+row "its netdev goes, whoever uses it" wireguard_goes
+wireguard_down
 ktap_finish

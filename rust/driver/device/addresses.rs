@@ -141,8 +141,8 @@ impl Addresses {
         self.nearest(packet, None, rcu).map(|known| &known.device)
     }
 
-    /// The VLAN that a packet came by to an address of `device`; if the packet came by a netdev without that address, the
-    /// address's. Context: any.
+    /// The VLAN of the address of `device` that a packet was sent to. If several netdevs have that address, it is that of
+    /// the netdev that the packet came by. Context: any.
     pub(crate) fn vlan(&self, device: &Device, packet: &RxSkb) -> Option<u16> {
         self.nearest(packet, Some(device), &rcu::read_lock())?.vlan
     }
@@ -182,9 +182,9 @@ impl Addresses {
         }
     }
 
-    /// The address, of `device` or of any, that a packet was sent to: the one on the netdev that the packet came by, if
-    /// that has it; of the first device that has. Link-local addresses, and those of VRFs, can be the same on several
-    /// netdevs.
+    /// The address, of `device` or of any, that a packet was sent to: the one on the netdev that the packet came by. If
+    /// several devices have that, or that netdev does not have the address, it is that of the first device. Link-local
+    /// addresses, and those of VRFs, can be the same on several netdevs.
     #[inline(never)]
     fn nearest<'a>(
         &'a self,
@@ -194,7 +194,7 @@ impl Addresses {
     ) -> Option<&'a Arc<Known>> {
         let ifindex = packet.ifindex();
         let rank = |known: &Known| (known.ifindex != ifindex, known.device.number());
-        // There is one such address on a netdev, unless several devices have it.
+        // Of a netdev, all entries are alike, unless they are of several devices.
         let is_unique = device.is_some() || self.above.load(Relaxed) == 0;
         let mut nearest: Option<&Arc<Known>> = None;
         for known in self.all(packet.netns(), &packet.destination().to_gid(), rcu) {

@@ -39,8 +39,14 @@ impl WorkItem<PORT_STATE> for Device {
     fn run(device: Arc<Device>) {
         if let (Some(handle), Some(netdev)) = (device.handle(), device.netdev()) {
             handle.dispatch_port_state(&netdev);
-            if !netdev.is_ethernet() {
-                handle.rescan_gids(&netdev, device.addresses_gone.xchg(false, Relaxed));
+            if netdev.is_ethernet() {
+                return;
+            }
+            // Who changes an address holds RTNL, and often changes more. The scan takes it, too, and so does nothing for a
+            // device that is retired: the holder may wait for the end of that (`lifecycle::leave`).
+            net::wait_for_rtnl();
+            if !device.is_retired() {
+                handle.rescan_gids(&netdev, &device.addresses_gone);
             }
         }
     }

@@ -93,7 +93,7 @@ struct CreateQpResponse {
 }
 
 impl Qp {
-    /// Makes a QP that nothing finds yet. Not inlined: with the caller's it would be a large part of a stack.
+    /// Makes a QP that nothing finds yet. Not inlined, so that its frame is no part of the caller's.
     /// Context: process, may sleep.
     #[inline(never)]
     fn new(

@@ -67,6 +67,11 @@ __rust_helper u32 rust_helper_l3mdev_master_ifindex(struct net_device *dev)
 	return l3mdev_master_ifindex(dev);
 }
 
+__rust_helper bool rust_helper_netif_is_l3_master(const struct net_device *dev)
+{
+	return netif_is_l3_master(dev);
+}
+
 __rust_helper bool rust_helper_netif_carrier_ok(const struct net_device *dev)
 {
 	return netif_carrier_ok(dev);

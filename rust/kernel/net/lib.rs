@@ -66,6 +66,7 @@ pub use path::{
 };
 pub use queue::RxQueue;
 pub use receive::RxSkb;
+pub use rtnl::wait_for_rtnl;
 pub use segment::{
     Segment,
     Segments, //

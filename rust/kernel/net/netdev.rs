@@ -114,6 +114,13 @@ impl NetDevice {
         unsafe { bindings::netdev_type(self.as_ptr()) }
     }
 
+    /// Returns whether it is a VRF, or something else that stands for other devices at the network layer. Any context.
+    #[inline]
+    pub fn is_l3_master(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::netif_is_l3_master(self.as_ptr()) }
+    }
+
     /// Returns whether it is an Ethernet device. Any context.
     pub fn is_ethernet(&self) -> bool {
         self.arp_type() == ARPHRD_ETHER

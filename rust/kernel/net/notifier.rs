@@ -141,8 +141,8 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
             }),
             GFP_KERNEL,
         )?;
-        // SAFETY: The blocks are initialised, do not move, and are unregistered before they are freed. A block that
-        // is not registered yet may only be registered twice, so these two cannot fail.
+        // SAFETY: The blocks are initialised, do not move, and are unregistered before they are freed. Only a block that
+        // is registered already is refused, so the last two calls cannot fail.
         unsafe {
             to_result(bindings::register_netdevice_notifier(blocks.netdevs.get()))?;
             bindings::register_inetaddr_notifier(blocks.v4.get());

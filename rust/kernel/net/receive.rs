@@ -117,9 +117,14 @@ impl RxSkb {
         }
         // SAFETY: As the caller promises; the device stays under RCU.
         let dev = unsafe { NetDevice::from_raw(dev) };
-        // A VRF has put itself in the place of the device that it is above.
-        // SAFETY: The control block begins with `struct inet_skb_parm` or `inet6_skb_parm`, and these with this number.
-        let ifindex = unsafe { (&raw const (*skb).cb).cast::<u32>().read() };
+        // A VRF puts itself in the place of the device below it, which only the control block still names.
+        let ifindex = if dev.is_l3_master() {
+            // SAFETY: The control block begins with `struct inet_skb_parm` or `inet6_skb_parm`, and these with this
+            // number.
+            unsafe { (&raw const (*skb).cb).cast::<u32>().read() }
+        } else {
+            dev.ifindex()
+        };
         Some(Control {
             netns: dev.net_id(),
             ifindex,
@@ -312,7 +317,8 @@ impl RxSkb {
         self.control().netns
     }
 
-    /// Returns the number there of the network device that the packet came in by, below a VRF.
+    /// Returns the number there of the network device that the packet came in by, below a VRF. A packet of this host came
+    /// in by `lo`; in a VRF with IPv4 by the VRF, with IPv6 by the device that has the destination.
     pub fn ifindex(&self) -> u32 {
         self.control().ifindex
     }

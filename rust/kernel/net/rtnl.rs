@@ -24,3 +24,8 @@ impl Drop for Rtnl {
         unsafe { bindings::rtnl_unlock() };
     }
 }
+
+/// Waits until whoever holds RTNL has released it. Process, not under RTNL.
+pub fn wait_for_rtnl() {
+    drop(Rtnl::lock());
+}

@@ -4,6 +4,10 @@
 
 use super::embedded;
 use core::ptr::NonNull;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
 use rdma_bindings as bindings;
 
 /// A registered device, or one that was.
@@ -46,26 +50,27 @@ impl Handle {
     }
 
     /// Has the GID table follow the addresses of the device's netdev, as `ib_core` does by itself if that is an Ethernet
-    /// one. If addresses are gone (`are_gone`), all are deleted for a moment. Process context; takes RTNL.
-    pub fn rescan_gids(&self, netdev: &net::NetDevice, are_gone: bool) {
+    /// one. If addresses are gone (`are_gone`, which becomes false), all of the netdev's are deleted until RTNL is free,
+    /// and may get other places in the table: `ib_core` deletes no single one. Process context, not under RTNL.
+    pub fn rescan_gids(&self, netdev: &net::NetDevice, are_gone: &Atomic<bool>) {
         let device = self.0.as_ptr();
-        if are_gone {
-            self.delete_gids(netdev);
-        }
         // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
         // it is held so, entries may be added.
         unsafe {
             if bindings::ib_device_try_get(device) {
+                if are_gone.xchg(false, Relaxed) {
+                    self.delete_gids(netdev);
+                }
                 bindings::rdma_roce_rescan_port(device, 1);
                 bindings::ib_device_put(device);
             }
         }
     }
 
-    /// Deletes the addresses of a netdev that goes from the GID table, as `ib_core` does by itself for an Ethernet one: the
-    /// entries have references to it. Process context; RTNL may be held.
+    /// Deletes the addresses of a netdev from the GID table. Process context; RTNL may be held.
     pub fn delete_gids(&self, netdev: &net::NetDevice) {
-        // SAFETY: The memory of the device is valid, and with it the table. Both stay during the call.
+        // SAFETY: The memory of the device is valid, and with it the table. Only entries of the table lead to the driver's
+        // part of the device: `ib_core` empties the table before that part goes, and adds none afterwards.
         unsafe {
             bindings::roce_del_all_netdev_gids(self.0.as_ptr(), 1, netdev.as_ptr());
         }
