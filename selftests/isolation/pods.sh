@@ -126,27 +126,16 @@ address_returns()
 {
 	local status changes packets
 	{
-		packets=$(packets_of "$dev2") && await $((100 * slowness)) has_traffic "$dev2" "$packets" &&
+		packets=$(packets_of "$dev2") && await $((100 * slowness)) has_traffic "$dev2" "$packets" 200 &&
 			ip -n p1 address delete "$(address_of p1)/24" dev p1 && await $((50 * slowness)) address_is_gone &&
 			ip -n p1 address add "$(address_of p1)/24" dev p1 && packets=$(packets_of "$dev2") &&
-			await $((60 * slowness)) has_traffic "$dev2" "$packets"
+			await $((60 * slowness)) has_traffic "$dev2" "$packets" 200
 	} &
 	changes=$!
 	verbs ib_send_bw -b -D $((12 * slowness)) -s 4096 -u 18
 	status=$?
 	wait "$changes" || fail "no traffic once the address is back"
 	return "$status"
-}
-
-packets_of()
-{
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
-}
-
-# has_traffic DEVICE BEFORE
-has_traffic()
-{
-	[ "$(packets_of "$1")" -gt $(($2 + 200)) ]
 }
 
 address_is_gone()

@@ -136,6 +136,24 @@ in_group()
 	ip -n "$1" maddr show dev "$2" | grep -qE "inet +${3//./\\.}$users$"
 }
 
+# link_local NAMESPACE NETDEV: its address of that scope
+link_local()
+{
+	ip -n "$1" -6 -o address show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
+}
+
+# packets_of DEVICE: how many it has received
+packets_of()
+{
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
+}
+
+# has_traffic DEVICE BEFORE MORE: it has received more than so many since.
+has_traffic()
+{
+	[ "$(packets_of "$1")" -gt $(($2 + $3)) ]
+}
+
 # await TRIES COMMAND...: tries it a tenth of a second apart until it succeeds; its status, if it never does.
 await()
 {

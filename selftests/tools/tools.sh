@@ -299,12 +299,6 @@ rping_vlan()
 	return "$status"
 }
 
-# link_local NAMESPACE NETDEV: its address of that scope
-link_local()
-{
-	ip -n "$1" -6 -o address show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
-}
-
 # Another netdev has a route to addresses of that scope, too, and a better one.
 pingpong_link_local()
 {

@@ -130,9 +130,9 @@ impl Addresses {
         above
     }
 
-    /// The device whose connection manager a packet is for: that which has the address on the netdev that the packet came
-    /// by. If several do, the first one, which `rdma_cm` takes for the address, too; if none does, the first one that has
-    /// the address at all. Context: any.
+    /// The device whose QP 1 gets a packet: the device with the destination address on the netdev by which the packet came.
+    /// If several devices have that, it is the first one, as in `rdma_cm`. If none has, it is the first device with the
+    /// address on any netdev. Context: any.
     pub(crate) fn serves<'a>(
         &'a self,
         packet: &RxSkb,

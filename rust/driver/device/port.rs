@@ -42,8 +42,8 @@ impl WorkItem<PORT_STATE> for Device {
             if netdev.is_ethernet() {
                 return;
             }
-            // Who changes an address holds RTNL, and often changes more. The scan takes it, too, and so does nothing for a
-            // device that is retired: the holder may wait for the end of that (`lifecycle::leave`).
+            // The thread that changes an address holds RTNL, and often changes more of them. The scan takes RTNL, too. A
+            // retired device is not scanned: the holder of RTNL may wait for its end (`lifecycle::leave`).
             net::wait_for_rtnl();
             if !device.is_retired() {
                 handle.rescan_gids(&netdev, &device.addresses_gone);

@@ -27,7 +27,7 @@ use rdma::mtu::Mtu;
 /// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
 const DSCP: u8 = 0xfc;
 
-/// What a path is looked up for. It does not hold off the end of the namespace.
+/// The arguments of a path lookup. They do not hold off the end of the namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct PathQuery {
     query: Query,
@@ -112,7 +112,7 @@ impl Path {
         .lookup(device)
     }
 
-    /// What it was looked up for. Context: any.
+    /// The arguments of its lookup. Context: any.
     pub(crate) fn query(&self) -> PathQuery {
         self.asked
     }

@@ -52,7 +52,7 @@ impl NetdevEvent {
     }
 }
 
-/// What happened to an address of a network device.
+/// An address of a network device was added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressEvent {
     /// The device has it.
@@ -82,47 +82,66 @@ pub trait NetdevHandler: Send + Sync + 'static {
     fn address_event(&self, dev: &NetDevice, event: AddressEvent);
 }
 
-/// What the chains have pointers to.
+/// A function that a notifier chain calls: with its block, the number of the event, and the object of the event.
+type Call =
+    unsafe extern "C" fn(*mut kernel_bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
+
+/// An entry of a notifier chain.
 #[pin_data]
-struct Blocks<H> {
+struct Block<H> {
     #[pin]
-    netdevs: Opaque<kernel_bindings::notifier_block>,
-    #[pin]
-    v4: Opaque<kernel_bindings::notifier_block>,
-    #[pin]
-    v6: Opaque<kernel_bindings::notifier_block>,
+    block: Opaque<kernel_bindings::notifier_block>,
     handler: Arc<H>,
+}
+
+impl<H: NetdevHandler> Block<H> {
+    /// Makes an entry for a chain to call `call`.
+    fn new(call: Call, handler: &Arc<H>) -> Result<Pin<KBox<Self>>> {
+        KBox::pin_init(
+            pin_init!(Self {
+                block <- Opaque::ffi_init(|block: *mut kernel_bindings::notifier_block| {
+                    // SAFETY: `block` is valid for writes.
+                    unsafe {
+                        block.write(kernel_bindings::notifier_block {
+                            notifier_call: Some(call),
+                            ..pin_init::zeroed()
+                        });
+                    }
+                }),
+                handler: handler.clone(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the handler of the entry with this block.
+    ///
+    /// # Safety
+    ///
+    /// `block` is the field of a `Block<H>` that lives as long as `'a`.
+    unsafe fn handler<'a>(block: *mut kernel_bindings::notifier_block) -> &'a H {
+        let block = Opaque::cast_from(block.cast_const()).cast_mut();
+        // SAFETY: The caller promises it.
+        unsafe { &(*container_of!(block, Self, block)).handler }
+    }
 }
 
 /// A subscription to the news.
 ///
 /// # Invariants
 ///
-/// The blocks are registered.
-pub struct NetdevNotifier<H: NetdevHandler>(Pin<KBox<Blocks<H>>>);
+/// Each block is registered with its chain.
+pub struct NetdevNotifier<H: NetdevHandler> {
+    netdevs: Pin<KBox<Block<H>>>,
+    v4: Pin<KBox<Block<H>>>,
+    v6: Pin<KBox<Block<H>>>,
+}
 
 // SAFETY: The blocks are only used to unregister them, which may be done on any thread; the handler is `Send`
 // and `Sync`.
 unsafe impl<H: NetdevHandler> Send for NetdevNotifier<H> {}
 // SAFETY: As above; there is nothing to be done with a shared reference.
 unsafe impl<H: NetdevHandler> Sync for NetdevNotifier<H> {}
-
-/// A function that a chain calls: with its block, the number of the event, and what that is of.
-type Call =
-    unsafe extern "C" fn(*mut kernel_bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
-
-/// Initialises a block for a chain to call `call`.
-fn block(call: Call) -> impl PinInit<Opaque<kernel_bindings::notifier_block>> {
-    Opaque::ffi_init(move |block: *mut kernel_bindings::notifier_block| {
-        // SAFETY: `block` is valid for writes.
-        unsafe {
-            block.write(kernel_bindings::notifier_block {
-                notifier_call: Some(call),
-                ..pin_init::zeroed()
-            });
-        }
-    })
-}
 
 impl<H: NetdevHandler> NetdevNotifier<H> {
     /// Subscribes. Process, not under RTNL.
@@ -132,24 +151,18 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
     /// [`NetdevEvent::Down`] and [`NetdevEvent::Unregister`] of each that is still there. Of addresses it gets what
     /// happens in between.
     pub fn register(handler: Arc<H>) -> Result<Self> {
-        let blocks = KBox::pin_init(
-            pin_init!(Blocks {
-                netdevs <- block(Self::notify),
-                v4 <- block(Self::notify_v4),
-                v6 <- block(Self::notify_v6),
-                handler,
-            }),
-            GFP_KERNEL,
-        )?;
+        let netdevs = Block::new(Self::notify, &handler)?;
+        let v4 = Block::new(Self::notify_v4, &handler)?;
+        let v6 = Block::new(Self::notify_v6, &handler)?;
         // SAFETY: The blocks are initialised, do not move, and are unregistered before they are freed. Only a block that
         // is registered already is refused, so the last two calls cannot fail.
         unsafe {
-            to_result(bindings::register_netdevice_notifier(blocks.netdevs.get()))?;
-            bindings::register_inetaddr_notifier(blocks.v4.get());
-            bindings::register_inet6addr_notifier(blocks.v6.get());
+            to_result(bindings::register_netdevice_notifier(netdevs.block.get()))?;
+            bindings::register_inetaddr_notifier(v4.block.get());
+            bindings::register_inet6addr_notifier(v6.block.get());
         }
         // INVARIANT: Just registered.
-        Ok(Self(blocks))
+        Ok(Self { netdevs, v4, v6 })
     }
 
     /// Passes an event of a network device on.
@@ -162,17 +175,14 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
         event: c_ulong,
         info: *mut c_void,
     ) -> c_int {
-        let block = Opaque::cast_from(block.cast_const()).cast_mut();
-        // SAFETY: The block is the field of a `Blocks`, which lives as long as the block is registered.
-        let this = unsafe { &*container_of!(block, Blocks<H>, netdevs) };
         if let Some(event) = NetdevEvent::from_raw(event) {
-            // SAFETY: The core passes such information with each event of this chain. RTNL is held, so the device
-            // stays, and it is registered, or was until now.
-            let dev = unsafe {
+            // SAFETY: A registered block lives. The core passes such information with each event of this chain. RTNL is
+            // held, so the device stays, and it is registered, or was until now.
+            unsafe {
                 let info = info.cast::<bindings::netdev_notifier_info>();
-                NetDevice::from_raw(bindings::netdev_notifier_info_to_dev(info))
-            };
-            this.handler.event(dev, event);
+                let dev = NetDevice::from_raw(bindings::netdev_notifier_info_to_dev(info));
+                Block::<H>::handler(block).event(dev, event);
+            }
         }
         // CAST: 0.
         bindings::NOTIFY_DONE as c_int
@@ -188,44 +198,40 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
         event: c_ulong,
         info: *mut c_void,
     ) -> c_int {
-        let block = Opaque::cast_from(block.cast_const()).cast_mut();
-        // SAFETY: As in `notify`; the address has a reference to its device.
-        unsafe {
-            let this = &*container_of!(block, Blocks<H>, v4);
-            this.address_event(bindings::inetaddr_to_dev(info), event)
-        }
+        // SAFETY: The core passes such an address with each event of this chain.
+        unsafe { Self::notify_address(block, event, bindings::inetaddr_to_dev(info)) }
     }
 
-    /// Passes an event of an IPv6 address on.
+    /// As [`Self::notify_v4`], for IPv6.
     ///
     /// # Safety
     ///
-    /// To be called by the core only, with the registered block, and an address.
+    /// As there.
     unsafe extern "C" fn notify_v6(
         block: *mut kernel_bindings::notifier_block,
         event: c_ulong,
         info: *mut c_void,
     ) -> c_int {
-        let block = Opaque::cast_from(block.cast_const()).cast_mut();
-        // SAFETY: As in `notify`; the address has a reference to its device.
-        unsafe {
-            let this = &*container_of!(block, Blocks<H>, v6);
-            this.address_event(bindings::inet6addr_to_dev(info), event)
-        }
+        // SAFETY: As in `notify_v4`.
+        unsafe { Self::notify_address(block, event, bindings::inet6addr_to_dev(info)) }
     }
-}
 
-impl<H: NetdevHandler> Blocks<H> {
     /// Passes an event of an address of `dev` on.
     ///
     /// # Safety
     ///
-    /// `dev` is a network device that stays as long as this takes.
-    unsafe fn address_event(&self, dev: *mut kernel_bindings::net_device, event: c_ulong) -> c_int {
+    /// `block` is a registered block. `dev` is the device of an address, which has a reference to it.
+    unsafe fn notify_address(
+        block: *mut kernel_bindings::notifier_block,
+        event: c_ulong,
+        dev: *mut kernel_bindings::net_device,
+    ) -> c_int {
         if let Some(event) = AddressEvent::from_raw(event) {
-            // SAFETY: The caller promises it.
-            let dev = unsafe { NetDevice::from_raw(dev) };
-            self.handler.address_event(dev, event);
+            // SAFETY: The caller promises it; a registered block lives.
+            unsafe {
+                let dev = NetDevice::from_raw(dev);
+                Block::<H>::handler(block).address_event(dev, event);
+            }
         }
         // CAST: 0.
         bindings::NOTIFY_DONE as c_int
@@ -236,9 +242,9 @@ impl<H: NetdevHandler> Drop for NetdevNotifier<H> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the blocks are registered.
         unsafe {
-            bindings::unregister_inet6addr_notifier(self.0.v6.get());
-            bindings::unregister_inetaddr_notifier(self.0.v4.get());
-            bindings::unregister_netdevice_notifier(self.0.netdevs.get());
+            bindings::unregister_inet6addr_notifier(self.v6.block.get());
+            bindings::unregister_inetaddr_notifier(self.v4.block.get());
+            bindings::unregister_netdevice_notifier(self.netdevs.block.get());
         }
     }
 }

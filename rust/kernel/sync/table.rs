@@ -247,24 +247,23 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key.
     #[inline(never)]
     fn find(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
+        let _guard = rcu::read_lock();
+        let entry = self.search(at, inclusive);
+        // SAFETY: An `Entry<T>` is not freed before `_guard` is dropped; until then it holds its reference.
+        unsafe { entry.as_ref() }.map(|entry| entry.value.clone())
+    }
+
+    /// As [`Self::find`], but returns the entry, or null. Reserved entries are not found, so by the type invariant it is
+    /// one of the table's.
+    fn search(&self, at: &mut usize, inclusive: bool) -> *mut Entry<T> {
         let find = if inclusive {
             kernel::bindings::xa_find
         } else {
             kernel::bindings::xa_find_after
         };
-        let _guard = rcu::read_lock();
+        let last = index(u32::MAX);
         // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
-        let entry = unsafe {
-            find(
-                self.xa.get(),
-                at,
-                index(u32::MAX),
-                kernel::bindings::XA_PRESENT,
-            )
-        };
-        // SAFETY: Reserved entries are not found. Any other is an `Entry<T>` by the type invariant, which
-        // is not freed before `_guard` is dropped; until then it holds its reference.
-        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
+        unsafe { find(self.xa.get(), at, last, kernel::bindings::XA_PRESENT) }.cast()
     }
 
     /// Runs `f` with the lock of `xa` held.
@@ -315,17 +314,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     #[inline(never)]
     fn clear(&self) {
         let mut at = 0;
-        // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
-        while !unsafe {
-            kernel::bindings::xa_find(
-                self.xa.get(),
-                &mut at,
-                index(u32::MAX),
-                kernel::bindings::XA_PRESENT,
-            )
-        }
-        .is_null()
-        {
+        while !self.search(&mut at, true).is_null() {
             // CAST: Keys are 32 bits wide.
             self.remove(at as u32);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver does to a device that it has registered.
+//! The handle of a registered device: the driver unregisters it, and tells `ib_core` of changes.
 
 use super::embedded;
 use core::ptr::NonNull;
@@ -76,8 +76,8 @@ impl Handle {
         }
     }
 
-    /// Waits until `ib_core` has let go of all entries of the device's GID table that were put
-    /// back. Process context.
+    /// Waits until `ib_core` has released the entries of the device's GID table whose last reference was dropped.
+    /// Process context.
     ///
     /// Must be called between the last use of an entry and the end of the last handle.
     pub fn flush_gids(&self) {
