@@ -4,10 +4,12 @@
 # that did, and for each that is missing, then one line "counts PASSED FAILED SKIPPED OWN": OWN are the rows of the
 # tests but for those that each has, of the kernel log.
 #
-# awk -v names='TEST...' -v status=STATUS -v group=NAME -v list=FILE -v conditions='WORD...' -v is_part=0|1
+# awk -v names='TEST...' -v status=STATUS -v group=NAME -v list=FILE -v rows_list=FILE -v conditions='WORD...'
+#	-v is_part=0|1
 #
 # names are the tests that should have run, status is that of the VM. list is selftests/skips, which says what it
-# looks like; none if anything may be skipped. is_part is 1 if only some rows of the tests were asked for.
+# looks like; none if anything may be skipped. rows_list is selftests/rows; none if the tests may have any number of
+# rows. is_part is 1 if only some rows of the tests were asked for.
 
 function name_of(line)
 {
@@ -29,22 +31,49 @@ function expression(name)
 	return "^" name "$"
 }
 
-function read_list(file,	line, holds, may, words, count, i, at)
+# A line [WORD...]: whether all conditions of it hold; is_may is set if one of the words is "may".
+function conditions_hold(line,	words, count, i, holds)
+{
+	holds = 1
+	is_may = 0
+	count = split(substr(line, 2, length(line) - 2), words, " ")
+	for (i = 1; i <= count; i++) {
+		if (words[i] == "may")
+			is_may = 1
+		else if (words[i] != "always" && index(" " conditions " ", " " words[i] " ") == 0)
+			holds = 0
+	}
+	return holds
+}
+
+# Lines TEST COUNT. Of several whose conditions hold, the last one counts.
+function read_rows(file,	line, holds, words, lines)
+{
+	while ((getline line <file) > 0) {
+		if (line == "" || line ~ /^#/)
+			continue
+		lines++
+		if (line ~ /^\[.*\]$/)
+			holds = conditions_hold(line)
+		else if (split(line, words, " ") != 2 || words[2] !~ /^[0-9]+$/)
+			fail(file ": not \"TEST COUNT\": " line)
+		else if (holds)
+			rows_wanted[words[1]] = words[2]
+	}
+	close(file)
+	if (!lines)
+		fail(file ": it lists no test")
+}
+
+function read_list(file,	line, holds, may, at)
 {
 	while ((getline line <file) > 0) {
 		sub(/^[ \t]+/, "", line)
 		if (line == "" || line ~ /^#/)
 			continue
 		if (line ~ /^\[.*\]$/) {
-			holds = 1
-			may = 0
-			count = split(substr(line, 2, length(line) - 2), words, " ")
-			for (i = 1; i <= count; i++) {
-				if (words[i] == "may")
-					may = 1
-				else if (words[i] != "always" && index(" " conditions " ", " " words[i] " ") == 0)
-					holds = 0
-			}
+			holds = conditions_hold(line)
+			may = is_may
 			continue
 		}
 		at = index(line, " # ")
@@ -117,18 +146,22 @@ function leaf(line, where,	row, at)
 BEGIN {
 	if (list != "")
 		read_list(list)
+	if (rows_list != "" && !is_part)
+		read_rows(rows_list)
 }
 
 /^    1\.\.[0-9]+$/ && !plan { next }
-/^# Subtest: / { test = $3; inner = 0 }
+/^# Subtest: / { test = $3; inner = rows_of_test = 0 }
 /^1\.\.[0-9]+$/ { plan = substr($0, 4) + 0 }
-/^    (not )?ok [0-9]+ / { leaf($0, test ": ") }
+/^    (not )?ok [0-9]+ / { rows_of_test++; leaf($0, test ": ") }
 /^(not )?ok [0-9]+ / {
 	rows++
 	if (test != "" && index(name_of($0), test) == 1) {
 		done[test] = 1
 		if ($0 ~ /^not ok/ && !inner)
 			fail(test)
+		if (test in rows_wanted && rows_of_test != rows_wanted[test])
+			fail(test ": it has " rows_of_test " rows, selftests/rows says " rows_wanted[test])
 	} else
 		leaf($0, group ": ")
 	test = ""
