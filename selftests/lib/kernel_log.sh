@@ -28,7 +28,7 @@ kernel_log_complaints=(
 	'general protection fault'
 	'unable to handle'
 	'Bad page'
-	'Call Trace'
+	'Call [Tt]race'
 	'KASAN'
 	'KCSAN'
 	'KFENCE'
@@ -36,6 +36,8 @@ kernel_log_complaints=(
 	'ODEBUG'
 	'refcount_t'
 	'unregister_netdevice: waiting'
+	'ref_tracker: '
+	'cm_destroy_id_wait_timeout'
 	'stalled pool shutdown'
 	'page_pool.*violation'
 	'possible (circular|recursive) locking'
@@ -57,6 +59,9 @@ kernel_log_complaints=(
 	'BUG [^ ]+ \('
 	'[Oo]bjects remaining'
 	'leaked [0-9]+ '
+	'segfault at'
+	'trap invalid opcode'
+	'Stack depot reached limit'
 	'live objects: *[^0 ]'
 )
 
@@ -74,11 +79,17 @@ kernel_log_mark()
 	printf 'selftests: mark %s\n' "$kernel_log_name" >/dev/kmsg
 }
 
-# Like kernel_log_mark, but what was logged since somebody last looked is not left out: between two tests, too.
+# Like kernel_log_mark, but what was logged since somebody last looked is not left out: between two tests, too. If no
+# look is in the log and its beginning has gone, more was logged than it holds: the next check fails.
 kernel_log_resume()
 {
 	kernel_log_name=$(dmesg --notime 2>/dev/null | sed -n 's/.*selftests: mark \(look-[^ ]*\)$/\1/p' | tail -n 1)
-	[ -n "$kernel_log_name" ] || kernel_log_mark
+	[ -z "$kernel_log_name" ] || return 0
+	if dmesg --notime 2>/dev/null | grep -q '^Linux version '; then
+		kernel_log_mark
+	else
+		kernel_log_name=look-lost
+	fi
 }
 
 # To be called before the log is read: who resumes will read what comes behind.

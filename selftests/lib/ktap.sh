@@ -76,6 +76,10 @@ row()
 		echo "# skipped without a reason"
 		status=1
 	fi
+	if [ "$status" -eq 0 ] && [ -n "$reason" ]; then
+		echo "# a skip in a subshell did not end the row: $reason"
+		status=1
+	fi
 	if [ "$status" -ne 0 ] && [ "$status" -ne 4 ]; then
 		tail -n "${KTAP_LINES:-60}" "$ktap_dir/row" | sed 's/^/# /'
 		echo "# status $status"

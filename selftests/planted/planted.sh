@@ -105,6 +105,12 @@ lost_mark()
 	must_fail_by_log 'ktap_start 1' 'row one dmesg --clear' 'ktap_finish'
 }
 
+# A flood before a test pushes the last look out of the log.
+lost_look()
+{
+	must_fail_by_log 'dmesg --clear' 'ktap_start 1' 'row one true' 'ktap_finish'
+}
+
 failed_row()
 {
 	must_fail 'ktap_start 1' 'row one false' 'ktap_finish'
@@ -128,6 +134,12 @@ hidden_failure()
 bare_skip()
 {
 	must_fail 'ktap_start 1' 'row one sh -c "exit 4"' 'ktap_finish'
+}
+
+subshell_skip()
+{
+	# shellcheck disable=SC2016 # for the sample's shell
+	must_fail 'ktap_start 1' 'one() { local words; words=$(skip planted); true; }' 'row one one' 'ktap_finish'
 }
 
 # A program whose KTAP stops in the middle, and one that crashes after it.
@@ -154,6 +166,9 @@ lines=(
 	"BUG: sleeping function called from invalid context at planted"
 	"Oops: general protection fault, planted"
 	"refcount_t: underflow; use-after-free."
+	"ref_tracker: planted@0 has 1/2 users at"
+	"cm_destroy_id_wait_timeout: cm_id=planted timed out. state 0 -> 0, refcnt=1"
+	"planted[1]: segfault at 0 ip 0 sp 0 error 4"
 	"unregister_netdevice: waiting for planted to become free. Usage count = 2"
 	"WARNING: possible circular locking dependency detected"
 	"INFO: task planted:1 blocked for more than 120 seconds."
@@ -163,7 +178,7 @@ lines=(
 	"rust_kernel: panicked at planted"
 )
 
-ktap_start $((16 + ${#lines[@]}))
+ktap_start $((18 + ${#lines[@]}))
 row "a good test passes" good_sample
 row "a WARN of the kernel" warning
 for line in "${lines[@]}"; do
@@ -174,11 +189,13 @@ row "a process killed for the limit of its cgroup passes" cgroup_oom
 row "another trace within that report" trace_in_cgroup_oom
 row "a process killed for the machine's memory" machine_oom
 row "the mark gone from the log" lost_mark
+row "the last look gone from the log" lost_look
 row "a failed row" failed_row
 row "a row too few" lost_row
 row "an early end with status 0" early_end
 row "a failed row behind status 0" hidden_failure
 row "a skip without a reason" bare_skip
+row "a skip in a subshell" subshell_skip
 row "a program's row too few" short_program
 row "a program's crash" crashed_program
 row "no output at all" silent_test
