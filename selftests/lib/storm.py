@@ -305,8 +305,13 @@ class Program:
         return self.judge(status, lines)
 
 
+# How lifetime/traffic.c ends when nothing is wrong: over, unable to start, the connection lost, too few messages; and
+# how it ends when it is killed.
+GOOD_ENDS = (0, 2, 3, 4, -signal.SIGKILL)
+
+
 def judge_traffic(status, lines):
-    if status == 1 or (status < 0 and status != -signal.SIGKILL):
+    if status not in GOOD_ENDS:
         return [f"status {status}"] + lines[-6:]
     return []
 

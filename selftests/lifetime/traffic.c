@@ -632,6 +632,12 @@ static bool frames_take(void)
 	return taken;
 }
 
+/* What a request may end with when the connection is lost. */
+static bool is_of_lost_connection(enum ibv_wc_status status)
+{
+	return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR;
+}
+
 static bool completions_take(void)
 {
 	bool taken = frames >= 0 && frames_take();
@@ -642,7 +648,8 @@ static bool completions_take(void)
 		taken = true;
 		for (i = 0; i < count; i++) {
 			if (wcs[i].status != IBV_WC_SUCCESS)
-				leave(LOST, "%s", ibv_wc_status_str(wcs[i].status));
+				leave(is_of_lost_connection(wcs[i].status) ? LOST : WRONG, "%s",
+				      ibv_wc_status_str(wcs[i].status));
 			if (wcs[i].wr_id < PAIRS * RECEIVES)
 				received(&wcs[i]);
 			else
