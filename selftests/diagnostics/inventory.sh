@@ -119,6 +119,7 @@ queue_pairs()
 	local out kind lqpn rest number peer type state
 	out=$(rdma res show qp link "$dev1")
 	echo "$out"
+	grep -q '^qp ' "$objects" || fail "the holder has no queue pair"
 	while read -r kind lqpn rest; do
 		[ "$kind" = qp ] || continue
 		number=${lqpn#lqpn=}
@@ -139,6 +140,7 @@ memory_regions()
 	local out kind lkey rkey length
 	out=$(rdma -dd res show mr dev "$dev1")
 	echo "$out"
+	grep -q '^mr ' "$objects" || fail "the holder has no region"
 	while read -r kind lkey rkey length; do
 		[ "$kind" = mr ] || continue
 		grep -w "pid $holder" <<<"$out" | grep -w "mrlen ${length#mrlen=}" |

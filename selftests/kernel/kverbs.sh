@@ -119,6 +119,7 @@ netdev_removed()
 left_in_time()
 {
 	[ "$slowness" -eq 1 ] || return 0
+	dmesg | grep -q "selftests: before $1\$" || { echo "the mark has gone from the kernel log"; return 1; }
 	! dmesg | sed -n "/selftests: before $1/,\$p" | grep "still in use while its netdev goes"
 }
 

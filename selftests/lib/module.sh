@@ -54,11 +54,12 @@ objects_list()
 }
 
 # objects_note FILE: what there is now, for objects_as_before: devices have objects of their own. What a process had that
-# has ended goes a grace period after it; this waits until no process has any.
+# has ended goes a grace period after it; this waits until no process has any. If it fails, so does objects_as_before.
 objects_note()
 {
 	local tries
 	[ "$driver" = ferroce ] || return 0
+	[ -r "$live_objects" ] || { echo "# $live_objects cannot be read"; return 1; }
 	for ((tries = 0; tries <= 100 * slowness; tries++)); do
 		objects_list | grep -qE '^(context|mr) ' || break
 		sleep 0.1
