@@ -7,8 +7,13 @@
 
 use super::{
     deadlines::Deadline,
+    engine::{
+        BATCHES_IN_SOFTIRQ,
+        STALL_NS, //
+    },
     Qp, //
 };
+use crate::packet::datagram::Batch;
 use core::sync::atomic::{
     AtomicU32,
     AtomicU64,
@@ -22,6 +27,7 @@ use kernel::{
         WorkItem, //
     }, //
 };
+use roce::qp::Mtu;
 use sync::{
     BhGuard,
     Cpu, //
@@ -32,13 +38,23 @@ pub(super) const BULK_SEND: u64 = 2;
 pub(super) const BULK_RESPOND: u64 = 3;
 
 /// A softirq leaves so many bytes, and more, to a worker.
-pub(super) const BULK_BYTES: u32 = 128 << 10;
+const BULK_BYTES: u32 = 128 << 10;
+
+/// The same for this MTU: more than a softirq sends is left to a worker from the first packet on. The first packets
+/// would arrive after the others, which leave by another CPU.
+#[inline]
+pub(super) fn bulk_bytes(mtu: Mtu) -> u32 {
+    // CAST: A small number.
+    const PACKETS: u32 = BATCHES_IN_SOFTIRQ * Batch::BURST as u32;
+    PACKETS.wrapping_shl(mtu.shift()).min(BULK_BYTES)
+}
 
 /// Stands for no CPU.
 const NO_CPU: u32 = u32::MAX;
 
 /// If the worker has not begun after so long, in nanoseconds, a softirq builds the packets: a real-time program may occupy
-/// the worker's CPU.
+/// the worker's CPU. What the softirq sends may overtake what the worker's CPU has not delivered. So for a QP of an
+/// unreliable service it is [`STALL_NS`].
 const STARVED_NS: u64 = 2_000_000;
 
 /// The CPU that builds a side's packets when there are many. Another CPU takes in the replies, which let the side go on.
@@ -107,6 +123,10 @@ impl Qp {
     where
         Self: WorkItem<ID, Pointer = Arc<Self>> + HasWork<Self, ID>,
     {
+        let starved = match self.is_unreliable() {
+            true => STALL_NS,
+            false => STARVED_NS,
+        };
         let now = sync::monotonic_ns();
         let queue = self.device().bulk_queue();
         let asked = {
@@ -117,10 +137,10 @@ impl Qp {
             }
         };
         if asked.is_err() {
-            return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < STARVED_NS;
+            return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < starved;
         }
         place.asked.store(now, Ordering::Relaxed);
-        let time = now.saturating_add(STARVED_NS);
+        let time = now.saturating_add(starved);
         self.deadlines.set(self, rescue, time);
         true
     }

@@ -48,9 +48,13 @@ const PACE_NS: u64 = 100_000;
 /// After so long, in nanoseconds, it sends a batch all the same. The queues are all of the namespace's: it may
 /// be others' packets that do not leave, for a neighbour that does not answer or by a slower netdev.
 const PATIENCE_NS: u64 = 1_000_000;
+/// How long a QP of an unreliable service waits for another CPU of this machine, in nanoseconds: a hypervisor may have
+/// stopped that CPU. If the QP went on without it, packets would be lost, or arrive out of order. A real-time program
+/// may occupy the CPU for longer.
+pub(super) const STALL_NS: u64 = 20_000_000;
 
 /// Batches that a softirq, or a lane's worker, sends: a datagram to a group of this device is delivered to 64 QPs meanwhile.
-const BATCHES_IN_SOFTIRQ: u32 = 2;
+pub(super) const BATCHES_IN_SOFTIRQ: u32 = 2;
 
 /// The send side or the receive side of a QP: what is under its lock.
 pub(super) trait Side: Sized + Unpin {
@@ -169,7 +173,7 @@ impl Engine {
 
     /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be
     /// dropped there. Then the QP goes on when they may have drained. Queues that others empty may stay full: it waits
-    /// for them no longer than [`PATIENCE_NS`].
+    /// for them no longer than [`PATIENCE_NS`], for another CPU no longer than [`STALL_NS`].
     #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();
@@ -181,10 +185,9 @@ impl Engine {
             wait_for_queues(qp);
             return true;
         }
-        // Of a service without a window, nothing else bounds what waits for another CPU of this machine.
-        let has_no_window = matches!(qp.ty, Type::Uc | Type::Ud);
+        // Nothing else bounds what waits for another CPU of this machine: unreliable services have no window.
         let is_steered_full =
-            has_no_window && !is_loopback && device.registry().steered.is_congested();
+            qp.is_unreliable() && !is_loopback && device.registry().steered.is_congested();
         let are_full = is_steered_full
             || match path {
                 Some(path) => !is_loopback && path.queued_bytes() > QUEUE_LIMIT,
@@ -194,9 +197,13 @@ impl Engine {
             self.paced_since = None;
             return false;
         }
+        let patience = match is_steered_full {
+            true => STALL_NS,
+            false => PATIENCE_NS,
+        };
         let now = super::now();
         let since = *self.paced_since.get_or_insert(now);
-        if now.as_ns().saturating_sub(since.as_ns()) < PATIENCE_NS {
+        if now.as_ns().saturating_sub(since.as_ns()) < patience {
             wait_for_queues(qp);
             return true;
         }
@@ -228,12 +235,7 @@ fn take_round<S: Side>(
         return;
     }
     side.engine().again = side.fetch(qp);
-    if leaves_much
-        && !is_owner
-        && side.engine().paced_since.is_none()
-        && side.is_long()
-        && S::build_in_bulk(qp)
-    {
+    if leaves_much && !is_owner && side.is_long() && S::build_in_bulk(qp) {
         side.settle(qp, round, true);
         return;
     }

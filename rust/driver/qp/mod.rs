@@ -208,6 +208,11 @@ impl Qp {
         self.pd.device()
     }
 
+    /// Whether its service is unreliable: it has no window, and nobody repeats what is lost.
+    fn is_unreliable(&self) -> bool {
+        matches!(self.ty, Type::Uc | Type::Ud)
+    }
+
     /// Whether processes have it, who may poll its CQs for ever. `ib_core` makes XRC targets itself, for them.
     fn is_of_process(&self) -> bool {
         self.verbs.is_user || self.ty == Type::XrcTarget

@@ -13,7 +13,6 @@ use self::queue::{
 use super::{
     bulk::{
         self,
-        BULK_BYTES,
         BULK_RESPOND, //
     },
     deadlines::Deadline,
@@ -322,7 +321,8 @@ impl Side for ReceiveSide {
     }
 
     fn is_long(&self) -> bool {
-        self.responder.has_unsent(BULK_BYTES)
+        self.responder
+            .has_unsent(bulk::bulk_bytes(self.responder.config().mtu))
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {

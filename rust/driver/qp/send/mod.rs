@@ -13,7 +13,6 @@ use self::queue::{
 use super::{
     bulk::{
         self,
-        BULK_BYTES,
         BULK_SEND, //
     },
     deadlines::Deadline,
@@ -296,7 +295,10 @@ impl Side for SendSide {
     }
 
     fn is_long(&self) -> bool {
-        !self.is_late && self.requester.has_unsent(BULK_BYTES)
+        !self.is_late
+            && self
+                .requester
+                .has_unsent(bulk::bulk_bytes(self.requester.config().mtu))
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
