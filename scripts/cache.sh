@@ -67,7 +67,9 @@ fail() {
 # Prints all files of the tree that are source, in a repository or not.
 tree_files() (
 	cd "$tree"
-	{ git -c safe.directory="$tree" ls-files --cached --others --exclude-standard 2>/dev/null ||
+	# It may lie below the repository of something else.
+	top=$(git -c safe.directory="$tree" rev-parse --show-toplevel 2>/dev/null) || top=
+	{ [[ $top == "$(pwd -P)" ]] && git -c safe.directory="$tree" ls-files --cached --others --exclude-standard ||
 		find . -path ./build -prune -o -path ./.git -prune -o -type f -printf '%P\n'; } |
 		while read -r file; do [[ ! -f $file ]] || echo "$file"; done
 )

@@ -56,20 +56,23 @@ def main():
             if record["type"] == "instructions":
                 runs[record["driver"], record["case"]].append(record["value"])
             elif record["type"] == "failure":
-                failures[record["driver"], record["what"].split(",")[0]] = record["reason"]
+                failures[record["driver"], record["what"]] = record["reason"]
             elif record["type"] == "counters":
                 counters[record["driver"], record["case"]] = {name: record[name] for name in COUNTERS}
     budget = read_budget(options.budget)
     results, over = [], []
+    failed = [f"{what}: {reason}" for (driver, what), reason in failures.items()
+              if driver == "ferroce" and what.endswith(", counters")]  # fmt: skip
     print(f"{'driver':8} {'instructions':>12} {'spread':>7} {'a packet':>9} {'budget':>8} {'change':>7}  case")
     measured = [(driver, case) for driver in options.drivers.split(",") for case in CASES]
-    tried = {driver for driver, _ in (*runs, *failures)}
     for driver, case in measured:
         key = driver, case.name
-        is_wanted = driver == "ferroce" and driver in tried and options.cases.search(case.name)
+        is_wanted = driver == "ferroce" and options.cases.search(case.name)
         if is_wanted and len(runs[key]) < options.runs:
-            why = failures.get(key, "no word of it")
-            over.append(f"{case.name}: {len(runs[key])} figures of {options.runs}: {why}")
+            reasons = [reason for (by, what), reason in failures.items()
+                       if by == driver and what.startswith(f"{case.name}, run ")]  # fmt: skip
+            why = reasons[-1] if reasons else "no word of it"
+            failed.append(f"{case.name}: {len(runs[key])} figures of {options.runs}: {why}")
         if not runs[key]:
             continue
         # The fastest stretch of a stream is sought over all runs, as are connections that nothing disturbs.
@@ -94,19 +97,21 @@ def main():
                 print(f"{driver:8} " + "".join(f"{values[name]:18.1f}" for name in COUNTERS) + f"  {case.name}")
     options.json.write_text(json.dumps(results, indent=1) + "\n")
     print()
-    if options.accept and not over:
+    if not results:
+        failed.append("nothing was measured")
+    if options.accept and not failed:
         budget.update({(result["driver"], result["case"]): round(result["instructions"]) for result in results})
         options.budget.write_text(HEAD + "".join(
             f"{driver} {budget[driver, case.name]} {case.name}\n"
             for driver in ("ferroce", "rxe") for case in CASES if (driver, case.name) in budget))  # fmt: skip
         print(f"bench-cost: {options.budget} written")
         return 0
+    for line in failed:
+        print(f"failed: {line}")
     for line in over:
         print(f"over budget: {line}")
-    if not results:
-        over.append("nothing was measured")
-    print(f"bench-cost: {len(results)} figures, {len(over)} over budget")
-    return 1 if over else 0
+    print(f"bench-cost: {len(results)} figures, {len(over)} over budget, {len(failed)} failed")
+    return 1 if over or failed else 0
 
 
 if __name__ == "__main__":

@@ -52,10 +52,12 @@ function read_rows(file,	line, holds, words, lines)
 	while ((getline line <file) > 0) {
 		if (line == "" || line ~ /^#/)
 			continue
-		lines++
-		if (line ~ /^\[.*\]$/)
+		if (line ~ /^\[.*\]$/) {
 			holds = conditions_hold(line)
-		else if (split(line, words, " ") != 2 || words[2] !~ /^[0-9]+$/)
+			continue
+		}
+		lines++
+		if (split(line, words, " ") != 2 || words[2] !~ /^[0-9]+$/)
 			fail(file ": not \"TEST COUNT\": " line)
 		else if (holds)
 			rows_wanted[words[1]] = words[2]

@@ -54,7 +54,8 @@ objects_list()
 }
 
 # objects_note FILE: what there is now, for objects_as_before: devices have objects of their own. What a process had that
-# has ended goes a grace period after it; this waits until no process has any. If it fails, so does objects_as_before.
+# has ended goes a grace period after it; this waits until no process has any. If it fails, FILE is missing, and
+# objects_as_before fails.
 objects_note()
 {
 	local tries

@@ -75,11 +75,12 @@ between_tests()
 	grep -q '^not ok 3 sample' "$ktap_dir/output" || fail "the second does not fail"
 }
 
-# oom WORD LINE: what the kernel logs when a process is killed for that limit, with a line between.
+# oom WORD LINE [TRACE]: what the kernel logs when a process is killed for that limit, with a line between. TRACE is the
+# head of its call trace, which architectures write in two ways.
 oom()
 {
 	local line text=''
-	for line in 'planted invoked oom-killer: gfp_mask=0xcc0' 'Call Trace:' "$2" "oom-kill:constraint=$1,planted"; do
+	for line in 'planted invoked oom-killer: gfp_mask=0xcc0' "${3:-Call Trace:}" "$2" "oom-kill:constraint=$1,planted"; do
 		text+="echo \"$line\" >/dev/kmsg; "
 	done
 	printf '%s' "row one sh -c '$text'"
@@ -87,7 +88,8 @@ oom()
 
 cgroup_oom()
 {
-	must_pass 'ktap_start 1' "$(oom CONSTRAINT_MEMCG 'planted')" 'ktap_finish'
+	must_pass 'ktap_start 1' "$(oom CONSTRAINT_MEMCG 'planted')" 'ktap_finish' &&
+		must_pass 'ktap_start 1' "$(oom CONSTRAINT_MEMCG 'planted' 'Call trace:')" 'ktap_finish'
 }
 
 trace_in_cgroup_oom()
@@ -167,7 +169,7 @@ lines=(
 	"Oops: general protection fault, planted"
 	"refcount_t: underflow; use-after-free."
 	"ref_tracker: planted@0 has 1/2 users at"
-	"cm_destroy_id_wait_timeout: cm_id=planted timed out. state 0 -> 0, refcnt=1"
+	"cm_destroy_id_wait_timeout: cm_id=planted timed out. state 3 -> 0, refcnt=1"
 	"planted[1]: segfault at 0 ip 0 sp 0 error 4"
 	"unregister_netdevice: waiting for planted to become free. Usage count = 2"
 	"WARNING: possible circular locking dependency detected"
