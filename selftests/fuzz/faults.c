@@ -886,7 +886,7 @@ static bool sweep(const struct operation *operation, const struct class *class, 
 static bool run_messages(void)
 {
 	int (*const kinds[])(void) = { send_one, write_one, read_one, add_one };
-	unsigned int i, j;
+	unsigned int i;
 	int error = hold_packets(), failed = 0;
 
 	choose(SLAB | PAGES);
@@ -895,12 +895,10 @@ static bool run_messages(void)
 		put(classes[i].directory, "times", "%d", MOST);
 		put(classes[i].directory, "probability", "10");
 	}
-	for (i = 0; !error && i < 10; i++) {
-		for (j = 0; !error && j < ARRAY_SIZE(kinds); j++)
-			error = kinds[j]();
-	}
+	for (i = 0; !error && i < 10 * ARRAY_SIZE(kinds); i++)
+		error = kinds[i % ARRAY_SIZE(kinds)]();
 	if (error)
-		ksft_print_msg("round %u, message %u: %s\n", i, j, strerror(error));
+		ksft_print_msg("message %u: %s\n", i, strerror(error));
 	for (i = 0; i < 2; i++) {
 		failed += MOST - get(classes[i].directory, "times");
 		put(classes[i].directory, "times", "-1");
