@@ -132,7 +132,7 @@ address_returns()
 			await $((60 * slowness)) has_traffic "$dev2" "$packets" 200
 	} &
 	changes=$!
-	verbs ib_send_bw -b -D $((12 * slowness)) -s 4096 -u 18
+	verbs ib_send_bw -b -D $((12 * slowness)) -s 4096 -u 19
 	status=$?
 	wait "$changes" || fail "no traffic once the address is back"
 	return "$status"
