@@ -69,8 +69,11 @@ tree_files() (
 	cd "$tree"
 	# It may lie below the repository of something else.
 	top=$(git -c safe.directory="$tree" rev-parse --show-toplevel 2>/dev/null) || top=
-	{ [[ $top == "$(pwd -P)" ]] && git -c safe.directory="$tree" ls-files --cached --others --exclude-standard ||
-		find . -path ./build -prune -o -path ./.git -prune -o -type f -printf '%P\n'; } |
+	if [[ $top == "$(pwd -P)" ]]; then
+		git -c safe.directory="$tree" ls-files --cached --others --exclude-standard
+	else
+		find . -path ./build -prune -o -path ./.git -prune -o -type f -printf '%P\n'
+	fi |
 		while read -r file; do [[ ! -f $file ]] || echo "$file"; done
 )
 

@@ -36,7 +36,7 @@ kernel_log_complaints=(
 	'ODEBUG'
 	'refcount_t'
 	'unregister_netdevice: waiting'
-	'ref_tracker: .*(has [0-9]+/[0-9]+ users|already released)'
+	'ref_tracker: .*(has [0-9]+/[0-9]+ users|already released)|ref_tracker: couldn.t get stats'
 	# A listener (state 1) is not waited for: a request that arrives may hold it.
 	'cm_destroy_id_wait_timeout: .* state ([02-9]|1[0-9]) '
 	'stalled pool shutdown'

@@ -627,9 +627,15 @@ static bool is_one_refused(struct ibv_send_wr *wr, struct ending *ending)
 	if (pthread_create(&thread, NULL, end_region, ending))
 		die("pthread_create");
 	for (; ok && outstanding; outstanding--) {
+		enum ibv_wc_status expected = refused ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
+
 		ok = cq_poll(sides[0].send_cq, &wc, WAIT_MS);
-		refused += wc.status == IBV_WC_REM_ACCESS_ERR;
-		ok = ok && (refused || !wc.status);
+		if (ok && !refused && wc.status == IBV_WC_REM_ACCESS_ERR) {
+			refused++;
+		} else if (!ok || wc.status != expected) {
+			ksft_print_msg("%s\n", ok ? ibv_wc_status_str(wc.status) : "no completion");
+			ok = false;
+		}
 		if (!refused && posted_after < MAX_MESSAGES) {
 			posted_after += ending->is_over;
 			write_somewhere(wr);
@@ -637,7 +643,7 @@ static bool is_one_refused(struct ibv_send_wr *wr, struct ending *ending)
 		}
 	}
 	pthread_join(thread, NULL);
-	return ok && refused == 1;
+	return ok && refused;
 }
 
 /* A region ends in the midst of WRITEs: none changes the buffer after that. */

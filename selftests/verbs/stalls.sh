@@ -15,18 +15,21 @@ counter()
 # may arrive out of order, and then perftest waits in vain for their message: so its status is of no interest.
 stream()
 {
-	local run steered dropped
+	local run index1 index2 steered dropped
+	[ "$(nproc)" -gt 1 ] || skip "one CPU has no lanes"
+	index1=$(gid_index_wait "$dev1" "$address1") || fail "no GID of $address1"
+	index2=$(gid_index_wait "$dev2" "$address2") || fail "no GID of $address2"
 	steered=$(counter steered_pkts) || fail "no counter of steered packets"
 	dropped=$(counter steering_dropped) || fail "no counter of dropped packets"
-	insmod "$here/kernel/stalls.ko" stall_ms=200 pause_ms=100 || fail "stalls is not loaded"
+	insmod "$here/kernel/stalls.ko" stall_ms=100 pause_ms=50 || fail "stalls is not loaded"
 	for run in 1 2 3 4; do
-		pair 15 $((7480 + run)) ib_send_bw -F -d "$dev1" -x 1 -c UC -e -s 1048576 -n 200 -p $((7480 + run)) -- \
-			ib_send_bw -F -d "$dev2" -x 1 -c UC -e -s 1048576 -n 200 -p $((7480 + run)) "$address1"
+		pair 15 $((7480 + run)) ib_send_bw -F -d "$dev1" -x "$index1" -c UC -e -s 1048576 -n 200 -p $((7480 + run)) -- \
+			ib_send_bw -F -d "$dev2" -x "$index2" -c UC -e -s 1048576 -n 200 -p $((7480 + run)) "$address1"
 	done
 	rmmod stalls
 	steered=$(($(counter steered_pkts) - steered)) dropped=$(($(counter steering_dropped) - dropped))
 	echo "$steered packets steered, $dropped dropped"
-	[ "$steered" -gt 100000 ] || fail "too few packets steered"
+	[ "$steered" -gt 20000 ] || fail "too few packets steered"
 	[ "$dropped" -eq 0 ] || fail "packets dropped"
 }
 

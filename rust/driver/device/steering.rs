@@ -70,6 +70,8 @@ const LATE: u32 = CROWDED / 2;
 
 /// Bytes of memory that may wait in a lane, and in all of them together: the rest is lost, as in a network.
 const LANE_MAX: u32 = 8 << 20;
+/// A lane with more bytes of memory fills up: its CPU may stand still. The windows of RC QPs hardly need so much.
+const LANE_FULL: u32 = LANE_MAX / 2;
 const ALL_MAX: u32 = 64 << 20;
 
 /// Packets that are taken in at once, and acknowledged together.
@@ -85,19 +87,29 @@ const STARVED_NS: u64 = 10_000_000;
 /// Packets that such a caller takes in. They are more than a caller adds at once, so the lane drains.
 const PACKETS_PER_HELP: u32 = 128;
 
-/// What waits in lanes of all devices, in bytes of memory.
+/// What waits in lanes of all devices.
 #[derive(Default)]
-pub(crate) struct Steered(AtomicU32);
+pub(crate) struct Steered {
+    /// Bytes of memory.
+    memory: AtomicU32,
+    /// Lanes with more than [`LANE_FULL`].
+    full: AtomicU32,
+}
 
 impl Steered {
-    /// Whether there is so much that more would soon be lost. Context: any.
+    /// Whether QPs whose service has no window are to wait. Context: any.
     pub(crate) fn is_congested(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > CROWDED
+        self.memory.load(Ordering::Relaxed) > CROWDED
+    }
+
+    /// Whether a lane is so full that more would soon be lost. Context: any.
+    pub(crate) fn has_full_lane(&self) -> bool {
+        self.full.load(Ordering::Relaxed) > 0
     }
 
     /// Counts so much more, unless that would be too much. Returns whether it has.
     fn add(&self, memory: u32) -> bool {
-        let before = self.0.fetch_add(memory, Ordering::Relaxed);
+        let before = self.memory.fetch_add(memory, Ordering::Relaxed);
         let has_room = before <= ALL_MAX;
         if !has_room {
             self.remove(memory);
@@ -106,7 +118,7 @@ impl Steered {
     }
 
     fn remove(&self, memory: u32) {
-        self.0.fetch_sub(memory, Ordering::Relaxed);
+        self.memory.fetch_sub(memory, Ordering::Relaxed);
     }
 }
 
@@ -141,6 +153,8 @@ struct Waiting {
     packets: RxList,
     /// The worker, or a caller in its place, takes packets of the lane in. Nobody else may.
     is_served: bool,
+    /// The packets have more memory than [`LANE_FULL`], and the lane is counted for that.
+    is_full: bool,
     /// The number of the CPU whose small burst opened the lane, if one did: all of the lane counts for that CPU.
     origin: Option<u32>,
     /// When the worker took some in last, or when the lane opened, in nanoseconds.
@@ -221,7 +235,24 @@ impl Waiting {
             return None;
         }
         self.is_served = true;
-        Some((device, self.packets.take(TOGETHER)))
+        let packets = self.packets.take(TOGETHER);
+        self.count_full(&device);
+        Some((device, packets))
+    }
+
+    /// Counts the lane among the full ones if it is one now, and no longer if it is none.
+    fn count_full(&mut self, device: &Device) {
+        let is_full = self.packets.memory() > LANE_FULL;
+        if is_full == self.is_full {
+            return;
+        }
+        self.is_full = is_full;
+        let full = &device.registry().steered.full;
+        if is_full {
+            full.fetch_add(1, Ordering::Relaxed);
+        } else {
+            full.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Queues packets, or drops them if too many wait.
@@ -232,6 +263,7 @@ impl Waiting {
         if has_room {
             device.counters().add(Counter::Steered, count);
             self.packets.append(packets);
+            self.count_full(device);
         } else {
             device.counters().add(Counter::SteeringDropped, count);
         }

@@ -40,8 +40,8 @@ pub(super) const BULK_RESPOND: u64 = 3;
 /// A softirq leaves so many bytes, and more, to a worker.
 const BULK_BYTES: u32 = 128 << 10;
 
-/// The same for this MTU: more than a softirq sends is left to a worker from the first packet on. The first packets
-/// would arrive after the others, which leave by another CPU.
+/// The same for this MTU, if that is less: as many full-sized packets as a softirq sends. If a softirq sent some, and a
+/// worker the rest from another CPU, the rest would arrive first.
 #[inline]
 pub(super) fn bulk_bytes(mtu: Mtu) -> u32 {
     // CAST: A small number.
@@ -53,8 +53,8 @@ pub(super) fn bulk_bytes(mtu: Mtu) -> u32 {
 const NO_CPU: u32 = u32::MAX;
 
 /// If the worker has not begun after so long, in nanoseconds, a softirq builds the packets: a real-time program may occupy
-/// the worker's CPU. What the softirq sends may overtake what the worker's CPU has not delivered. So for a QP of an
-/// unreliable service it is [`STALL_NS`].
+/// the worker's CPU. For UC and UD QPs the time is [`STALL_NS`], as what the softirq sends may overtake what the
+/// worker's CPU has not delivered.
 const STARVED_NS: u64 = 2_000_000;
 
 /// The CPU that builds a side's packets when there are many. Another CPU takes in the replies, which let the side go on.

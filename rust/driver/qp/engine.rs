@@ -173,7 +173,7 @@ impl Engine {
 
     /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be
     /// dropped there. Then the QP goes on when they may have drained. Queues that others empty may stay full: it waits
-    /// for them no longer than [`PATIENCE_NS`], for another CPU no longer than [`STALL_NS`].
+    /// for them no longer than [`PATIENCE_NS`], or [`STALL_NS`] if a lane fills up.
     #[inline]
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();
@@ -197,7 +197,7 @@ impl Engine {
             self.paced_since = None;
             return false;
         }
-        let patience = match is_steered_full {
+        let patience = match is_steered_full && device.registry().steered.has_full_lane() {
             true => STALL_NS,
             false => PATIENCE_NS,
         };
@@ -235,7 +235,12 @@ fn take_round<S: Side>(
         return;
     }
     side.engine().again = side.fetch(qp);
-    if leaves_much && !is_owner && side.is_long() && S::build_in_bulk(qp) {
+    // Nobody repeats UC packets that arrive out of order. So a worker sends all that has waited for queues.
+    let is_much = match side.engine().paced_since {
+        Some(_) => qp.is_unreliable(),
+        None => side.is_long(),
+    };
+    if leaves_much && !is_owner && is_much && S::build_in_bulk(qp) {
         side.settle(qp, round, true);
         return;
     }

@@ -208,7 +208,7 @@ impl Qp {
         self.pd.device()
     }
 
-    /// Whether its service is unreliable: it has no window, and nobody repeats what is lost.
+    /// Whether it is a UC or a UD QP: it has no window, and nobody repeats what is lost.
     fn is_unreliable(&self) -> bool {
         matches!(self.ty, Type::Uc | Type::Ud)
     }
