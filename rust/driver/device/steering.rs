@@ -87,7 +87,7 @@ const STARVED_NS: u64 = 10_000_000;
 /// Packets that such a caller takes in. They are more than a caller adds at once, so the lane drains.
 const PACKETS_PER_HELP: u32 = 128;
 
-/// What waits in lanes of all devices.
+/// The packets that wait in the lanes of all devices.
 #[derive(Default)]
 pub(crate) struct Steered {
     /// Bytes of memory.
@@ -119,6 +119,15 @@ impl Steered {
 
     fn remove(&self, memory: u32) {
         self.memory.fetch_sub(memory, Ordering::Relaxed);
+    }
+
+    /// A lane had packets with `before` bytes of memory, and has `after` now: counts it among the full ones, or no longer.
+    fn changed(&self, before: u32, after: u32) {
+        match (before > LANE_FULL, after > LANE_FULL) {
+            (false, true) => _ = self.full.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.full.fetch_sub(1, Ordering::Relaxed),
+            _ => (),
+        }
     }
 }
 
@@ -153,8 +162,6 @@ struct Waiting {
     packets: RxList,
     /// The worker, or a caller in its place, takes packets of the lane in. Nobody else may.
     is_served: bool,
-    /// The packets have more memory than [`LANE_FULL`], and the lane is counted for that.
-    is_full: bool,
     /// The number of the CPU whose small burst opened the lane, if one did: all of the lane counts for that CPU.
     origin: Option<u32>,
     /// When the worker took some in last, or when the lane opened, in nanoseconds.
@@ -235,35 +242,23 @@ impl Waiting {
             return None;
         }
         self.is_served = true;
+        let before = self.packets.memory();
         let packets = self.packets.take(TOGETHER);
-        self.count_full(&device);
+        let steered = &device.registry().steered;
+        steered.changed(before, self.packets.memory());
         Some((device, packets))
-    }
-
-    /// Counts the lane among the full ones if it is one now, and no longer if it is none.
-    fn count_full(&mut self, device: &Device) {
-        let is_full = self.packets.memory() > LANE_FULL;
-        if is_full == self.is_full {
-            return;
-        }
-        self.is_full = is_full;
-        let full = &device.registry().steered.full;
-        if is_full {
-            full.fetch_add(1, Ordering::Relaxed);
-        } else {
-            full.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     /// Queues packets, or drops them if too many wait.
     fn push(&mut self, device: &Device, packets: RxList) {
         let count = u64::from(packets.len());
-        let has_room =
-            self.packets.memory() <= LANE_MAX && device.registry().steered.add(packets.memory());
+        let steered = &device.registry().steered;
+        let before = self.packets.memory();
+        let has_room = before <= LANE_MAX && steered.add(packets.memory());
         if has_room {
             device.counters().add(Counter::Steered, count);
             self.packets.append(packets);
-            self.count_full(device);
+            steered.changed(before, self.packets.memory());
         } else {
             device.counters().add(Counter::SteeringDropped, count);
         }
