@@ -632,11 +632,9 @@ static bool frames_take(void)
 	return taken;
 }
 
-/* What a request may end with when the connection is lost. A peer that is killed loses its pages before its QPs. */
+/* The statuses of requests whose connection is lost. */
 static bool is_of_lost_connection(enum ibv_wc_status status)
 {
-	if (kind->paged && (status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_ACCESS_ERR))
-		return true;
 	return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR;
 }
 
