@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compares what cost.py measured with the budget, and prints both.
 
-    budget.py [--accept] [--cases REGEX] [--runs N] --budget FILE --json FILE FILE...
+    budget.py [--accept] [--cases REGEX] [--drivers NAME,...] [--runs N] --budget FILE --json FILE FILE...
 
 Exits with 1 if a case of ferroce takes more than TOLERANCE more instructions than the budget grants, or has no
 budget, or fewer figures than runs. rxe's figures stand there to compare with. --accept writes the budget anew.

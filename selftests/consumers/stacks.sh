@@ -257,7 +257,7 @@ rsocket_nc()
 
 sent_packets()
 {
-	cat "/sys/class/infiniband/$dev2/ports/1/hw_counters/sent_pkts"
+	counter_of "$dev2" sent_pkts
 }
 
 # over_rdma COMMAND...: what is sent is in the counters of the device, and not in those of TCP.

@@ -120,7 +120,7 @@ drops()
 
 retransmitted()
 {
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/retransmitted_pkts"
+	counter_of "$1" retransmitted_pkts
 }
 
 # Its ends wait for each other when all is done, so that neither is left to repeat what the other has. So many messages,

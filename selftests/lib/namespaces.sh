@@ -142,10 +142,16 @@ link_local()
 	ip -n "$1" -6 -o address show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
 }
 
+# counter_of DEVICE COUNTER
+counter_of()
+{
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"
+}
+
 # packets_of DEVICE: how many it has received
 packets_of()
 {
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
+	counter_of "$1" rcvd_pkts
 }
 
 # has_traffic DEVICE BEFORE MORE: it has received more than so many since.

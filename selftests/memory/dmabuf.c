@@ -590,8 +590,8 @@ static bool run_killed(void)
 struct ending {
 	struct ibv_mr *mr;
 	const uint8_t *memory;
-	/* What the buffer held right after that. */
-	uint8_t before[SIZE];
+	/* A copy of the buffer, made right after that. */
+	uint8_t copy[SIZE];
 	atomic_bool is_over;
 };
 
@@ -600,7 +600,7 @@ static void *end_region(void *argument)
 	struct ending *ending = argument;
 
 	deregistered(ending->mr);
-	memcpy(ending->before, ending->memory, SIZE);
+	memcpy(ending->copy, ending->memory, SIZE);
 	ending->is_over = true;
 	return NULL;
 }
@@ -668,7 +668,7 @@ static bool run_ends(void)
 		wr.wr.rdma.rkey = ending.mr->rkey;
 		ending.is_over = false;
 		pair_make();
-		ok = is_one_refused(&wr, &ending) && !memcmp(ending.before, buffer.memory, SIZE);
+		ok = is_one_refused(&wr, &ending) && !memcmp(ending.copy, buffer.memory, SIZE);
 		pair_free();
 	}
 	buffer_free(&buffer);

@@ -39,7 +39,7 @@ counter()
 {
 	local device sum=0 value
 	for device in "$dev1" "$dev2"; do
-		value=$(cat "/sys/class/infiniband/$device/ports/1/hw_counters/$1") || fail "no counter $1"
+		value=$(counter_of "$device" "$1") || fail "no counter $1"
 		sum=$((sum + value))
 	done
 	echo "$sum"

@@ -282,7 +282,7 @@ sent_packets()
 
 sent_datagrams()
 {
-	cat "/sys/class/infiniband/$own1/ports/1/hw_counters/sent_pkts"
+	counter_of "$own1" sent_pkts
 }
 
 # cut_up on|off: whether what leaves the router towards the receiver is datagrams only, as on a wire.
