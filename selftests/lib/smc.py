@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Sockets of the family AF_SMC: smc.py eid NAME; smc.py serve ADDRESS; smc.py exchange ADDRESS.
+"""Sockets of SMC: smc.py eid NAME; smc.py serve ADDRESS; smc.py exchange ADDRESS.
 
 A server sends back what it receives. The client compares that with what it sent.
 """
@@ -11,11 +11,14 @@ import struct
 import sys
 import threading
 
-AF_SMC = 43
+# linux/smc.h: AF_INET's other way to SMC, as Python's sockets have no addresses of AF_SMC.
+IPPROTO_SMC = 256
 PORT = 9043
+# linux/netlink.h, linux/genetlink.h, linux/smc.h: Python does not have them.
+NETLINK_GENERIC = 16
 NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 1, 4, 2
 GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 0x10, 3, 1, 2
-SMC_NETLINK_ADD_UEID, SMC_NLA_EID_TABLE_ENTRY = 12, 1
+SMC_NETLINK_ADD_UEID, SMC_NLA_EID_TABLE_ENTRY = 10, 1
 
 
 def attribute(kind, value):
@@ -24,7 +27,7 @@ def attribute(kind, value):
 
 def netlink(family, command, attributes, flags=0):
     """Sends a generic netlink command and returns what comes back."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_GENERIC) as sock:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
         body = struct.pack("BBH", command, 1, 0) + attributes
         sock.send(struct.pack("IHHII", 16 + len(body), family, NLM_F_REQUEST | flags, 1, 0) + body)
         answer = sock.recv(65536)
@@ -47,7 +50,10 @@ def set_eid(name):
         at += (length + 3) & ~3
     family = struct.unpack_from("H", answer, at + 4)[0]
     entry = attribute(SMC_NLA_EID_TABLE_ENTRY, name.encode().ljust(32) + b"\0")
-    netlink(family, SMC_NETLINK_ADD_UEID, entry, NLM_F_ACK)
+    try:
+        netlink(family, SMC_NETLINK_ADD_UEID, entry, NLM_F_ACK)
+    except FileExistsError:
+        pass
 
 
 def echo(connection):
@@ -60,7 +66,7 @@ def echo(connection):
 
 
 def serve(address):
-    with socket.socket(AF_SMC, socket.SOCK_STREAM, 0) as listener:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SMC) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, PORT))
         listener.listen(64)
@@ -72,7 +78,7 @@ def serve(address):
 def exchanged(address, length):
     """Whether so many bytes come back as they were."""
     data = os.urandom(length)
-    with socket.socket(AF_SMC, socket.SOCK_STREAM, 0) as sock:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SMC) as sock:
         sock.connect((address, PORT))
         sender = threading.Thread(target=sock.sendall, args=(data,), daemon=True)
         sender.start()

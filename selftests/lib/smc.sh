@@ -6,7 +6,7 @@
 
 ready()
 {
-	modprobe -a smc smc_diag && "$lib/smc.py" eid FERROCE
+	modprobe smc && "$lib/smc.py" eid FERROCE
 }
 
 # serve ADDRESS: echoes in the background.
