@@ -55,20 +55,21 @@ in2()
 # gid_index DEVICE ADDRESS: the index of the RoCE v2 GID of an address.
 gid_index()
 {
-	local gids=/sys/class/infiniband/$1/ports/1 wanted index
+	local gids=/sys/class/infiniband/$1/ports/1 wanted index gid type
 	# Not str(): its form of mapped addresses differs between Python's versions.
 	wanted=$(python3 -c '
 import ipaddress, sys
 a = ipaddress.ip_address(sys.argv[1])
 digits = a.packed.hex() if a.version == 6 else "ffff".rjust(24, "0") + a.packed.hex()
 print(":".join(digits[i : i + 4] for i in range(0, 32, 4)))' "$2")
-	for index in $(seq 0 15); do
-		if [ "$(cat "$gids/gids/$index" 2>/dev/null)" = "$wanted" ] &&
-			grep -q v2 "$gids/gid_attrs/types/$index" 2>/dev/null; then
+	# No programs here: where others poll all CPUs, a slow kernel takes seconds to start some.
+	for index in {0..15}; do
+		if read -r gid <"$gids/gids/$index" && [ "$gid" = "$wanted" ] &&
+			read -r type <"$gids/gid_attrs/types/$index" && [[ $type = *v2* ]]; then
 			echo "$index"
 			return 0
 		fi
-	done
+	done 2>/dev/null
 	echo "no GID for $2 on $1" >&2
 	return 1
 }

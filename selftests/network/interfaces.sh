@@ -153,10 +153,10 @@ addresses_change()
 	done
 }
 
-# Connections between other addresses go on.
+# Connections between other addresses go on. Their GIDs go, too, but come back before the 17 s of -u 19 are over.
 wireguard_addresses()
 {
-	local status gid1 gid2 server client traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4)
+	local status gid1 gid2 server client traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4 -u 19)
 	gid1=$(gid_index wg1 10.8.1.1) && gid2=$(gid_index wg2 10.8.1.2) || return 1
 	ip netns exec n1 "${traffic[@]}" -d wg1 -x "$gid1" >"$ktap_dir/server" 2>&1 &
 	server=$!
