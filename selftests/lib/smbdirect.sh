@@ -26,12 +26,6 @@ serve()
 	modprobe ksmbd && ksmbd.adduser -a -p secret root && ksmbd.mountd
 }
 
-unserve()
-{
-	ksmbd.control -s
-	umount "$export" && modprobe -r ksmbd
-}
-
 # attach ADDRESS
 attach()
 {
@@ -39,7 +33,8 @@ attach()
 		mount -t cifs -o rdma,vers=3.1.1,username=root,password=secret "//$1/export" "$mounted"
 }
 
+# cifs ends its sessions after umount has returned.
 detach()
 {
-	umount "$mounted" && modprobe -r cifs
+	umount "$mounted" && modprobe -r --wait 20000 cifs
 }
