@@ -98,10 +98,6 @@ bench:
 bench-cost:
 	@scripts/bench-cost
 
-bench-roce:
-	@scripts/setup --only root
-	@scripts/in-root cargo bench --package roce --locked --bench protocol
-
 check:
 	@scripts/check
 
@@ -136,8 +132,7 @@ help:
 	@echo '  make fuzz-roce [SECONDS=600]  fuzz the protocol, each target for so long'
 	@echo '  make bench [QUICK=1] [CASES=REGEX]  speed beside that of rdma_rxe and of the machine'
 	@echo '  make bench-cost      instructions of a message; fails if they are 2 % more than the budget'
-	@echo '  make bench-roce      the protocol alone, on this machine'
 	@echo '  make fmt     format the Rust source'
 	@echo '  make clean   remove build/'
 
-.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb test-packages docs fuzz soak fuzz-roce bench bench-cost bench-roce check fmt help
+.PHONY: modules selftests-modules modules_install clean setup module provider debug-kernel demo test matrix test-suites test-debug test-the-tests mutants deb test-packages docs fuzz soak fuzz-roce bench bench-cost check fmt help
