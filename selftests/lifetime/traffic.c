@@ -61,8 +61,10 @@
 #define MEET_MS 20000
 #define DRAIN_MS 20000
 #define STALE_MS 20
+#define KILL_MS 5000
 
-enum status { OVER = 0, WRONG = 1, UNABLE = 2, LOST = 3, TOO_FEW = 4 };
+/* REFUSED is an end's: the peer that refuses its request may be dying. */
+enum status { OVER = 0, WRONG = 1, UNABLE = 2, LOST = 3, TOO_FEW = 4, REFUSED = 5 };
 
 /* What each message begins with. */
 struct head {
@@ -632,10 +634,19 @@ static bool frames_take(void)
 	return taken;
 }
 
-/* The statuses of requests whose connection is lost. */
-static bool is_of_lost_connection(enum ibv_wc_status status)
+/* What an end leaves with, if a request ends with an error. */
+static enum status status_of_request(enum ibv_wc_status status)
 {
-	return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR;
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR:
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return LOST;
+	case IBV_WC_REM_OP_ERR:
+		return kind->paged ? REFUSED : WRONG;
+	default:
+		return WRONG;
+	}
 }
 
 static bool completions_take(void)
@@ -648,8 +659,7 @@ static bool completions_take(void)
 		taken = true;
 		for (i = 0; i < count; i++) {
 			if (wcs[i].status != IBV_WC_SUCCESS)
-				leave(is_of_lost_connection(wcs[i].status) ? LOST : WRONG, "%s",
-				      ibv_wc_status_str(wcs[i].status));
+				leave(status_of_request(wcs[i].status), "%s", ibv_wc_status_str(wcs[i].status));
 			if (wcs[i].wr_id < PAIRS * RECEIVES)
 				received(&wcs[i]);
 			else
@@ -776,8 +786,23 @@ static enum status status_of(int wait_status)
 	return WRONG;
 }
 
+/* Whether an end that has not been waited for dies of SIGKILL. */
+static bool is_being_killed(pid_t pid)
+{
+	uint64_t end = now_ms() + patience_ms(KILL_MS);
+	siginfo_t info = { 0 };
+
+	while (!info.si_pid && now_ms() < end) {
+		usleep(1000);
+		if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT))
+			return false;
+	}
+	return info.si_code == CLD_KILLED && info.si_status == SIGKILL;
+}
+
 int main(int argc, char **argv)
 {
+	bool is_killed[2] = { false, false };
 	enum status status = OVER;
 	struct news *news;
 	pid_t pids[2], pid;
@@ -829,12 +854,21 @@ int main(int argc, char **argv)
 	}
 	while ((pid = wait(&wait_status)) > 0) {
 		enum status its = status_of(wait_status);
+		unsigned int end = pid == pids[1];
 
+		/* A process that is killed loses its memory before its queue pairs. */
+		if (its == REFUSED && (is_killed[!end] || is_being_killed(pids[!end]))) {
+			its = LOST;
+		} else if (its == REFUSED) {
+			printf("%s %s: wrong: a peer that lives refuses a request\n", kind->name, names[end]);
+			its = WRONG;
+		}
+		is_killed[end] = WIFSIGNALED(wait_status);
 		if (its == WRONG || status == OVER)
 			status = its;
 		/* Alone the other one would only wait. */
 		if (its != OVER)
-			kill(pids[pid == pids[0]], SIGKILL);
+			kill(pids[!end], SIGKILL);
 	}
 	printf("moved %llu messages\n", (unsigned long long)(news[0].received + news[1].received));
 	if (status == OVER && (news[0].received < fewest || news[1].received < fewest)) {
