@@ -162,6 +162,8 @@ static void answer(const char *address)
 	struct sockaddr_in own, from;
 	int fd = make_socket(address, PORT, &own);
 
+	printf("listening\n");
+	fflush(stdout);
 	for (;;) {
 		rds_rdma_cookie_t cookie;
 		ssize_t length = receive_message(fd, &from, &cookie);

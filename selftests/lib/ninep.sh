@@ -15,13 +15,7 @@ serve()
 	setsid "$lib/../ninep" "$1" 5640 diod -f -n -N -r 3 -w 3 -L "$state/diod.log" -e "$export" \
 		>"$state/ninep.log" 2>&1 </dev/null &
 	echo $! >"$state/ninep.pid"
-	local tries
-	for tries in $(seq 100); do
-		grep -q listening "$state/ninep.log" && return 0
-		sleep 0.1
-	done
-	echo "after $tries tries: $(cat "$state/ninep.log")"
-	return 1
+	await_listening "$state/ninep.log"
 }
 
 unserve()

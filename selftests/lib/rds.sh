@@ -9,6 +9,7 @@ serve()
 	modprobe -a rds rds_rdma || return 1
 	setsid "$lib/../rds" "$1" >/run/rds.log 2>&1 </dev/null &
 	echo $! >/run/rds.pid
+	await_listening /run/rds.log
 }
 
 unserve()

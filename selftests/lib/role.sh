@@ -4,6 +4,19 @@
 # role.sh CONSUMER FUNCTION ARG...: calls a function of lib/CONSUMER.sh, on whatever machine this runs.
 set -u
 lib=$(dirname "$(readlink -f "$0")")
+
+# await_listening LOG: until a server says there that it listens.
+await_listening()
+{
+	local tries
+	for tries in $(seq 100); do
+		grep -q listening "$1" && return 0
+		sleep 0.1
+	done
+	echo "after $tries tries: $(cat "$1")"
+	return 1
+}
+
 # shellcheck source=/dev/null
 . "$lib/$1.sh"
 shift

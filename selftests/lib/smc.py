@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Sockets of SMC: smc.py eid NAME; smc.py serve ADDRESS; smc.py exchange ADDRESS.
+"""Sockets of SMC: smc.py eid NAME; smc.py serve ADDRESS; smc.py exchange ADDRESS; smc.py fallbacks.
 
 A server sends back what it receives. The client compares that with what it sent.
 """
@@ -16,9 +16,9 @@ IPPROTO_SMC = 256
 PORT = 9043
 # linux/netlink.h, linux/genetlink.h, linux/smc.h: Python does not have them.
 NETLINK_GENERIC = 16
-NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 1, 4, 2
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 1, 4, 0x300, 2, 3
 GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 0x10, 3, 1, 2
-SMC_NETLINK_ADD_UEID, SMC_NLA_EID_TABLE_ENTRY = 10, 1
+SMC_NETLINK_GET_FBACK_STATS, SMC_NETLINK_ADD_UEID, SMC_NLA_EID_TABLE_ENTRY = 8, 10, 1
 
 
 def attribute(kind, value):
@@ -26,7 +26,7 @@ def attribute(kind, value):
 
 
 def netlink(family, command, attributes, flags=0):
-    """Sends a generic netlink command and returns what comes back."""
+    """Sends a generic netlink command; returns the type of what comes back, and its attributes."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
         body = struct.pack("BBH", command, 1, 0) + attributes
         sock.send(struct.pack("IHHII", 16 + len(body), family, NLM_F_REQUEST | flags, 1, 0) + body)
@@ -36,24 +36,35 @@ def netlink(family, command, attributes, flags=0):
         error = struct.unpack_from("i", answer, 16)[0]
         if error:
             raise OSError(-error, os.strerror(-error))
-    return answer[20:]
+    return kind, answer[20:]
 
 
-def set_eid(name):
-    """SMC-R version 2 needs a name that both ends have."""
-    answer = netlink(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, attribute(CTRL_ATTR_FAMILY_NAME, b"SMC_GEN_NETLINK\0"))
+def smc(command, attributes=b"", flags=0):
+    """The same, of SMC's family."""
+    name = attribute(CTRL_ATTR_FAMILY_NAME, b"SMC_GEN_NETLINK\0")
+    _, answer = netlink(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, name)
     at = 0
     while True:
         length, kind = struct.unpack_from("HH", answer, at)
         if kind == CTRL_ATTR_FAMILY_ID:
             break
         at += (length + 3) & ~3
-    family = struct.unpack_from("H", answer, at + 4)[0]
+    return netlink(struct.unpack_from("H", answer, at + 4)[0], command, attributes, flags)
+
+
+def set_eid(name):
+    """SMC-R version 2 needs a name that both ends have."""
     entry = attribute(SMC_NLA_EID_TABLE_ENTRY, name.encode().ljust(32) + b"\0")
     try:
-        netlink(family, SMC_NETLINK_ADD_UEID, entry, NLM_F_ACK)
+        smc(SMC_NETLINK_ADD_UEID, entry, NLM_F_ACK)
     except FileExistsError:
         pass
+
+
+def fallbacks():
+    """Whether a connection has gone over TCP: then there are reasons."""
+    kind, _ = smc(SMC_NETLINK_GET_FBACK_STATS, flags=NLM_F_DUMP)
+    return kind != NLMSG_DONE
 
 
 def echo(connection):
@@ -70,6 +81,7 @@ def serve(address):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, PORT))
         listener.listen(64)
+        print("listening", flush=True)
         while True:
             connection, _ = listener.accept()
             threading.Thread(target=echo, args=(connection,), daemon=True).start()
@@ -121,4 +133,5 @@ def exchange(address):
 
 
 if __name__ == "__main__":
-    sys.exit({"eid": set_eid, "serve": serve, "exchange": exchange}[sys.argv[1]](sys.argv[2]))
+    commands = {"eid": set_eid, "serve": serve, "exchange": exchange, "fallbacks": fallbacks}
+    sys.exit(commands[sys.argv[1]](*sys.argv[2:]))

@@ -15,6 +15,7 @@ serve()
 	ready || return 1
 	setsid "$lib/smc.py" serve "$1" >/run/smc.log 2>&1 </dev/null &
 	echo $! >/run/smc.pid
+	await_listening /run/smc.log
 }
 
 unserve()
@@ -27,6 +28,12 @@ unserve()
 exchange()
 {
 	ready && "$lib/smc.py" exchange "$1"
+}
+
+# only_rdma: fails if SMC led a connection over TCP.
+only_rdma()
+{
+	"$lib/smc.py" fallbacks
 }
 
 # sends: how many requests the device has completed. If SMC takes TCP instead, it has none.
