@@ -35,7 +35,7 @@ for placement in $placements; do
 	row "$(placed), a queue for each CPU: ext4" at_host disk_filesystem ext4
 	row "$(placed), a queue for each CPU: disconnected" disconnected
 	row "$(placed), polled: connected" connected ,nr_poll_queues=2 4096
-	row "$(placed), polled: fio, CRCs" at_host disk_fio "$seconds" --ioengine=pvsync2 --hipri --iodepth=1
+	row "$(placed), polled: fio, CRCs" at_host disk_fio "$seconds" --ioengine=io_uring --hipri --iodepth=1
 	row "$(placed), polled: disconnected" disconnected
 	for way in '4096 use_srq=1' 0 16384; do
 		# shellcheck disable=SC2086 # words
