@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# NVMe over RDMA: a target over configfs and a host, both in this machine.
+# NVMe over RDMA: a target over configfs, and a host.
 
 nvme_targets=/sys/kernel/config/nvmet
 
