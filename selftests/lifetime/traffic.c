@@ -642,6 +642,7 @@ static enum status status_of_request(enum ibv_wc_status status)
 	case IBV_WC_RETRY_EXC_ERR:
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		return LOST;
+	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_OP_ERR:
 		return kind->paged ? REFUSED : WRONG;
 	default:
