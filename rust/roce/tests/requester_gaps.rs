@@ -427,3 +427,115 @@ fn signs_of_life_do_not_hold_a_request_for_ever() {
         }
     });
 }
+
+/// Posts a message of three packets and one of a packet; the driver sends the first, and can send of the second nothing yet.
+fn requester_with_a_parked_message(config: RequesterConfig) -> Requester<Vec<SendSlot>> {
+    let mut requester = requester_with(config);
+    requester.post(send(700)).unwrap();
+    requester.post(send(1)).unwrap();
+    let burst = poll_burst(&mut requester);
+    assert_eq!(burst.packets, 3);
+    requester.commit(us(0), burst.ticket, Outcome::Done);
+    let burst = poll_burst(&mut requester);
+    assert_eq!(burst.sequence, 1);
+    requester.commit(us(0), burst.ticket, Outcome::Again);
+    assert!(requester.is_parked());
+    requester
+}
+
+/// The driver waits for memory, maybe for long: what lies before need not.
+#[test]
+fn gap_before_a_parked_message_is_filled() {
+    with_psns(|psn| {
+        let mut requester = requester_with_a_parked_message(requester_config(psn));
+        let lost = nak(psn.add(1), NakCode::SequenceError);
+        respond(&mut requester, us(1), &lost);
+        let packets = transmit(&mut requester, us(1));
+        use Opcode::*;
+        assert_eq!(outline(&packets, psn), [(RcSendMiddle, 1), (RcSendLast, 2)]);
+        // The parked one asks for nothing.
+        assert_eq!(asking(&packets), [true, true]);
+        assert!(requester.is_parked() && requester.poll_timeout().is_some());
+        respond(&mut requester, us(2), &ack(psn.add(2)));
+        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
+        assert!(transmit(&mut requester, us(2)).is_empty());
+        requester.resume();
+        let packets = transmit(&mut requester, us(3));
+        assert_eq!(outline(&packets, psn), [(RcSendOnly, 3)]);
+    });
+}
+
+#[test]
+fn receiver_that_is_not_ready_is_asked_again_before_a_parked_message() {
+    with_psns(|psn| {
+        let mut requester = requester_with_a_parked_message(requester_config(psn));
+        respond(&mut requester, us(1), &rnr(psn, 1));
+        assert!(transmit(&mut requester, us(1)).is_empty());
+        let ready = us(1).add(rnr_delay(1));
+        assert_eq!(requester.poll_timeout(), Some(ready));
+        requester.on_timeout(ready);
+        let packets = transmit(&mut requester, ready);
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendFirst, 0)]);
+        respond(&mut requester, ready, &ack(psn));
+        assert!(!transmit(&mut requester, ready).is_empty());
+    });
+}
+
+/// A probe that is answered says how far the peer is: the rest follows.
+#[test]
+fn rest_before_a_parked_message_follows_the_probe() {
+    with_psns(|psn| {
+        let mut requester = requester_with_a_parked_message(requester_config(psn));
+        let now = requester.poll_timeout().unwrap();
+        requester.on_timeout(now);
+        assert_eq!(
+            outline(&transmit(&mut requester, now), psn),
+            [(Opcode::RcSendFirst, 0)]
+        );
+        respond(&mut requester, now, &ack(psn));
+        let rest = [(Opcode::RcSendMiddle, 1), (Opcode::RcSendLast, 2)];
+        assert_eq!(outline(&transmit(&mut requester, now), psn), rest);
+        assert!(requester.poll_timeout().is_some());
+    });
+}
+
+/// That the driver waits for memory does not hide that the peer is gone.
+#[test]
+fn silence_before_a_parked_message_fails() {
+    with_psns(|psn| {
+        let config = RequesterConfig {
+            retry_count: 2,
+            ..requester_config(psn)
+        };
+        let mut requester = requester_with_a_parked_message(config);
+        let mut attempts = 0;
+        while let Some(deadline) = requester.poll_timeout() {
+            requester.on_timeout(deadline);
+            attempts += usize::from(transmit(&mut requester, deadline).len() == 3);
+        }
+        assert_eq!(attempts, 2);
+        assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+    });
+}
+
+/// Of a message that has begun, too.
+#[test]
+fn gap_in_a_parked_message_is_filled_up_to_where_it_is_parked() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(100 * MTU)).unwrap();
+        let burst = poll_burst(&mut requester);
+        let sent = burst.packets;
+        requester.commit(us(0), burst.ticket, Outcome::Done);
+        let burst = poll_burst(&mut requester);
+        requester.commit(us(0), burst.ticket, Outcome::Again);
+        let lost = nak(psn.add(sent - 2), NakCode::SequenceError);
+        respond(&mut requester, us(2), &lost);
+        let packets = transmit(&mut requester, us(2));
+        let rest = [-2, -1].map(|index| (Opcode::RcSendMiddle, sent as i32 + index));
+        assert_eq!(outline(&packets, psn), rest);
+        requester.resume();
+        let packets = transmit(&mut requester, us(3));
+        assert_eq!(packets[0].psn, psn.add(sent));
+    });
+}

@@ -85,6 +85,8 @@ struct Model {
     /// The action, and the place, that is not committed yet. All others mean nothing any more.
     open_action: Option<Ticket>,
     open_place: Option<Ticket>,
+    /// The work request, and how far into its payload, of the last action that the driver could not carry out yet.
+    parked: Option<(u32, u32)>,
     /// Positions count from here; the requester has been configured anew since the last ones.
     sent: Vec<(u64, Operation, u32)>,
     /// The PSNs for which there was a READ response without data.
@@ -112,6 +114,7 @@ pub fn run(input: Input) {
         places: Vec::new(),
         open_action: None,
         open_place: None,
+        parked: None,
         sent: Vec::new(),
         answered: HashSet::new(),
         end: 0,
@@ -251,32 +254,36 @@ impl Model {
             return;
         };
         assert!(!self.flushed, "an action after a flush");
-        if self.requester.is_parked() {
-            // The probe of something before.
+        if let (true, Some(parked)) = (self.requester.is_parked(), self.parked) {
             let SendAction::Transmit(burst) = &action else {
                 panic!("{action:?} while parked");
             };
-            assert!(burst.packets == 1 && self.works[burst.sequence as usize].handed > 0);
+            let (_, offset, _) = self
+                .requester
+                .packet(burst, burst.packets - 1)
+                .expect("a packet");
+            assert!((burst.sequence, offset) < parked, "{burst:?} while parked");
+            assert!(self.works[burst.sequence as usize].handed > 0);
         }
         assert_eq!(self.requester.poll_action(), None, "two at a time");
-        let (ticket, sequence) = match action {
+        let (ticket, at) = match action {
             SendAction::Local { ticket, sequence } => {
                 let work = &self.works[sequence as usize];
                 assert_eq!(work.wr.operation, SendOperation::Local);
                 assert!(!work.executed && !work.completed, "executed twice");
                 self.actions.push((ticket, None, sequence));
-                (ticket, sequence)
+                (ticket, (sequence, 0))
             }
             SendAction::Transmit(burst) => {
                 self.check_burst(&burst);
                 self.actions
                     .push((burst.ticket, Some(burst), burst.sequence));
-                (burst.ticket, burst.sequence)
+                (burst.ticket, (burst.sequence, burst.offset))
             }
         };
         self.open_action = Some(ticket);
         if let Some(fate) = fate {
-            self.commit_ticket(ticket, sequence, fate.outcome());
+            self.commit_ticket(ticket, at, fate.outcome());
         }
     }
 
@@ -380,14 +387,19 @@ impl Model {
         let Some((ticket, burst, sequence)) = self.actions.iter().rev().nth(back).copied() else {
             return;
         };
+        let mut offset = 0;
         if let Some(burst) = burst {
             let _ = self.requester.packet(&burst, 0);
+            offset = burst.offset;
         }
-        self.commit_ticket(ticket, sequence, fate.outcome());
+        self.commit_ticket(ticket, (sequence, offset), fate.outcome());
     }
 
-    fn commit_ticket(&mut self, ticket: Ticket, sequence: u32, outcome: Outcome) {
+    fn commit_ticket(&mut self, ticket: Ticket, (sequence, offset): (u32, u32), outcome: Outcome) {
         let is_open = self.open_action.take_if(|open| *open == ticket).is_some();
+        if is_open && outcome == Outcome::Again {
+            self.parked = Some((sequence, offset));
+        }
         if let Some(work) = self.works.get_mut(sequence as usize) {
             let is_local = work.wr.operation == SendOperation::Local;
             if is_open && is_local && outcome == Outcome::Done {

@@ -188,9 +188,8 @@ pub struct Requester<S> {
     read_psns: u64,
 
     pending: Option<Pending>,
-    /// The driver said `Again` to an action, of this work request.
-    parked: bool,
-    parked_at: u32,
+    /// The driver said `Again` to an action: nothing at or behind this position is sent.
+    parked_at: Option<u64>,
     /// What was sent last does not ask for an acknowledgement: what follows does.
     unasked: bool,
     /// The ticket and position of a response that is being placed.
@@ -279,8 +278,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             reads: 0,
             read_psns: 0,
             pending: None,
-            parked: false,
-            parked_at: 0,
+            parked_at: None,
             unasked: false,
             place: None,
             ahead: Ahead::default(),
@@ -403,13 +401,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Un-parks after [`Outcome::Again`](crate::ticket::Outcome::Again) for a send action.
     #[inline]
     pub fn resume(&mut self) {
-        self.parked = false;
+        self.parked_at = None;
     }
 
     /// Whether [`resume`](Self::resume) is waited for.
     #[inline]
     pub fn is_parked(&self) -> bool {
-        self.parked
+        self.parked_at.is_some()
     }
 
     /// The error that the QP must go to the error state for (SQE for services that are not reliable), once.
@@ -481,7 +479,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.pending = None;
         self.place = None;
         self.ahead = Ahead::default();
-        self.parked = false;
+        self.parked_at = None;
         self.unasked = false;
         self.held = false;
         self.stop = None;

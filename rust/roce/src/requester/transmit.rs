@@ -41,7 +41,7 @@ pub(super) const MIN_BURST_PACKETS: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAction {
     /// Send these packets. With `Outcome::Again` nothing more is handed out before
-    /// [`resume`](Requester::resume), but a packet from before that has to be sent once more; then the
+    /// [`resume`](Requester::resume), but packets before these that have to be sent once more; then the
     /// same packets, or what is due by then, come again.
     Transmit(Burst),
     /// Execute a local operation. With `Outcome::Again` as above.
@@ -60,10 +60,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if self.pending.is_some() || self.rnr_deadline.is_some() {
             return None;
         }
-        // Of what is in front of a parked work request, a probe is sent nevertheless.
-        if self.parked && (self.probe_end.is_none() || self.cursor == self.parked_at) {
-            return None;
-        }
         if !matches!(self.phase, Phase::Running | Phase::Paused) {
             return None;
         }
@@ -80,14 +76,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if sequence == self.head || self.stop.is_some_and(|(stop, _)| stop == sequence) {
             return None;
         }
-        if sequence == self.started && !self.begin(sequence) {
+        let end = self
+            .probe_end
+            .unwrap_or(u64::MAX)
+            .min(self.parked_at.unwrap_or(u64::MAX));
+        let open = end.saturating_sub(self.sent);
+        if open == 0 {
             return None;
         }
-        let probe_room = match self.probe_end {
-            Some(end) => end.saturating_sub(self.sent),
-            None => u64::MAX,
-        };
-        if probe_room == 0 {
+        if sequence == self.started && !self.begin(sequence) {
             return None;
         }
         let extent = self.slot(sequence)?.extent();
@@ -131,7 +128,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 let packets = left
                     .min(MAX_BURST_LEN.wrapping_shr(shift))
                     .min(MAX_BURST_PACKETS)
-                    .min(u32::try_from(window.min(probe_room)).unwrap_or(u32::MAX));
+                    .min(u32::try_from(window.min(open)).unwrap_or(u32::MAX));
                 if packets == 0 || !self.has_room(packets) {
                     return None;
                 }
@@ -150,7 +147,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     pub fn has_unsent(&self, bytes: u32) -> bool {
         let is_running = matches!(self.phase, Phase::Running | Phase::Paused);
         if !is_running
-            || self.parked
+            || self.is_parked()
             || self.rnr_deadline.is_some()
             || self.window() < MIN_BURST_PACKETS
         {
@@ -373,6 +370,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             || self.config.timeout.is_none()
             || self.stop.is_some()
             || self.probe_end.is_some()
+            || self.is_parked()
         {
             return false;
         }
@@ -474,8 +472,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let status = match outcome {
             Outcome::Done => return,
             Outcome::Again => {
-                self.parked = true;
-                self.parked_at = pending.sequence;
+                self.parked_at = Some(pending.first);
                 return;
             }
             Outcome::Protection => Status::LocalProtection,
