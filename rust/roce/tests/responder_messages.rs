@@ -381,15 +381,22 @@ fn opcode_sequence() {
                     let event = peer.responder.take_event();
                     assert_eq!(event, Some(ResponderEvent::CommunicationEstablished));
                 } else {
+                    // The receive that the SEND was filling ends with it.
+                    let fills_receive = start == Some(RcSendFirst);
+                    let event = match fills_receive {
+                        true => ResponderEvent::ReceiveError,
+                        false => ResponderEvent::RequestError,
+                    };
                     assert_eq!(
                         error(&mut peer),
-                        (
-                            at,
-                            Syndrome::Nak(NakCode::InvalidRequest),
-                            ResponderEvent::RequestError
-                        ),
+                        (at, Syndrome::Nak(NakCode::InvalidRequest), event),
                         "{next:?} after {start:?}"
                     );
+                    let completed: Vec<_> =
+                        peer.completions.iter().map(|done| done.status).collect();
+                    let expected = fills_receive.then_some(Status::RemoteInvalidRequest);
+                    assert_eq!(completed, Vec::from_iter(expected));
+                    assert!(!peer.responder.has_receive());
                 }
             }
         }
@@ -439,13 +446,13 @@ fn lengths_that_cannot_be() {
             }
             let (at, syndrome, event) = error(&mut peer);
             let last = packets.last().unwrap();
+            let expected = match packets[0].opcode {
+                RcSendFirst if packets.len() > 1 => ResponderEvent::ReceiveError,
+                _ => ResponderEvent::RequestError,
+            };
             assert_eq!(
                 (at, syndrome, event),
-                (
-                    last.psn,
-                    Syndrome::Nak(NakCode::InvalidRequest),
-                    ResponderEvent::RequestError
-                ),
+                (last.psn, Syndrome::Nak(NakCode::InvalidRequest), expected),
                 "{last:?}"
             );
         }

@@ -406,8 +406,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         })
     }
 
-    /// The driver has found that the request is invalid.
-    fn invalid(&mut self, packet: &Packet) -> Step {
+    /// The request is invalid.
+    pub(super) fn invalid(&mut self, packet: &Packet) -> Step {
         self.fail(
             packet,
             NakCode::InvalidRequest,
@@ -452,10 +452,11 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// Ends the work of the queue: with a NAK, and a completion of the receive that the packet was
-    /// for.
+    /// for, or that a SEND was filling which it has interrupted (IBTA 9.9.3).
     fn fail(&mut self, packet: &Packet, code: NakCode, status: Status) -> Step {
         let completes = self.receive.is_some()
-            && (matches!(packet.opcode.operation(), Operation::Send)
+            && (matches!(self.message, Message::Send { .. })
+                || matches!(packet.opcode.operation(), Operation::Send)
                 || packet.opcode.has_immediate());
         if self.config.service.is_reliable() {
             self.refuse(code);

@@ -77,8 +77,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.established = true;
         let is_xrc = matches!(self.config.service, Type::XrcTarget);
         if !self.is_valid(packet) || (is_xrc && !self.keeps_to_its_srq(packet)) {
-            self.refuse(NakCode::InvalidRequest);
-            return Step::Done;
+            return self.invalid(packet);
         }
         self.execute(packet)
     }
