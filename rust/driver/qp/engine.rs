@@ -110,7 +110,8 @@ pub(super) trait Side: Sized + Unpin {
 
     /// Forgets packets and accesses that wait for pages.
     fn wait_no_more(&mut self, qp: &Qp) {
-        self.engine().paging = Paging::default();
+        self.engine().incoming = Paging::default();
+        self.engine().outgoing = Paging::default();
         Self::waiting(qp).clear();
     }
 }
@@ -156,7 +157,10 @@ pub(super) struct Engine {
     batch: Batch,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
-    pub(super) paging: Paging,
+    /// What packets that come in wait for.
+    pub(super) incoming: Paging,
+    /// What packets that are to leave wait for.
+    pub(super) outgoing: Paging,
 }
 
 impl Engine {
@@ -167,7 +171,8 @@ impl Engine {
             again: false,
             batch,
             paced_since: None,
-            paging: Paging::default(),
+            incoming: Paging::default(),
+            outgoing: Paging::default(),
         }
     }
 

@@ -2,13 +2,14 @@
 
 //! Waiting for pages of memory that is paged on demand.
 //!
-//! A side of a QP that finds pages absent stops, and says so to its protocol engine. Work that may sleep
-//! faults the pages in, without a lock and without holding off the QP's end, and lets the side go on.
-//! Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages
-//! absent; what does not fit is a packet lost.
+//! A side of a QP that finds pages absent stops, and says so to its protocol engine: it takes no more packets in, or builds
+//! no more. Work that may sleep faults the pages in, without a lock and without holding off the QP's end, and lets the side
+//! go on. Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages absent; what
+//! does not fit is a packet lost.
 
 use super::{
     engine::{
+        Engine,
         Round,
         Side, //
     },
@@ -63,7 +64,7 @@ const REPLAY_BUDGET: u32 = 16;
 /// A packet cannot be taken in before pages are faulted in.
 pub(super) struct WaitsForPages;
 
-/// What one side of a QP waits for.
+/// What one side of a QP waits for, of packets that come in or of those that are to leave.
 #[derive(Default)]
 pub(super) struct Paging {
     /// To be faulted in.
@@ -188,15 +189,32 @@ impl WorkItem<PAGING> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(qp: Arc<Qp>) {
-        fault_in::<SendSide>(&qp);
-        fault_in::<ReceiveSide>(&qp);
+        for direction in [Direction::In, Direction::Out] {
+            fault_in::<SendSide>(&qp, direction);
+            fault_in::<ReceiveSide>(&qp, direction);
+        }
         paging_turns::end(qp);
     }
 }
 
+/// Which packets of a side wait for pages.
+#[derive(Clone, Copy)]
+enum Direction {
+    In,
+    Out,
+}
+
+/// What the packets of that direction wait for.
+fn paging(engine: &mut Engine, direction: Direction) -> &mut Paging {
+    match direction {
+        Direction::In => &mut engine.incoming,
+        Direction::Out => &mut engine.outgoing,
+    }
+}
+
 /// Faults in the pages that a side waits for, if it does, and lets it go on.
-fn fault_in<S: Side>(qp: &Arc<Qp>) {
-    let wanted = S::lock(qp).engine().paging.wanted.take();
+fn fault_in<S: Side>(qp: &Arc<Qp>, direction: Direction) {
+    let wanted = paging(S::lock(qp).engine(), direction).wanted.take();
     let Some(wanted) = wanted else {
         return;
     };
@@ -207,12 +225,14 @@ fn fault_in<S: Side>(qp: &Arc<Qp>) {
     };
     trace::page_ready(qp.number);
     qp.drive::<S>(|side, _| {
-        let paging = &mut side.engine().paging;
+        let paging = paging(side.engine(), direction);
         paging.waiting = false;
         paging.unfaultable = unfaultable;
-        side.resume();
+        if matches!(direction, Direction::Out) {
+            side.resume();
+        }
     });
-    let mut more = true;
+    let mut more = matches!(direction, Direction::In);
     while more {
         qp.drive::<S>(|side, round| more = replay(side, qp, round));
     }
@@ -246,7 +266,7 @@ pub(super) fn take_in<S: Side>(
 fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, round: &mut Round) -> bool {
     let waiting = S::waiting(qp);
     for _ in 0..REPLAY_BUDGET {
-        if side.engine().paging.waiting {
+        if side.engine().incoming.waiting {
             return false;
         }
         let Some(skb) = waiting.pop() else {

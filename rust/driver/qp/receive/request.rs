@@ -152,7 +152,7 @@ impl ReceiveSide {
                 } => {
                     let answer = match atomic(qp, pd, rkey, va, operation) {
                         Ok(original) => Atomic::Done { original },
-                        Err(fault) => match self.engine.paging.outcome(qp, Err(fault)) {
+                        Err(fault) => match self.engine.incoming.outcome(qp, Err(fault)) {
                             Outcome::Again => Atomic::Again,
                             Outcome::InvalidRequest => Atomic::InvalidRequest,
                             _ => Atomic::Protection,
@@ -201,7 +201,7 @@ impl ReceiveSide {
         ticket: Ticket,
         done: Result<(), Fault>,
     ) -> Step {
-        let outcome = self.engine.paging.outcome(qp, done);
+        let outcome = self.engine.incoming.outcome(qp, done);
         self.responder.commit(ticket, packet, outcome)
     }
 

@@ -62,7 +62,7 @@ impl ReceiveSide {
                 }
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
-                    let outcome = self.engine.paging.outcome(qp, sent);
+                    let outcome = self.engine.outgoing.outcome(qp, sent);
                     self.responder.commit_read(burst.ticket, outcome);
                 }
             }

@@ -84,7 +84,7 @@ impl SendSide {
                 SendAction::Transmit(burst) => {
                     let outcome = self
                         .transmit(qp, &burst, connected.as_ref(), &mut place, batch)
-                        .unwrap_or_else(|fault| self.engine.paging.outcome(qp, Err(fault)));
+                        .unwrap_or_else(|fault| self.engine.outgoing.outcome(qp, Err(fault)));
                     (burst.ticket, outcome)
                 }
                 SendAction::Local { ticket, sequence } => {
@@ -212,7 +212,7 @@ impl SendSide {
                 Outcome::Done
             }
             Err(FrameError::Length) => Outcome::Length,
-            Err(FrameError::Payload(fault)) => self.engine.paging.outcome(qp, Err(fault)),
+            Err(FrameError::Payload(fault)) => self.engine.outgoing.outcome(qp, Err(fault)),
         }
     }
 }

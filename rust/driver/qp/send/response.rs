@@ -66,7 +66,7 @@ impl SendSide {
                 (ticket, cursor.write(0, &value.to_ne_bytes()))
             }
         };
-        let outcome = self.engine.paging.outcome(qp, placed);
+        let outcome = self.engine.incoming.outcome(qp, placed);
         self.requester.commit_place(now, ticket, outcome);
         match outcome {
             Outcome::Again => Err(WaitsForPages),
