@@ -19,6 +19,7 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -1157,6 +1158,116 @@ static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
 	return qp;
 }
 
+/* A queue pair of b that sends to one of a's device that there is not: who sees the wire answers. */
+#define NOBODY 0xfffffe
+
+static struct ibv_qp *sending_qp(void)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq, depth, NULL);
+
+	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
+		die("RESET to INIT: %s", strerror(errno));
+	qp_ready_connected(&b->device, qp, &a->device, NOBODY, IBV_MTU_1024, VERY_PATIENT, 0, 0);
+	return qp;
+}
+
+/* bytes: from page number of b's memory, or to it. */
+static void request(struct ibv_qp *qp, enum ibv_wr_opcode opcode, unsigned int number, uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)b->memory + number * page, bytes, b->mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = bytes ? 1 : 0,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	send_post(qp, &wr);
+}
+
+/* The packet comes, whatever comes before. */
+static bool comes(const struct wire *wire, uint8_t opcode, uint32_t psn)
+{
+	uint64_t end = now_ms() + WAIT_MS;
+	struct wire_packet packet;
+
+	while (wire_receive(wire, NOBODY, &packet, WAIT_MS) && now_ms() < end) {
+		if (packet.opcode == opcode && packet.psn == psn)
+			return true;
+	}
+	ksft_print_msg("packet %u does not come\n", psn);
+	return false;
+}
+
+static void answer(const struct wire *wire, struct ibv_qp *qp, uint8_t opcode, uint32_t psn, uint8_t syndrome,
+		   uint32_t payload)
+{
+	struct wire_packet packet = {
+		.opcode = opcode, .qpn = qp->qp_num, .psn = psn, .syndrome = syndrome, .payload = payload,
+	};
+
+	wire_send(wire, &packet, 1);
+}
+
+/* What was lost is sent again, although a later request waits for its page. */
+static bool run_lost_before(int opcode)
+{
+	int absence = absence_begin(b->memory, size);
+	struct ibv_qp *qp = sending_qp();
+	struct wire wire;
+	bool ok;
+
+	wire_open(&wire, "n1", netdev_of(1), &a->device.gid, &b->device.gid);
+	request(qp, opcode, 0, 0);
+	request(qp, opcode, 0, 0);
+	request(qp, opcode, 0, 8);
+	absence_noticed(absence);
+	ok = comes(&wire, RC_SEND_ONLY, 1);
+	wire_drain(&wire);
+	answer(&wire, qp, RC_ACKNOWLEDGE, 1, WIRE_NAK_SEQUENCE, 0);
+	ok = ok && completed(b->send_cq, "the first request", IBV_WC_SUCCESS) && comes(&wire, RC_SEND_ONLY, 1);
+	answer(&wire, qp, RC_ACKNOWLEDGE, 1, WIRE_ACK, 0);
+	ok = ok && completed(b->send_cq, "the second request", IBV_WC_SUCCESS);
+	close(absence);
+	ok = ok && comes(&wire, RC_SEND_ONLY, 2);
+	answer(&wire, qp, RC_ACKNOWLEDGE, 2, WIRE_ACK, 0);
+	ok = ok && completed(b->send_cq, "the third request", IBV_WC_SUCCESS);
+	qp_free(qp);
+	wire_close(&wire);
+	return ok;
+}
+
+/* The page that a response waits for comes, and that of a later request does not. */
+static bool run_response_before(int opcode)
+{
+	int absence = absence_begin(b->memory, size);
+	struct uffdio_copy first = {
+		.dst = (uintptr_t)b->memory, .src = (uintptr_t)a->memory, .len = page,
+	};
+	unsigned long long before = page_faults(b);
+	uint64_t end = now_ms() + WAIT_MS;
+	struct ibv_qp *qp = sending_qp();
+	struct wire wire;
+	bool ok;
+
+	wire_open(&wire, "n1", netdev_of(1), &a->device.gid, &b->device.gid);
+	request(qp, opcode, 0, 8);
+	ok = comes(&wire, RC_READ_REQUEST, 0);
+	answer(&wire, qp, RC_READ_RESPONSE_ONLY, 0, WIRE_ACK, 8);
+	absence_noticed(absence);
+	request(qp, IBV_WR_SEND, 1, 8);
+	while (page_faults(b) - before < 2 && now_ms() < end)
+		;
+	if (ioctl(absence, UFFDIO_COPY, &first))
+		die("UFFDIO_COPY: %s", strerror(errno));
+	ok = ok && completed(b->send_cq, "the READ", IBV_WC_SUCCESS);
+	close(absence);
+	qp_free(qp);
+	wire_close(&wire);
+	return ok;
+}
+
 /* Of each little fragment the kernel has hundreds of bytes besides. */
 static bool run_fragments(int opcode)
 {
@@ -1174,7 +1285,7 @@ static bool run_fragments(int opcode)
 	before = kernel_memory();
 	do {
 		last = before;
-		send_fragmented(&wire, 0xfffffe);
+		send_fragmented(&wire, NOBODY);
 		before = kernel_memory();
 	} while (before > last + MOST_FRAGMENTED / 4 && tries++ < 10);
 	send_fragmented(&wire, qp->qp_num);
@@ -1362,6 +1473,9 @@ static const struct row rows[] = {
 	{ "SEND to a page that comes late", .run_with = run_late, IBV_WR_SEND, OWN },
 	{ "WRITE to a page that comes late", .run_with = run_late, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ from a page that comes late", .run_with = run_late, IBV_WR_RDMA_READ, OWN },
+	{ "SEND that was lost before one from a page that comes late", .run_with = run_lost_before, IBV_WR_SEND, OWN },
+	{ "READ to a page that comes, before a SEND from one that does not",
+	  .run_with = run_response_before, IBV_WR_RDMA_READ, OWN },
 	{ "datagrams in fragments, behind a page that never comes", .run_with = run_fragments, IBV_WR_SEND, OWN },
 	{ "many queue pairs behind a page that never comes, and another process",
 	  .run_with = run_many_stuck, IBV_WR_SEND, OWN },
@@ -1465,7 +1579,8 @@ static bool is_stuck(const struct row *row)
 {
 	return row->run_with == run_stuck || row->run_with == run_stuck_advice || row->run_with == run_stuck_flush ||
 	       row->run_with == run_late || row->run_with == run_fragments || row->run_with == run_crowd ||
-	       row->run_with == run_many_stuck;
+	       row->run_with == run_many_stuck || row->run_with == run_lost_before ||
+	       row->run_with == run_response_before;
 }
 
 static bool run_row(const struct row *row)

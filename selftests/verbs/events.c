@@ -1476,6 +1476,33 @@ static bool run_local_access(void)
 	return finish() && ok;
 }
 
+/* A request that interrupts a SEND fails the receive that the SEND was filling, not only the queue pair. */
+static bool run_interrupted_send(void)
+{
+	struct ibv_qp_attr attr = patient();
+	struct wire_packet packets[2];
+	struct ibv_recv_wr wr = { .wr_id = 11, .num_sge = 1 };
+	struct ibv_sge sge = piece(a, 512);
+	bool ok;
+
+	attr.path_mtu = IBV_MTU_256;
+	lone_start(attr);
+	wr.sg_list = &sge;
+	recv_post(a->qp, &wr);
+	post_receive(a, 12);
+	packets[0] = (struct wire_packet){
+		.opcode = RC_SEND_FIRST,
+		.qpn = a->qp->qp_num,
+		.psn = THEIR_PSN,
+		.payload = 256,
+	};
+	packets[1] = read_request(1, LENGTH);
+	wire_send(&wire, packets, 2);
+	ok = received(a, 11, IBV_WC_REM_INV_REQ_ERR) && received(a, 12, IBV_WC_WR_FLUSH_ERR) &&
+	     state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
 /* A request that is answered with something, and how it ends then. */
 static bool answered(enum ibv_wr_opcode request, uint8_t seen, uint8_t opcode, uint8_t syndrome,
 		     uint32_t payload, enum ibv_wc_status status)
@@ -1562,6 +1589,7 @@ static const struct row rows[] = {
 	{ "event: CQ_ERR, and QP_FATAL of its queue pairs", run_lost_completions },
 	{ "event: SRQ_ERR, and QP_FATAL of its queue pairs", run_srq_error },
 	{ "status: LOC_ACCESS_ERR", run_local_access },
+	{ "status: REM_INV_REQ_ERR of a receive", run_interrupted_send },
 	{ "status: BAD_RESP_ERR", run_bad_response },
 	{ "status: LOC_LEN_ERR of a READ", run_short_response },
 	{ "status: each NAK", run_naks },

@@ -12,6 +12,7 @@
 /* Syndromes (IBTA 9.7.5.2.1); to the RNR NAK the timer's code is added. */
 #define WIRE_ACK 0x1f
 #define WIRE_RNR 0x20
+#define WIRE_NAK_SEQUENCE 0x60
 #define WIRE_NAK_INVALID_REQUEST 0x61
 #define WIRE_NAK_REMOTE_ACCESS 0x62
 #define WIRE_NAK_REMOTE_OPERATIONAL 0x63
