@@ -9,7 +9,7 @@
 # Storage between two machines, when a device, the module or the netdev goes in the middle of I/O. The consumers hear of
 # it, and the command that removes it returns soon. I/O over NFS and RDS waits, and goes on when the device is
 # back; that of the others ends. 9P has no rows: its client leaks requests when its connection goes, on rdma_rxe as
-# well, and keeps the device until it is unmounted.
+# well, and keeps the device until it is unmounted. Needs kretprobes, which the debug kernel lacks.
 # shellcheck disable=SC2154 # io_status is of io.sh
 set -u
 . "$(dirname "$0")/../lib/io.sh"
@@ -151,4 +151,8 @@ done
 while read -r removal; do
 	note "$removal"
 done < <(sort -rn "$ktap_dir/removals")
+if [ -e "$tracing/events/kprobes/resolved_route" ]; then
+	echo 0 >"$tracing/events/kprobes/resolved_route/enable"
+	echo '-:resolved_route' >>"$tracing/kprobe_events"
+fi
 ktap_finish

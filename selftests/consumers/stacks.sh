@@ -398,4 +398,5 @@ while IFS='|' read -r name words; do
 	read -ra command <<<"$words"
 	absorb "$mpi_parts" named "${name% }" "${command[@]}"
 done <<<"$runs"
+rm -r /etc/netns/n1 /etc/netns/n2
 ktap_finish
