@@ -428,7 +428,7 @@ fn signs_of_life_do_not_hold_a_request_for_ever() {
     });
 }
 
-/// Posts a message of three packets and one of a packet; the driver sends the first, and can send of the second nothing yet.
+/// A requester with a message of three packets, which the driver has sent, and one of a packet, which it could not.
 fn requester_with_a_parked_message(config: RequesterConfig) -> Requester<Vec<SendSlot>> {
     let mut requester = requester_with(config);
     requester.post(send(700)).unwrap();
@@ -477,7 +477,9 @@ fn receiver_that_is_not_ready_is_asked_again_before_a_parked_message() {
         let packets = transmit(&mut requester, ready);
         assert_eq!(outline(&packets, psn), [(Opcode::RcSendFirst, 0)]);
         respond(&mut requester, ready, &ack(psn));
-        assert!(!transmit(&mut requester, ready).is_empty());
+        let packets = transmit(&mut requester, ready);
+        let rest = [(Opcode::RcSendMiddle, 1), (Opcode::RcSendLast, 2)];
+        assert_eq!(outline(&packets, psn), rest);
     });
 }
 
@@ -518,7 +520,7 @@ fn silence_before_a_parked_message_fails() {
     });
 }
 
-/// Of a message that has begun, too.
+/// The driver may stop in the middle of a message.
 #[test]
 fn gap_in_a_parked_message_is_filled_up_to_where_it_is_parked() {
     with_psns(|psn| {
@@ -537,5 +539,29 @@ fn gap_in_a_parked_message_is_filled_up_to_where_it_is_parked() {
         requester.resume();
         let packets = transmit(&mut requester, us(3));
         assert_eq!(packets[0].psn, psn.add(sent));
+    });
+}
+
+/// A message that was executed, and whose acknowledgement was lost, is parked when it is repeated.
+#[test]
+fn parked_message_that_is_acknowledged_does_not_hold_up_the_next() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        requester.post(send(1)).unwrap();
+        requester.post(send(1)).unwrap();
+        assert_eq!(transmit(&mut requester, us(0)).len(), 2);
+        let lost = nak(psn, NakCode::SequenceError);
+        respond(&mut requester, us(1), &lost);
+        let burst = poll_burst(&mut requester);
+        requester.commit(us(1), burst.ticket, Outcome::Done);
+        let burst = poll_burst(&mut requester);
+        assert_eq!(burst.sequence, 1);
+        requester.commit(us(1), burst.ticket, Outcome::Again);
+        requester.post(send(1)).unwrap();
+        assert!(transmit(&mut requester, us(1)).is_empty());
+        respond(&mut requester, us(2), &ack(psn.add(1)));
+        assert_eq!(completions(&mut requester).len(), 2);
+        let packets = transmit(&mut requester, us(2));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 2)]);
     });
 }

@@ -219,6 +219,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return;
         }
         self.sent = self.una;
+        // Of what is acknowledged nothing is needed any more, whatever the driver waits for.
+        self.parked_at.take_if(|parked| *parked < self.una);
         // The work request of this position. Local operations are passed once they are executed.
         while self.cursor != self.started {
             let Some(slot) = self.slot(self.cursor) else {

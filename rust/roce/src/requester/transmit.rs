@@ -40,9 +40,9 @@ pub(super) const MIN_BURST_PACKETS: u64 = 16;
 /// What the driver shall do for the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAction {
-    /// Send these packets. With `Outcome::Again` nothing more is handed out before
-    /// [`resume`](Requester::resume), but packets before these that have to be sent once more; then the
-    /// same packets, or what is due by then, come again.
+    /// Send these packets. After `Outcome::Again`, only retransmissions of earlier packets are handed out
+    /// until [`resume`](Requester::resume), or until these are acknowledged; then the same packets, or
+    /// what is due by then, come again.
     Transmit(Burst),
     /// Execute a local operation. With `Outcome::Again` as above.
     Local {

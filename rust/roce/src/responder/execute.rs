@@ -451,8 +451,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// Ends the work of the queue: with a NAK, and a completion of the receive that the packet was
-    /// for, or that a SEND was filling which it has interrupted (IBTA 9.9.3).
+    /// Sends a NAK and ends the work of the queue. Completes the current receive if the packet, or the
+    /// SEND in progress, uses it (IBTA 9.9.3).
     fn fail(&mut self, packet: &Packet, code: NakCode, status: Status) -> Step {
         let completes = self.receive.is_some()
             && (matches!(self.message, Message::Send { .. })
