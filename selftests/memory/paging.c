@@ -1158,7 +1158,7 @@ static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
 	return qp;
 }
 
-/* A queue pair of b that sends to one of a's device that there is not: who sees the wire answers. */
+/* The peer of sending_qp(): a's device has none of that number, and the test answers for it. */
 #define NOBODY 0xfffffe
 
 static struct ibv_qp *sending_qp(void)
@@ -1189,7 +1189,7 @@ static void request(struct ibv_qp *qp, enum ibv_wr_opcode opcode, unsigned int n
 /* The packet comes, whatever comes before. */
 static bool comes(const struct wire *wire, uint8_t opcode, uint32_t psn)
 {
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 	struct wire_packet packet;
 
 	while (wire_receive(wire, NOBODY, &packet, WAIT_MS) && now_ms() < end) {
@@ -1258,7 +1258,8 @@ static bool run_response_before(int opcode)
 	absence_noticed(absence);
 	request(qp, IBV_WR_SEND, 1, 8);
 	while (page_faults(b) - before < 2 && now_ms() < end)
-		;
+		usleep(1000);
+	ok = ok && page_faults(b) - before >= 2;
 	if (ioctl(absence, UFFDIO_COPY, &first))
 		die("UFFDIO_COPY: %s", strerror(errno));
 	ok = ok && completed(b->send_cq, "the READ", IBV_WC_SUCCESS);

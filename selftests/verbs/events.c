@@ -1480,25 +1480,24 @@ static bool run_local_access(void)
 static bool run_interrupted_send(void)
 {
 	struct ibv_qp_attr attr = patient();
-	struct wire_packet packets[2];
-	struct ibv_recv_wr wr = { .wr_id = 11, .num_sge = 1 };
 	struct ibv_sge sge = piece(a, 512);
+	struct ibv_recv_wr wr = { .wr_id = 11, .sg_list = &sge, .num_sge = 1 };
+	struct wire_packet first;
 	bool ok;
 
 	attr.path_mtu = IBV_MTU_256;
 	lone_start(attr);
-	wr.sg_list = &sge;
 	recv_post(a->qp, &wr);
 	post_receive(a, 12);
-	packets[0] = (struct wire_packet){
+	first = (struct wire_packet){
 		.opcode = RC_SEND_FIRST,
 		.qpn = a->qp->qp_num,
 		.psn = THEIR_PSN,
 		.payload = 256,
 	};
-	packets[1] = read_request(1, LENGTH);
-	wire_send(&wire, packets, 2);
-	ok = received(a, 11, IBV_WC_REM_INV_REQ_ERR) && received(a, 12, IBV_WC_WR_FLUSH_ERR) &&
+	wire_send(&wire, &first, 1);
+	ok = same("the syndrome", asked(RC_READ_REQUEST, 1), WIRE_NAK_INVALID_REQUEST) &&
+	     received(a, 11, IBV_WC_REM_INV_REQ_ERR) && received(a, 12, IBV_WC_WR_FLUSH_ERR) &&
 	     state_is(a, IBV_QPS_ERR);
 	return finish() && ok;
 }

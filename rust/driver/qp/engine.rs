@@ -157,9 +157,9 @@ pub(super) struct Engine {
     batch: Batch,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
-    /// What packets that come in wait for.
+    /// Pages that received packets wait for.
     pub(super) incoming: Paging,
-    /// What packets that are to leave wait for.
+    /// Pages that packets to be sent wait for.
     pub(super) outgoing: Paging,
 }
 

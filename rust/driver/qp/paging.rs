@@ -2,10 +2,13 @@
 
 //! Waiting for pages of memory that is paged on demand.
 //!
-//! A side of a QP that finds pages absent stops, and says so to its protocol engine: it takes no more packets in, or builds
-//! no more. Work that may sleep faults the pages in, without a lock and without holding off the QP's end, and lets the side
-//! go on. Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages absent; what
-//! does not fit is a packet lost.
+//! A side of a QP that finds pages absent tells its protocol engine, and processes no more received packets, or builds no
+//! more packets. Work that may sleep faults the pages in, without a lock and without holding off the QP's end, and lets the
+//! side go on. Packets that come meanwhile wait in a queue of bounded length, behind the one that found the pages absent;
+//! what does not fit is a packet lost.
+//!
+//! A QP has one work item, which faults pages in one after the other: a page that comes late delays those that are found
+//! absent after it.
 
 use super::{
     engine::{
@@ -64,7 +67,7 @@ const REPLAY_BUDGET: u32 = 16;
 /// A packet cannot be taken in before pages are faulted in.
 pub(super) struct WaitsForPages;
 
-/// What one side of a QP waits for, of packets that come in or of those that are to leave.
+/// The pages that one direction of one side of a QP waits for.
 #[derive(Default)]
 pub(super) struct Paging {
     /// To be faulted in.
@@ -197,14 +200,14 @@ impl WorkItem<PAGING> for Qp {
     }
 }
 
-/// Which packets of a side wait for pages.
+/// Received packets, or packets to be sent.
 #[derive(Clone, Copy)]
 enum Direction {
     In,
     Out,
 }
 
-/// What the packets of that direction wait for.
+/// The pages that packets of that direction wait for.
 fn paging(engine: &mut Engine, direction: Direction) -> &mut Paging {
     match direction {
         Direction::In => &mut engine.incoming,
