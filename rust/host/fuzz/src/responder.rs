@@ -16,15 +16,9 @@ use roce::{
         Operation,
         Transport, //
     },
-    packet::{
-        NakCode,
-        Packet,
-        Syndrome,
-        MAX_HEADER_LEN, //
-    },
+    packet::Packet,
     psn::Psn,
     qp::Type,
-    requester::MAX_BURST_LEN,
     responder::{
         Arrival,
         Atomic,
