@@ -1140,35 +1140,32 @@ static void send_fragmented(const struct wire *wire, uint32_t qpn)
 	}
 }
 
-/* A queue pair of b that waits for a page that does not come, for the sake of its request 0. */
-static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
+/* The test answers for a peer of that number on a's device, where no queue pair has it. */
+#define NOBODY 0xfffffe
+
+/* A queue pair of b, ready to send. */
+static struct ibv_qp *ready_qp(struct ibv_cq *recv_cq, uint32_t peer)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
-	struct ibv_sge to = piece(b, 1024);
-	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
-	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .payload = 1024 };
-	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, cq, depth, NULL);
+	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, recv_cq, depth, NULL);
 
 	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
 		die("RESET to INIT: %s", strerror(errno));
-	qp_ready_connected(&b->device, qp, &a->device, a->qp->qp_num, IBV_MTU_4096, VERY_PATIENT, 0, 0);
-	recv_post(qp, &receive);
-	packet.qpn = qp->qp_num;
-	wire_send(wire, &packet, 1);
+	qp_ready_connected(&b->device, qp, &a->device, peer, IBV_MTU_4096, VERY_PATIENT, 0, 0);
 	return qp;
 }
 
-/* The peer of sending_qp(): a's device has none of that number, and the test answers for it. */
-#define NOBODY 0xfffffe
-
-static struct ibv_qp *sending_qp(void)
+/* A queue pair of b that waits for a page that does not come, for the sake of its request 0. */
+static struct ibv_qp *waiting_qp(const struct wire *wire, struct ibv_cq *cq)
 {
-	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
-	struct ibv_qp *qp = qp_make(&b->device, IBV_QPT_RC, b->send_cq, b->recv_cq, depth, NULL);
+	struct ibv_sge to = piece(b, 1024);
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
+	struct wire_packet packet = { .opcode = RC_SEND_ONLY, .payload = 1024 };
+	struct ibv_qp *qp = ready_qp(cq, a->qp->qp_num);
 
-	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
-		die("RESET to INIT: %s", strerror(errno));
-	qp_ready_connected(&b->device, qp, &a->device, NOBODY, IBV_MTU_1024, VERY_PATIENT, 0, 0);
+	recv_post(qp, &receive);
+	packet.qpn = qp->qp_num;
+	wire_send(wire, &packet, 1);
 	return qp;
 }
 
@@ -1186,7 +1183,7 @@ static void request(struct ibv_qp *qp, enum ibv_wr_opcode opcode, unsigned int n
 	send_post(qp, &wr);
 }
 
-/* The packet comes, whatever comes before. */
+/* Takes packets for NOBODY until that one comes. */
 static bool comes(const struct wire *wire, uint8_t opcode, uint32_t psn)
 {
 	uint64_t end = now_ms() + patience_ms(WAIT_MS);
@@ -1210,11 +1207,11 @@ static void answer(const struct wire *wire, struct ibv_qp *qp, uint8_t opcode, u
 	wire_send(wire, &packet, 1);
 }
 
-/* What was lost is sent again, although a later request waits for its page. */
+/* The requester repeats a lost SEND, although a later one waits for its page. */
 static bool run_lost_before(int opcode)
 {
 	int absence = absence_begin(b->memory, size);
-	struct ibv_qp *qp = sending_qp();
+	struct ibv_qp *qp = ready_qp(b->recv_cq, NOBODY);
 	struct wire wire;
 	bool ok;
 
@@ -1247,7 +1244,7 @@ static bool run_response_before(int opcode)
 	};
 	unsigned long long before = page_faults(b);
 	uint64_t end = now_ms() + WAIT_MS;
-	struct ibv_qp *qp = sending_qp();
+	struct ibv_qp *qp = ready_qp(b->recv_cq, NOBODY);
 	struct wire wire;
 	bool ok;
 
