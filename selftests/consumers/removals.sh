@@ -66,13 +66,13 @@ connected_again()
 
 # watch_routes: remembers if rdma_resolve_route() fails with EINVAL from now on.
 tracing=/sys/kernel/tracing
+route_event=$tracing/events/kprobes/resolved_route
 watch_routes()
 {
-	local event=$tracing/events/kprobes/resolved_route
 	mountpoint -q "$tracing" || mount -t tracefs tracefs "$tracing" || return 1
 	# shellcheck disable=SC2016 # $retval is the kernel's
-	[ -e "$event" ] || echo 'r:resolved_route rdma_resolve_route status=$retval:s32' >"$tracing/kprobe_events" || return 1
-	echo 'status == -22' >"$event/filter" && echo 1 >"$event/enable" && echo >"$tracing/trace"
+	[ -e "$route_event" ] || echo 'r:resolved_route rdma_resolve_route status=$retval:s32' >"$tracing/kprobe_events" || return 1
+	echo 'status == -22' >"$route_event/filter" && echo 1 >"$route_event/enable" && echo >"$tracing/trace"
 }
 
 # Whether it has, and fio says nothing else. Then the status of remove_and_return() is $raced.
@@ -81,6 +81,14 @@ a_route_failed()
 {
 	grep -q resolved_route: "$tracing/trace" && grep -q 'error=Invalid argument' "$ktap_dir/io" &&
 		! grep 'error=' "$ktap_dir/io" | grep -qv 'error=Invalid argument' && ! grep -q 'verify:' "$ktap_dir/io"
+}
+
+# unwatch_routes: removes the probe of watch_routes, if there is one.
+unwatch_routes()
+{
+	[ -e "$route_event" ] || return 0
+	echo 0 >"$route_event/enable"
+	echo '-:resolved_route' >>"$tracing/kprobe_events"
 }
 
 # removed device|module|netdev on_host|on_target
@@ -151,8 +159,5 @@ done
 while read -r removal; do
 	note "$removal"
 done < <(sort -rn "$ktap_dir/removals")
-if [ -e "$tracing/events/kprobes/resolved_route" ]; then
-	echo 0 >"$tracing/events/kprobes/resolved_route/enable"
-	echo '-:resolved_route' >>"$tracing/kprobe_events"
-fi
+unwatch_routes
 ktap_finish

@@ -5,9 +5,8 @@
 # Runs: never
 # Needs: --suite consumers
 #
-# Each command of Documentation/tracing.rst that begins with bpftrace runs while there is traffic: packets of memory that
-# is paged on demand, some of which are lost, and garbage. It must count something. Needs BPF, which the debug kernel
-# lacks.
+# Each command of Documentation/tracing.rst that begins with bpftrace runs while there is traffic: messages from and to
+# on-demand memory, with losses, and garbage. The command must count something. Needs BPF, which the debug kernel lacks.
 # shellcheck disable=SC2154 # ktap_dir is of ktap.sh, addresses and devices are of namespaces.sh
 set -u
 . "$(dirname "$0")/../lib/test.sh"
