@@ -74,7 +74,8 @@ pub(super) struct Paging {
     wanted: Option<Absent>,
     /// Could not be faulted in: the next access that finds these pages absent fails.
     unfaultable: Option<Absent>,
-    /// From an access that found pages absent until it is tried again.
+    /// From an access that found pages absent until it is tried again. Only received packets are held up by it: the protocol
+    /// engine holds up those to be sent.
     waiting: bool,
 }
 

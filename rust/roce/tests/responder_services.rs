@@ -250,6 +250,7 @@ fn message_of_xrc_is_for_one_srq() {
                 let event = match first.opcode {
                     // The receive that it was filling ends with it.
                     RcSendFirst => {
+                        assert_eq!(peer.completions.len(), 1);
                         assert_eq!(peer.completions[0].status, Status::RemoteInvalidRequest);
                         ResponderEvent::ReceiveError
                     }
@@ -279,6 +280,7 @@ fn receive_of_one_srq_is_not_for_another() {
         // The parked one was lost, and is not what it was when it comes again.
         peer.deliver(&xrc(send, srqn));
         assert!(!peer.responder.has_receive());
+        assert_eq!(peer.completions.len(), 1);
         let status = peer.completions[0].status;
         if srqn == 1 {
             assert_eq!(status, Status::Success);
