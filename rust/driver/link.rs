@@ -212,6 +212,7 @@ impl NetdevHandler for Watch {
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 device.link_changed(netdev)
             }
+            NetdevEvent::ChangeMtu => device.mtu_changed(netdev),
         }
     }
 

@@ -2,10 +2,14 @@
 /*
  * Datagrams (UD) between two devices: their bytes, the 40 bytes of network header
  * before them, their completions, and those that must not arrive.
+ *
+ * datagrams [-4|-6] [-m] DEVICE DEVICE
+ *	-m	one row only, which changes the MTUs of their netdevs; these are in n1 and n2
  */
 
 #include <arpa/inet.h>
 
+#include "namespace.h"
 #include "test.h"
 
 #define GRH 40
@@ -238,6 +242,50 @@ static bool run_types(void)
 	return (!rows_are_chosen() || run_lengths(false)) && !wrong_types;
 }
 
+static bool netdevs_have_mtu(int mtu)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (!command("ip -n n%d link set %s mtu %d", i + 1, netdev_of(i + 1), mtu))
+			return false;
+	}
+	return true;
+}
+
+static void ends_make_qps(void)
+{
+	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		qp_free(ends[i].qp);
+		ends[i].qp = ud_make(&ends[i].device, ends[i].cq, ends[i].cq, depth, QKEY);
+	}
+}
+
+/* A datagram may be as long as the port's MTU is when it is sent, not when the QPs came to RTR and RTS. */
+static bool run_mtu(void)
+{
+	uint32_t longest = mtu_bytes(ends[0].device.active_mtu);
+	struct ibv_wc wc;
+	bool ok;
+
+	if (longest < 2048)
+		die("the ports' MTU is too small");
+	ok = netdevs_have_mtu(1500);
+	ends_make_qps();
+	ok = ok && run_one(0, 1024, 0, false) && netdevs_have_mtu(4200) && run_one(0, longest, 0, false) &&
+	     run_one(1, longest, 0, false) && netdevs_have_mtu(1500) && run_one(0, 1024, 0, false);
+	if (ok) {
+		post_send(&ends[0], &ends[1], 1, 0, 1025, NULL, QKEY);
+		ok = cq_poll(ends[0].cq, &wc, WAIT_MS) && wc.status == IBV_WC_LOC_LEN_ERR;
+		if (!ok)
+			printf("# 1025 bytes with an MTU of 1024: no local length error\n");
+	}
+	return netdevs_have_mtu(4200) && ok;
+}
+
 static const struct row rows[] = {
 	{ "datagrams of all lengths", .run_with = run_lengths, false },
 	{ "datagrams with immediate", .run_with = run_lengths, true },
@@ -245,6 +293,26 @@ static const struct row rows[] = {
 	{ "a wrong Q_Key", run_qkey },
 	{ "the packet's type in sl", run_types },
 };
+
+static const struct row mtu_row = { "datagrams follow the port's MTU", run_mtu };
+
+static bool with_mtu;
+
+static void add(void)
+{
+	unsigned int i;
+
+	if (with_mtu)
+		row_add(mtu_row);
+	for (i = 0; !with_mtu && i < ARRAY_SIZE(rows); i++)
+		row_add(rows[i]);
+}
+
+static bool take_option(int option, const char *argument)
+{
+	with_mtu = true;
+	return true;
+}
 
 static void begin(char **names)
 {
@@ -264,4 +332,4 @@ static void end(void)
 		end_close(&ends[i]);
 }
 
-const struct test test = { ROWS(rows), .begin = begin, .end = end };
+const struct test test = { .options = "m", .option = take_option, .add = add, .begin = begin, .end = end };

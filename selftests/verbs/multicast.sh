@@ -114,13 +114,39 @@ device_removed()
 	done
 }
 
-# Half a netdev: what IPv4 had of it goes and comes again; ours must not be undone twice.
+is_in()
+{
+	groups "$1" "$2" | grep -q "$3"
+}
+
+# Half a netdev: what IPv4 had of it, or IPv6, goes and comes again, and the device is in its groups again.
+ip_comes_again()
+{
+	local family group mtu
+	for family in 4 6; do
+		group=239.77.0.1 mtu=60
+		[ "$family" = 4 ] || group=ff15::77:1 mtu=1200
+		spare_up || return 1
+		holder_start spare7 "$family"
+		ip -n n1 link set dummy7 mtu "$mtu" || return 1
+		! is_in n1 dummy7 "$group" || fail "$group is still there with an MTU of $mtu"
+		ip -n n1 link set dummy7 mtu 1500 || return 1
+		await $((100 * slowness)) is_in n1 dummy7 "$group" || fail "$group does not come again"
+		holder_kill
+		groups_left n1 dummy7 || return 1
+		ip -n n1 link del dummy7
+		spare_gone
+	done
+}
+
+# As above: what is gone must not be undone.
 mtu_too_small()
 {
 	local status=0
 	spare_up || return 1
 	holder_start spare7 4
 	ip -n n1 link set dummy7 mtu 60 && ip -n n1 link set dummy7 mtu 1500 || return 1
+	await $((100 * slowness)) is_in n1 dummy7 239.77.0.1 || fail "the group does not come again"
 	ip -n n1 address add 10.7.0.2/24 dev dummy7
 	# Somebody else's membership, which is not ours to end.
 	ip netns exec n1 python3 -c '
@@ -129,12 +155,8 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
              socket.inet_aton("239.77.0.1") + socket.inet_aton("10.7.0.2"))
 time.sleep(60)' &
-	local python=$! tries
-	for tries in $(seq $((100 * slowness))); do
-		groups n1 dummy7 | grep -q '239\.77\.0\.1' && break
-		sleep 0.1
-	done
-	[ "$tries" -lt $((100 * slowness)) ] || status=1
+	local python=$!
+	await $((100 * slowness)) is_in n1 dummy7 '239\.77\.0\.1 users 2' || { echo "nobody else is in the group"; status=1; }
 	holder_kill
 	groups n1 dummy7 | grep -q '239\.77\.0\.1' || { echo "another's membership was ended"; status=1; }
 	kill "$python"
@@ -145,7 +167,7 @@ time.sleep(60)' &
 }
 
 v4=$(rows_of "$here/multicast" -4) v6=$(rows_of "$here/multicast" -6)
-ktap_start $((v4 + v6 + 6))
+ktap_start $((v4 + v6 + 7))
 devices_wait
 before1=$(groups n1 "$netdev1") before2=$(groups n2 "$netdev2")
 absorb "$v4" "$here/multicast" -4 "$dev1" "$dev2"
@@ -155,5 +177,6 @@ row "a process that is killed leaves" killed
 row "a netdev goes" netdev_removed
 row "a device goes" device_removed
 row "the netdev loses IPv4 meanwhile" mtu_too_small
+row "IP comes again, and the groups with it" ip_comes_again
 row "no group is left in the end" same_groups
 ktap_finish

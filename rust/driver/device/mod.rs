@@ -126,6 +126,8 @@ pub(crate) struct Device {
     dead: Atomic<bool>,
     /// Its netdev could send at the last event.
     was_active: Atomic<bool>,
+    /// The MTU of its netdev in bytes; 0 once it has none.
+    netdev_mtu: Atomic<u32>,
     /// Its netdev has lost addresses that are still in the GID table, and that `ib_core` will not delete.
     addresses_gone: Atomic<bool>,
     /// Until when its clients may leave, as its netdev goes: by [`sync::monotonic_ns`]; 0 if it does not.
@@ -200,6 +202,7 @@ impl Device {
                 retired: Atomic::new(false),
                 dead: Atomic::new(false),
                 was_active: Atomic::new(netdev.is_operational()),
+                netdev_mtu: Atomic::new(netdev.mtu()),
                 addresses_gone: Atomic::new(false),
                 leaves_until: Atomic::new(0),
                 waiting_packets: Atomic::new(0),

@@ -198,11 +198,18 @@ impl Groups {
         }
     }
 
-    /// Leaves all groups on the netdev. Then joins them in the namespace that `netdev` is in now, if there is one. QPs
-    /// remain attached, if need be to no effect. If `closed`, there are no new members. Context: process, not under RTNL.
+    /// Makes `netdev`, where it is now, a member of all groups, and no other netdev. QPs remain attached, if need be to no
+    /// effect. If `closed`, there are no new members. Context: process, not under RTNL.
     pub(crate) fn settle(&mut self, netdev: Option<&NetDev>, closed: bool) {
         self.closed = closed;
         for joined in self.joined.iter_mut() {
+            let membership = joined.membership.as_ref();
+            if membership
+                .zip(netdev)
+                .is_some_and(|(it, netdev)| it.is_of(netdev))
+            {
+                continue;
+            }
             drop(joined.membership.take());
             let Some(netdev) = netdev else {
                 continue;

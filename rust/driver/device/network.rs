@@ -12,7 +12,10 @@ use crate::device::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Release,
+        atomic::{
+            Relaxed,
+            Release, //
+        },
         Arc,
         Mutex, //
     },
@@ -111,6 +114,7 @@ impl Device {
     pub(crate) fn detach(self: &Arc<Self>) -> Option<Option<Site>> {
         self.dead.store(true, Release);
         let attachment = self.attachment.lock().take()?;
+        self.netdev_mtu.store(0, Relaxed);
         self.settle_groups();
         Some(attachment.place.map(|place| place.site))
     }
@@ -148,12 +152,15 @@ impl Device {
         &self.groups
     }
 
-    /// The largest path MTU, as in `enum ib_mtu`. Context: any.
-    pub(crate) fn mtu_enum(&self) -> u32 {
-        let attachment = self.attachment.lock();
-        let bytes = attachment
-            .as_ref()
-            .map_or(0, |attachment| attachment.netdev.mtu());
-        Mtu::of_netdev(bytes).number()
+    /// The largest path MTU. Context: any.
+    pub(crate) fn mtu(&self) -> Mtu {
+        Mtu::of_netdev(self.netdev_mtu.load(Relaxed))
+    }
+
+    /// The MTU of `netdev` has changed. If IP came back to it by that, its memberships did not. Context: process; RTNL
+    /// is held.
+    pub(crate) fn mtu_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
+        self.netdev_mtu.store(netdev.mtu(), Relaxed);
+        self.settle_groups();
     }
 }

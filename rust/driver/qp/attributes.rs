@@ -228,7 +228,10 @@ impl Modify for Qp {
         let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
         *attr = attributes.set.clone();
-        attr.path_mtu = path_mtu(self, attr) as u32;
+        attr.path_mtu = match is_connected(self) {
+            true => path_mtu(self, attr) as u32,
+            false => self.device().mtu().number(),
+        };
         if self.ty == Type::Gsi {
             attr.port = PORT;
         }
@@ -253,7 +256,7 @@ impl Modify for Qp {
 }
 
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
-    let mtu = qp.device().mtu_enum();
+    let mtu = qp.device().mtu().number();
     let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
         || (mask.contains(AttrMask::PATH_MTU) && (attr.path_mtu == 0 || attr.path_mtu > mtu))
@@ -317,13 +320,21 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     *attributes = Attributes::default();
 }
 
-/// The path MTU. A datagram, or a raw packet, is one packet, as long as the port can send.
+/// Whether the QP has one peer, and a path MTU of its own.
+fn is_connected(qp: &Qp) -> bool {
+    match qp.ty {
+        Type::Rc | Type::Uc | Type::XrcInitiator | Type::XrcTarget => true,
+        Type::Ud | Type::Gsi | Type::RawPacket => false,
+    }
+}
+
+/// The MTU that messages are cut up by. A datagram is one packet: the port's MTU, which may change, bounds its length
+/// when it is sent.
 fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
-    let number = match qp.ty {
-        Type::Rc | Type::Uc | Type::XrcInitiator | Type::XrcTarget => set.path_mtu,
-        Type::Ud | Type::Gsi | Type::RawPacket => qp.device().mtu_enum(),
-    };
-    protocol::Mtu::try_from(number).unwrap_or(protocol::Mtu::M256)
+    match is_connected(qp) {
+        true => protocol::Mtu::try_from(set.path_mtu).unwrap_or(protocol::Mtu::M256),
+        false => protocol::Mtu::M4096,
+    }
 }
 
 /// Copies the attributes to the receive side. `resources`: room for the READs and atomics that the peer may have

@@ -131,6 +131,12 @@ impl Membership {
             place,
         })
     }
+
+    /// Returns whether `netdev` is in the group by this membership, which has not ended. Process, not under RTNL.
+    pub fn is_of(&self, netdev: &NetDevice) -> bool {
+        let rtnl = Rtnl::lock();
+        self.netdev.is_same(netdev) && self.place.is_current(netdev, &rtnl)
+    }
 }
 
 impl Drop for Membership {

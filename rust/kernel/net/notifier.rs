@@ -34,6 +34,8 @@ pub enum NetdevEvent {
     Down,
     /// Something of its state changed, the carrier for one.
     Change,
+    /// Its MTU changed. IP may have been taken off it, or put on it again, as each family needs some MTU.
+    ChangeMtu,
 }
 
 impl NetdevEvent {
@@ -47,6 +49,7 @@ impl NetdevEvent {
             bindings::netdev_cmd_NETDEV_GOING_DOWN => Self::GoingDown,
             bindings::netdev_cmd_NETDEV_DOWN => Self::Down,
             bindings::netdev_cmd_NETDEV_CHANGE => Self::Change,
+            bindings::netdev_cmd_NETDEV_CHANGEMTU => Self::ChangeMtu,
             _ => return None,
         })
     }

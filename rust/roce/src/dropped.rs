@@ -29,8 +29,7 @@ pub enum DropReason {
     NoMessage,
     /// No receive is posted. RC answers with an RNR NAK.
     NoReceive,
-    /// UC and UD: the message is longer than the receive buffer or than the path MTU; the receive
-    /// is kept for the next message.
+    /// UC and UD: the message is longer than the receive buffer, which is kept for the next message.
     TooLong,
     /// UC: a request that RC would have answered with an error (IBTA 9.8.2.2).
     Invalid,

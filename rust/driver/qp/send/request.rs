@@ -124,6 +124,7 @@ impl SendSide {
         }
         let datagram;
         let tx_path = match &head.ah {
+            Some(_) if burst.length > qp.device().mtu().bytes() => return Ok(Outcome::Length),
             Some(ah) => {
                 datagram = datagram_tx_path(&mut self.datagram_path, qp, ah);
                 datagram.as_ref()

@@ -40,9 +40,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         if deth.qkey != self.config.qkey {
             return Step::Dropped(DropReason::Qkey);
         }
-        if packet.payload_len > self.config.mtu.bytes() {
-            return Step::Dropped(DropReason::TooLong);
-        }
         self.established = true;
         self.execute(packet)
     }
