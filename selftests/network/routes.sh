@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Test: routes: VRFs, path MTUs, priorities
+# Test: routes: VRFs, MTUs, priorities
 set -u
 . "$(dirname "$0")/../lib/test.sh"
-
-netdev1=$(netdev_of n1 "$dev1")
 
 # The addresses of the netdev have a routing table of their own, as in a VRF; the main one has nothing to say of them.
 in_vrf()
@@ -72,11 +70,17 @@ long_route()
 	ip -n n1 route change 10.0.0.0/24 dev "$netdev1" src "$address1" && pingpong 2048
 }
 
+# counted NAMESPACE FAMILY TABLE COUNTER: the packets since it was asked before.
+counted()
+{
+	ip netns exec "$1" nft -j reset counter "$2" "$3" "$4" |
+		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
+}
+
 # packets_with NAMESPACE PRIORITY: how many packets left it with priority 0 or 3, since it was asked before.
 packets_with()
 {
-	ip netns exec "$1" nft -j reset counter inet levels "p$2" |
-		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
+	counted "$1" inet levels "p$2"
 }
 
 # sends_with LEVEL OTHER: the messages of n2 and the acknowledgements of n1 have priority LEVEL, and none has OTHER.
@@ -112,12 +116,78 @@ service_level()
 	sends_with 3 0 && sends_with 0 3
 }
 
-ktap_start 4
+# vlan_up NAMESPACE NETDEV ADDRESS: a VLAN that maps the priorities 3 and 5.
+vlan_up()
+{
+	ip -n "$1" link add link "$2" name vlan9 type vlan id 9 egress-qos-map 3:5 5:1 &&
+		ip -n "$1" address add "$3/24" dev vlan9 && ip -n "$1" link set vlan9 up
+}
+
+vlans_end()
+{
+	ip -n n1 link del vlan9 2>/dev/null
+	ip -n n2 link del vlan9 2>/dev/null
+	in1 nft delete table netdev tags 2>/dev/null
+	gids_wait
+}
+
+# tagged PRIORITY: how many packets arrived with that in the VLAN's tag, since it was asked before.
+tagged()
+{
+	counted n1 netdev tags "p$1"
+}
+
+# rdma_cm has the service level from the VLAN's map. So the map must not be applied to it once more.
+vlan_level()
+{
+	local right wrong sgid1 sgid2
+	vlan_up n1 "$netdev1" 10.9.9.1 && vlan_up n2 "$netdev2" 10.9.9.2 || return 1
+	sgid1=$(gid_index_wait "$dev1" 10.9.9.1) && sgid2=$(gid_index_wait "$dev2" 10.9.9.2) || return 1
+	in1 nft -f - <<-RULES || return 1
+		table netdev tags {
+			counter p1 { }
+			counter p5 { }
+			chain arrivals {
+				type filter hook ingress device $netdev1 priority 0
+				vlan id 9 vlan pcp 1 counter name p1
+				vlan id 9 vlan pcp 5 counter name p5
+			}
+		}
+	RULES
+	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$sgid1" -S 5 -n 100 -- \
+		ib_send_bw -F -d "$dev2" -x "$sgid2" -S 5 -n 100 10.9.9.1 || return 1
+	right=$(tagged 5) && wrong=$(tagged 1) || return 1
+	echo "$right packets with priority 5 in the tag, $wrong with 1"
+	[ "$right" -gt 0 ] && [ "$wrong" -eq 0 ]
+}
+
+# Of the priorities, mqprio maps 3 to traffic class 1. It wants a netdev with a queue for each class.
+traffic_class()
+{
+	modprobe sch_mqprio || skip "the kernel has no mqprio"
+	in2 ethtool -L "$netdev2" tx 2 &&
+		in2 tc qdisc add dev "$netdev2" root mqprio num_tc 2 map 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 hw 0 ||
+		return 1
+	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -n 100 -- \
+		ib_send_bw -F -d "$dev2" -x "$gid2" -S 1 -n 100 "$address1" || return 1
+	[ "$(packets_with n2 3)" -gt 0 ] && [ "$(packets_with n2 0)" -eq 0 ]
+}
+
+mtus=$(rows_of "$here/datagrams" -m)
+ktap_start $((6 + mtus))
+devices_wait
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "a route that is too short for the path MTU: the log says so" short_route
 row "the route is longer again" long_route
+absorb "$mtus" "$here/datagrams" -m "$dev1" "$dev2"
 row "the service level is the packets' priority" service_level
+row "a VLAN's tag has the service level for priority" vlan_level
+vlans_end
+row "mqprio's traffic class is the service level" traffic_class
+in2 tc qdisc del dev "$netdev2" root 2>/dev/null
+in2 ethtool -L "$netdev2" tx 1
 in1 nft delete table inet levels 2>/dev/null
+in2 nft delete table inet levels 2>/dev/null
 row "a device on a netdev in a VRF" in_vrf
 out_of_vrf
 ktap_finish

@@ -102,7 +102,7 @@ impl Path {
             flow_label: address.flow_label,
             source_port: source_port(address.flow_label, local, remote),
             destination_port: ROCE_PORT,
-            priority: address.sl.into(),
+            service_level: address.sl.into(),
         };
         PathQuery {
             query,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/if_vlan.h>
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
 #include <net/addrconf.h>
@@ -36,6 +37,22 @@ __rust_helper bool rust_helper_dst_takes_udp_fraglists(const struct dst_entry *d
 					 NETIF_F_GSO_FRAGLIST;
 
 	return !dst->lwtstate && !dst_xfrm(dst) && !(needed & ~dst_dev(dst)->features);
+}
+
+/*
+ * The service level of packets of a priority, as a VLAN or mqprio has it: by its map. That of other netdevs is the
+ * priority.
+ */
+__rust_helper u32 rust_helper_dst_service_level(const struct dst_entry *dst, u32 priority)
+{
+	struct net_device *dev = dst_dev_rcu(dst);
+	struct net_device *real_dev = is_vlan_dev(dev) ? vlan_dev_real_dev(dev) : dev;
+
+	if (real_dev->num_tc)
+		return netdev_get_prio_tc_map(real_dev, priority);
+	if (is_vlan_dev(dev))
+		return vlan_dev_get_egress_qos_mask(dev, priority) >> VLAN_PRIO_SHIFT;
+	return priority;
 }
 
 __rust_helper bool rust_helper_dst_is_local(const struct dst_entry *dst)

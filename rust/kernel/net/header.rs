@@ -38,8 +38,9 @@ pub struct Query {
     pub source_port: u16,
     /// The UDP port to send to.
     pub destination_port: u16,
-    /// The priority that queueing disciplines and VLANs go by (`skb->priority`).
-    pub priority: u32,
+    /// The service level: 0 for none, else the PCP of a VLAN, or the traffic class, if the network device maps priorities
+    /// to it, and the priority (`skb->priority`) if not.
+    pub service_level: u32,
 }
 
 /// The headers of all datagrams that leave by one path, but for the lengths and the identification.

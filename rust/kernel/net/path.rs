@@ -71,6 +71,8 @@ pub struct Path {
     sender: Sender,
     query: Query,
     template: Template,
+    /// That of its packets (`skb->priority`).
+    priority: u32,
 }
 
 // SAFETY: A route may be used from any thread.
@@ -118,6 +120,7 @@ impl Path {
             cookie,
             sender: sender.clone(),
             template: Template::new(&query),
+            priority: priority_of(dst, query.service_level),
             query,
         })
     }
@@ -205,8 +208,8 @@ impl Path {
             bindings::skb_dst_set_noref(skb, self.dst.as_ptr());
             bindings::skb_set_owner_w(skb, sock);
             // A new packet has 0.
-            if self.query.priority != 0 {
-                bindings::skb_set_priority(skb, self.query.priority);
+            if self.priority != 0 {
+                bindings::skb_set_priority(skb, self.priority);
             }
         }
         // SAFETY: `net` and `sock` stay as long as `self`; the stack takes the packet, which has a route.
@@ -237,6 +240,27 @@ impl Drop for Path {
 // CAST: Small numbers, both.
 const NET_XMIT_SUCCESS: c_int = bindings::NET_XMIT_SUCCESS as c_int;
 const NET_XMIT_CN: c_int = bindings::NET_XMIT_CN as c_int;
+
+/// Priorities that netdevs map, at the most: those of `TC_BITMASK`.
+const PRIORITIES: u32 = 16;
+
+/// Returns the priority of packets of a service level that take the route `dst`.
+///
+/// A level is what a netdev maps priorities to. So `rdma_cm` has it from the type of service (`iboe_tos_to_sl()`), and so
+/// the netdev maps the priority that is returned to it. Where no priority is mapped to it, that is the level itself.
+fn priority_of(dst: NonNull<kernel_bindings::dst_entry>, level: u32) -> u32 {
+    if level == 0 {
+        return 0;
+    }
+    let _rcu = rcu::read_lock();
+    // SAFETY: The caller has a reference to the route. Its netdev stays for as long as the RCU read lock is held.
+    let is_mapped =
+        |priority: &u32| unsafe { bindings::dst_service_level(dst.as_ptr(), *priority) } == level;
+    if is_mapped(&level) {
+        return level;
+    }
+    (0..PRIORITIES).find(is_mapped).unwrap_or(level)
+}
 
 /// Returns the part of a flow that both families have.
 fn common_flow(query: &Query) -> Result<kernel_bindings::flowi_common> {
