@@ -9,7 +9,12 @@ set -u
 # A device of one's own: others would miss it.
 watch_start()
 {
-	ip -n n1 link add dummy8 type dummy || return 1
+	ip -n n1 link add dummy8 type dummy && watch_device
+}
+
+# A device on dummy8, and who watches it.
+watch_device()
+{
 	namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 || return 1
 	in1 rdma link add spare8 type "$link_type" netdev dummy8 || return 1
 	gid_index_wait spare8 10.8.0.1 >/dev/null && gid_index_wait spare8 fd08::1 >/dev/null || return 1
@@ -45,6 +50,7 @@ watch_end()
 	wait "$watcher" 2>/dev/null
 	rdma link del spare8 2>/dev/null
 	ip -n n1 link del dummy8 2>/dev/null
+	ip -n n1 link del dummy9 2>/dev/null
 }
 
 port()
@@ -57,6 +63,21 @@ port()
 	ip -n n1 link set dummy8 up || return 1
 	told 1 "port active of port 1"
 	told 1 "port error of port 1"
+}
+
+# Of a bond, the RDMA core tells nothing.
+bond()
+{
+	modprobe bonding max_bonds=0 || skip "this kernel has no bonding"
+	trap watch_end EXIT
+	ip -n n1 link add dummy8 type bond && ip -n n1 link add dummy9 master dummy8 type dummy &&
+		ip -n n1 link set dummy9 up && watch_device || return 1
+	ip -n n1 -batch - <<-BATCH || return 1
+		link set dummy8 down
+		link set dummy8 up
+	BATCH
+	told 1 "port error of port 1"
+	told 1 "port active of port 1"
 }
 
 gid()
@@ -90,7 +111,7 @@ removed()
 }
 
 rows=$(rows_of "$here/events")
-others=4
+others=5
 [ -z "${FERROCE_ROWS:-}" ] || others=0
 ktap_start $((rows + others))
 devices_wait
@@ -100,6 +121,7 @@ absorb "$rows" "$here/events" "$dev1" "$dev2"
 packets_of_many on
 if [ "$others" -gt 0 ]; then
 	row "event: PORT_ERR, PORT_ACTIVE" port
+	row "event: PORT_ERR, PORT_ACTIVE: a bond is down for a moment" bond
 	row "event: GID_CHANGE" gid
 	row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
 	row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8

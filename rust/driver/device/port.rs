@@ -53,13 +53,16 @@ impl WorkItem<PORT_STATE> for Device {
 }
 
 impl Device {
-    /// The link of `netdev` may have come or gone. Context: process; RTNL is held.
+    /// The link of `netdev` may have come or gone. Tells the consumers. Context: process; RTNL is held.
     pub(crate) fn link_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
         let is_active = netdev.is_operational();
         if self.was_active.xchg(is_active, Relaxed) && !is_active {
             self.counters().add(Counter::LinkDowned, 1);
         }
-        self.port_changed();
+        // At once: the link may soon be as it was before. `ib_core` does so, too, but not for bonds.
+        if let Some(handle) = self.handle() {
+            handle.dispatch_port_state(netdev);
+        }
     }
 
     /// Addresses of its netdev have changed, which `ib_core` does not follow: it does so soon. Context: any.

@@ -37,7 +37,7 @@ impl Handle {
     }
 
     /// Tells the consumers if the state of the port has changed. Process context.
-    pub fn dispatch_port_state(&self, netdev: &net::NetDev) {
+    pub fn dispatch_port_state(&self, netdev: &net::NetDevice) {
         let device = self.0.as_ptr();
         // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
         // it is held so, its operations may be called.
