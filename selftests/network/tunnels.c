@@ -33,6 +33,12 @@ static enum ibv_mtu mtu = IBV_MTU_1024;
 /* The first packet of a WRITE is longer than the others: a super-packet must not be cut up by its length. */
 static const enum ibv_wr_opcode uc_opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM };
 
+/*
+ * An acknowledgement may take half a second: the debug kernel takes some 3 ms to encrypt a packet, and a hundred wait in the
+ * tunnel. So the ACK timeout is 1 s.
+ */
+static const struct patience by_tunnel = { .timeout = 18, .retries = 7, .rnr_retries = 7 };
+
 static const struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
 
 static void qps_end(struct ibv_qp *qps[2])
@@ -56,7 +62,7 @@ static bool run_rc(void)
 
 	for (i = 0; i < 2; i++)
 		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-	qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, PATIENT);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, by_tunnel);
 	ways_between(ways, &sides[0], qps[0], &sides[1], qps[1]);
 	for (i = 0; i < 2; i++) {
 		region_fill(&sides[i].source);
@@ -187,7 +193,7 @@ static bool run_uc(void)
 
 		for (j = 0; j < 2; j++)
 			qps[j] = qp_make(&devices[j], IBV_QPT_UC, sides[j].send_cq, sides[j].recv_cq, depth, NULL);
-		qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, PATIENT);
+		qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, by_tunnel);
 		ok = until_arrived(qps, uc_opcodes[i], NULL, 0, MESSAGE, UC_AT_ONCE, UC_MESSAGES);
 		qps_end(qps);
 	}
