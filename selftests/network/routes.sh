@@ -105,10 +105,12 @@ service_level()
 			table inet levels {
 				counter p0 { }
 				counter p3 { }
+				counter sent { }
 				chain departures {
 					type filter hook output priority 0
 					udp dport 4791 meta priority 0 counter name p0
 					udp dport 4791 meta priority 0:3 counter name p3
+					udp dport 4791 counter name sent
 				}
 			}
 		RULES
@@ -165,21 +167,25 @@ vlan_level()
 traffic_class()
 {
 	modprobe sch_mqprio || skip "the kernel has no mqprio"
+	local right all
 	in2 ethtool -L "$netdev2" tx 2 &&
 		in2 tc qdisc add dev "$netdev2" root mqprio num_tc 2 map 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 hw 0 ||
 		return 1
+	in2 nft reset counters table inet levels >/dev/null
 	pair 60 18515 ib_send_bw -F -d "$dev1" -x "$gid1" -n 100 -- \
 		ib_send_bw -F -d "$dev2" -x "$gid2" -S 1 -n 100 "$address1" || return 1
-	[ "$(packets_with n2 3)" -gt 0 ] && [ "$(packets_with n2 0)" -eq 0 ]
+	right=$(packets_with n2 3) && all=$(counted n2 inet levels sent) || return 1
+	echo "of $all packets, $right with priority 3"
+	[ "$all" -gt 100 ] && [ "$right" -eq "$all" ]
 }
 
-mtus=$(rows_of "$here/datagrams" -m)
+mtus=$(rows_of "$here/datagrams" -m 1)
 ktap_start $((6 + mtus))
 devices_wait
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "a route that is too short for the path MTU: the log says so" short_route
 row "the route is longer again" long_route
-absorb "$mtus" "$here/datagrams" -m "$dev1" "$dev2"
+absorb "$mtus" "$here/datagrams" -m "$(in1 cat "/sys/class/net/$netdev1/mtu")" "$dev1" "$dev2"
 row "the service level is the packets' priority" service_level
 row "a VLAN's tag has the service level for priority" vlan_level
 vlans_end

@@ -43,11 +43,12 @@ told()
 	fail "$2: $count times, not $1, after $tries tries"
 }
 
+watcher=
+
 # What the row before has left, if it failed.
 watch_end()
 {
-	kill "$watcher" 2>/dev/null
-	wait "$watcher" 2>/dev/null
+	[ -z "$watcher" ] || { kill "$watcher"; wait "$watcher"; } 2>/dev/null
 	rdma link del spare8 2>/dev/null
 	ip -n n1 link del dummy8 2>/dev/null
 	ip -n n1 link del dummy9 2>/dev/null

@@ -126,7 +126,7 @@ pub(crate) struct Device {
     dead: Atomic<bool>,
     /// Its netdev could send at the last event.
     was_active: Atomic<bool>,
-    /// The MTU of its netdev in bytes; 0 once it has none.
+    /// The MTU of its netdev in bytes, at the last event.
     netdev_mtu: Atomic<u32>,
     /// Its netdev has lost addresses that are still in the GID table, and that `ib_core` will not delete.
     addresses_gone: Atomic<bool>,

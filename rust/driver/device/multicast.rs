@@ -268,7 +268,7 @@ impl Groups {
         })
     }
 
-    /// Undoes one [`Self::enter`]. If `is_deferred`, the netdev stays in the group until the next [`Self::settle`]: leaving
+    /// Undoes one [`Self::enter`]. If `is_deferred`, the netdev stays in the group until the device leaves it: leaving
     /// takes RTNL.
     pub(crate) fn leave(&mut self, address: Address, qp: u32, is_deferred: bool) {
         let gid = address.to_gid();

@@ -114,7 +114,6 @@ impl Device {
     pub(crate) fn detach(self: &Arc<Self>) -> Option<Option<Site>> {
         self.dead.store(true, Release);
         let attachment = self.attachment.lock().take()?;
-        self.netdev_mtu.store(0, Relaxed);
         self.settle_groups();
         Some(attachment.place.map(|place| place.site))
     }
@@ -157,10 +156,12 @@ impl Device {
         Mtu::of_netdev(self.netdev_mtu.load(Relaxed))
     }
 
-    /// The MTU of `netdev` has changed. If IP came back to it by that, its memberships did not. Context: process; RTNL
-    /// is held.
+    /// The MTU of `netdev` may have changed. If it did, IP may be back on the netdev, without the memberships. Context:
+    /// process; RTNL is held.
     pub(crate) fn mtu_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
-        self.netdev_mtu.store(netdev.mtu(), Relaxed);
-        self.settle_groups();
+        let mtu = netdev.mtu();
+        if self.netdev_mtu.xchg(mtu, Relaxed) != mtu {
+            self.settle_groups();
+        }
     }
 }

@@ -59,10 +59,14 @@ impl Device {
         if self.was_active.xchg(is_active, Relaxed) && !is_active {
             self.counters().add(Counter::LinkDowned, 1);
         }
+        // Not every change of the MTU has an event of its own.
+        self.mtu_changed(netdev);
         // At once: the link may soon be as it was before. `ib_core` does so, too, but not for bonds.
         if let Some(handle) = self.handle() {
             handle.dispatch_port_state(netdev);
         }
+        // The work may be telling an older state.
+        self.port_changed();
     }
 
     /// Addresses of its netdev have changed, which `ib_core` does not follow: it does so soon. Context: any.

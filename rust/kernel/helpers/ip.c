@@ -40,8 +40,8 @@ __rust_helper bool rust_helper_dst_takes_udp_fraglists(const struct dst_entry *d
 }
 
 /*
- * The service level of packets of a priority, as a VLAN or mqprio has it: by its map. That of other netdevs is the
- * priority.
+ * The service level of packets of a priority, under RCU. If the route's netdev is a VLAN, or has mqprio, its map says;
+ * else the level is the priority.
  */
 __rust_helper u32 rust_helper_dst_service_level(const struct dst_entry *dst, u32 priority)
 {
@@ -118,6 +118,16 @@ __rust_helper struct in_device *rust_helper_in_dev_get_rtnl(const struct net_dev
 }
 
 __rust_helper struct inet6_dev *rust_helper_in6_dev_get_rtnl(const struct net_device *dev)
+{
+	return __in6_dev_get(dev);
+}
+
+__rust_helper struct in_device *rust_helper_in_dev_get_rcu(const struct net_device *dev)
+{
+	return __in_dev_get_rcu(dev);
+}
+
+__rust_helper struct inet6_dev *rust_helper_in6_dev_get_rcu(const struct net_device *dev)
 {
 	return __in6_dev_get(dev);
 }

@@ -17,7 +17,8 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     error::to_result,
-    prelude::*, //
+    prelude::*,
+    sync::rcu, //
 };
 use rdma_bindings as bindings;
 
@@ -73,13 +74,14 @@ impl Place {
         }
     }
 
-    /// Whether it is the one that `netdev` has now.
-    fn is_current(&self, netdev: &NetDevice, _rtnl: &Rtnl) -> bool {
-        // SAFETY: `netdev` is a network device, and RTNL is held.
+    /// Whether it is the one that `netdev` has now. Under RTNL it stays so.
+    fn is_current(&self, netdev: &NetDevice) -> bool {
+        let _rcu = rcu::read_lock();
+        // SAFETY: `netdev` is a network device, and the RCU read lock is held.
         unsafe {
             match self {
-                Self::V4(part) => bindings::in_dev_get_rtnl(netdev.as_ptr()) == part.as_ptr(),
-                Self::V6(part) => bindings::in6_dev_get_rtnl(netdev.as_ptr()) == part.as_ptr(),
+                Self::V4(part) => bindings::in_dev_get_rcu(netdev.as_ptr()) == part.as_ptr(),
+                Self::V6(part) => bindings::in6_dev_get_rcu(netdev.as_ptr()) == part.as_ptr(),
             }
         }
     }
@@ -132,18 +134,17 @@ impl Membership {
         })
     }
 
-    /// Returns whether `netdev` is in the group by this membership, which has not ended. Process, not under RTNL.
+    /// Returns whether `netdev` is in the group by this membership, which has not ended. Any context.
     pub fn is_of(&self, netdev: &NetDevice) -> bool {
-        let rtnl = Rtnl::lock();
-        self.netdev.is_same(netdev) && self.place.is_current(netdev, &rtnl)
+        self.netdev.is_same(netdev) && self.place.is_current(netdev)
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let rtnl = Rtnl::lock();
+        let _rtnl = Rtnl::lock();
         // When the part of the device that had it went, the membership went.
-        if !self.place.is_current(&self.netdev, &rtnl) {
+        if !self.place.is_current(&self.netdev) {
             return;
         }
         match (&self.place, self.group) {

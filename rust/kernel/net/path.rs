@@ -71,7 +71,7 @@ pub struct Path {
     sender: Sender,
     query: Query,
     template: Template,
-    /// That of its packets (`skb->priority`).
+    /// The priority of the packets (`skb->priority`).
     priority: u32,
 }
 
@@ -241,21 +241,24 @@ impl Drop for Path {
 const NET_XMIT_SUCCESS: c_int = bindings::NET_XMIT_SUCCESS as c_int;
 const NET_XMIT_CN: c_int = bindings::NET_XMIT_CN as c_int;
 
-/// Priorities that netdevs map, at the most: those of `TC_BITMASK`.
+/// The priorities that a type of service may have (`rt_tos2priority()`) are below this.
 const PRIORITIES: u32 = 16;
 
 /// Returns the priority of packets of a service level that take the route `dst`.
 ///
-/// A level is what a netdev maps priorities to. So `rdma_cm` has it from the type of service (`iboe_tos_to_sl()`), and so
-/// the netdev maps the priority that is returned to it. Where no priority is mapped to it, that is the level itself.
+/// If the netdev maps priorities, the level is what it maps them to: `rdma_cm` computes it so from the type of service
+/// (`iboe_tos_to_sl()`). The priority that is returned is mapped to the level, so far as there is one; else it is as large
+/// as the level. Level 0 asks for nothing: its priority is 0.
 fn priority_of(dst: NonNull<kernel_bindings::dst_entry>, level: u32) -> u32 {
     if level == 0 {
         return 0;
     }
     let _rcu = rcu::read_lock();
-    // SAFETY: The caller has a reference to the route. Its netdev stays for as long as the RCU read lock is held.
-    let is_mapped =
-        |priority: &u32| unsafe { bindings::dst_service_level(dst.as_ptr(), *priority) } == level;
+    let is_mapped = |priority: &u32| {
+        // SAFETY: The caller has a reference to the route. Its netdev, and the one below if that is a VLAN, stay as long
+        // as the RCU read lock is held.
+        unsafe { bindings::dst_service_level(dst.as_ptr(), *priority) == level }
+    };
     if is_mapped(&level) {
         return level;
     }

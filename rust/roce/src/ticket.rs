@@ -35,9 +35,7 @@ pub enum Outcome {
     /// The peer's request is for an XRC SRQ that there is not: none with this number, or one of another
     /// XRC domain. Only for what a responder asks for.
     InvalidRequest,
-    /// The message is not of a length that can be sent. Only for [`SendAction::Local`].
-    ///
-    /// [`SendAction::Local`]: crate::requester::SendAction::Local
+    /// The message is not of a length that can be sent. Only for what a requester asks for.
     Length,
     /// A memory window could not be bound. Only for [`SendAction::Local`].
     ///

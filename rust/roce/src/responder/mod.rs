@@ -91,7 +91,7 @@ pub struct RemoteAccess {
 pub struct ResponderConfig {
     /// The service.
     pub service: Type,
-    /// Path MTU; for UD that of the port.
+    /// Path MTU. Not for UD.
     pub mtu: Mtu,
     /// The peer's QP number. Not for UD.
     pub dest_qpn: u32,
