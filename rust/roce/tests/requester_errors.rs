@@ -143,7 +143,11 @@ fn refusal_is_not_forgotten_for_an_error_before() {
         requester.post(wr).unwrap();
     }
     assert_eq!(transmit(&mut requester, us(0)).len(), 2);
-    requester.on_timeout(us(1_000));
+    respond(
+        &mut requester,
+        us(1_000),
+        &nak(Psn::new(0), NakCode::SequenceError),
+    );
     for outcome in [Outcome::Done, Outcome::Protection] {
         let burst = poll_burst(&mut requester);
         requester.commit(us(1_000), burst.ticket, outcome);

@@ -9,7 +9,10 @@ use proptest::prelude::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
-    packet::Packet,
+    packet::{
+        NakCode,
+        Packet, //
+    },
     psn::Psn,
     requester::{
         Received,
@@ -161,7 +164,11 @@ fn local_operations_are_not_executed_again() {
         .unwrap();
     requester.post(send(1)).unwrap();
     transmit(&mut requester, us(0));
-    requester.on_timeout(us(1_000));
+    respond(
+        &mut requester,
+        us(1_000),
+        &nak(Psn::new(0), NakCode::SequenceError),
+    );
     let mut actions = 0;
     while let Some(action) = requester.poll_action() {
         let SendAction::Transmit(burst) = action else {

@@ -30,11 +30,11 @@ fn timer_runs_while_something_is_outstanding() {
         transmit(&mut requester, us(0));
         assert_eq!(requester.poll_timeout(), Some(us(1_000)));
         // Progress starts it again.
-        respond(&mut requester, us(400), &ack(psn));
-        assert_eq!(requester.poll_timeout(), Some(us(1_400)));
+        respond(&mut requester, us(300), &ack(psn));
+        assert_eq!(requester.poll_timeout(), Some(us(1_300)));
         // What is no progress does not.
-        respond(&mut requester, us(500), &ack(psn));
-        assert_eq!(requester.poll_timeout(), Some(us(1_400)));
+        respond(&mut requester, us(400), &ack(psn));
+        assert_eq!(requester.poll_timeout(), Some(us(1_300)));
         respond(&mut requester, us(600), &ack(psn.add(2)));
         assert_eq!(requester.poll_timeout(), None);
     });
@@ -49,7 +49,7 @@ fn timer_starts_again_with_each_response() {
         assert_eq!(requester.poll_timeout(), Some(us(1_000)));
         let mut now = 0;
         for response in read_responses(&packets) {
-            now += 900;
+            now += 300;
             respond(&mut requester, us(now), &response);
             assert_eq!(requester.poll_timeout(), Some(us(now + 1_000)));
             // Asking for the next part does not put it off.
@@ -71,11 +71,54 @@ fn timeout_sends_again() {
         requester.on_timeout(us(1_000));
         // Not running while nothing is on its way.
         assert_eq!(requester.poll_timeout(), None);
+        // One packet, until there is an answer.
         let packets = transmit(&mut requester, us(1_005));
-        assert_eq!(packets.len(), 2);
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendFirst, 0)]);
         assert!(packets[0].ack_request);
         assert_eq!(requester.poll_timeout(), Some(us(2_005)));
         assert_eq!(requester.counters().timeouts, 1);
+        // That one had been lost, so the other one was, too.
+        respond(&mut requester, us(1_010), &ack(psn));
+        let packets = transmit(&mut requester, us(1_010));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendLast, 1)]);
+    });
+}
+
+/// Where answers take longer than the timeout, what is on its way is not sent again: each packet in a queue that grows
+/// would make them take longer still.
+#[test]
+fn slow_answers_are_waited_for() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        for _ in 0..4 {
+            requester.post(send(4 * MTU)).unwrap();
+        }
+        assert_eq!(transmit(&mut requester, us(0)).len(), 16);
+        for attempt in 1..3 {
+            requester.on_timeout(us(1_000 * attempt));
+            let packets = transmit(&mut requester, us(1_000 * attempt));
+            assert_eq!(outline(&packets, psn), [(Opcode::RcSendFirst, 0)]);
+        }
+        // The answer to the first message is one to what was sent first.
+        respond(&mut requester, us(2_500), &ack(psn.add(3)));
+        assert!(transmit(&mut requester, us(2_500)).is_empty());
+        // What is new is sent.
+        requester.post(send(1)).unwrap();
+        let packets = transmit(&mut requester, us(2_510));
+        assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 16)]);
+        // Now it is known how long answers take; four timeouts are the most (IBTA 9.7.6.1.3).
+        respond(&mut requester, us(3_300), &ack(psn.add(7)));
+        assert_eq!(requester.poll_timeout(), Some(us(3_300 + 4_000)));
+        // The timer expires after all, and what is acknowledged then asked for no acknowledgement: all behind is lost.
+        requester.on_timeout(us(7_300));
+        assert_eq!(transmit(&mut requester, us(7_300)).len(), 1);
+        let middle = if psn.add(9).get() % 32 == 0 { 10 } else { 9 };
+        respond(&mut requester, us(7_400), &ack(psn.add(middle)));
+        assert_eq!(
+            transmit(&mut requester, us(7_400)).len(),
+            16 - middle as usize
+        );
+        assert_eq!(requester.counters().timeouts, 3);
     });
 }
 

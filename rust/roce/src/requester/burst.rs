@@ -72,6 +72,20 @@ fn asks_anyway(psn: Psn) -> bool {
 }
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
+    /// Whether the packet before position `end` asked for an acknowledgement when it was first sent, as far as is known:
+    /// the last one of a message may have left that to a later one. Only for what is outstanding.
+    pub(super) fn asked_before(&self, end: u64) -> bool {
+        let mut sequence = self.oldest;
+        while sequence != self.started {
+            match self.slot(sequence) {
+                Some(slot) if slot.end() < end => sequence = sequence.wrapping_add(1),
+                Some(slot) if slot.end() == end => return true,
+                _ => break,
+            }
+        }
+        asks_anyway(self.psn(end.wrapping_sub(1)))
+    }
+
     /// The `index`-th packet of a burst, where in the work request's payload its own begins, and
     /// how long that is, in bytes.
     ///

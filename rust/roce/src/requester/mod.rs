@@ -230,6 +230,9 @@ pub struct Requester<S> {
     silence_end: Instant,
     /// A probe is due or on its way: nothing at or behind this position is sent.
     probe_end: Option<u64>,
+    /// Only one packet was sent again after the timeout, as answers may take longer than that: up to here packets may
+    /// still be on their way.
+    resume: Option<u64>,
     /// When the retries are used up, there is another path to be tried.
     has_alternate: bool,
     /// They were, and nobody has taken notice yet.
@@ -299,6 +302,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             probes: 0,
             silence_end: Instant::from_ns(0),
             probe_end: None,
+            resume: None,
             has_alternate: false,
             migrated: false,
             error: None,
@@ -492,6 +496,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.alive = false;
         self.round_trip = RoundTrip::default();
         self.probe_end = None;
+        self.resume = None;
         self.migrated = false;
     }
 }

@@ -48,6 +48,31 @@ impl RoundTrip {
         }
     }
 
+    /// How long answers may take, as far as is known (RFC 6298).
+    fn longest(&self) -> Option<Duration> {
+        let (mean, deviation) = self.estimate?;
+        Some(Duration::from_ns(
+            mean.saturating_add(deviation.saturating_mul(4)),
+        ))
+    }
+
+    /// Whether answers may take longer than `timeout`: unless it is known that they do not.
+    pub(super) fn may_exceed(&self, timeout: Duration) -> bool {
+        self.longest().is_none_or(|longest| longest > timeout)
+    }
+
+    /// How long to wait for an answer before the timer expires: the timeout, or as long as answers may take, but no longer
+    /// than `most`.
+    pub(super) fn silence(&self, timeout: Duration, most: Duration) -> Duration {
+        self.longest()
+            .map_or(timeout, |longest| longest.max(timeout).min(most))
+    }
+
+    /// The packet at `position` is sent again, and no other: answers to others still say what they answer.
+    pub(super) fn forget_sample_of(&mut self, position: u64) {
+        self.sample.take_if(|(sample, _)| *sample == position);
+    }
+
     /// What is under way is sent again: its answers do not say what they answer.
     #[inline]
     pub(super) fn forget_sample(&mut self) {

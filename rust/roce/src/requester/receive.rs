@@ -212,13 +212,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// What has been acknowledged need not be sent any more.
+    /// What has been acknowledged need not be sent any more, nor what is still on its way.
     #[inline]
     fn catch_up(&mut self) {
         if self.sent >= self.una {
             return;
         }
-        self.sent = self.una;
+        self.sent = self.una.max(self.still_on_its_way().unwrap_or(0));
         // Of what is acknowledged nothing is needed any more, whatever the driver waits for.
         self.parked_at.take_if(|parked| *parked < self.una);
         // The work request of this position. Local operations are passed once they are executed.

@@ -16,6 +16,11 @@
 //!   lost, too: we go back again, for one unit.
 //! - When nothing at all is heard for the whole timeout, we go back, for [`SILENCE`] units: of these
 //!   attempts there are as many as the QP's attribute says.
+//! - If it is not known that answers come within the timeout, they may be on their way. Then only
+//!   one packet is sent again. Sending all would make a queue longer whose length is the reason.
+//!   When an ACK covers more than that packet, and ends where one was asked for, it answers what was
+//!   sent first, and nothing more is sent again. Otherwise we go on from there, as after a loss. Once it
+//!   is known that answers take longer, the timer waits as long, up to [`PATIENCE`] timeouts.
 //!
 //! Apart from that, one packet is sent once more, at no cost, when nothing has been heard for much
 //! longer than answers take: see [`super::probe`].
@@ -112,11 +117,36 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
             SILENCE
         };
+        let doubt = self.doubt();
         // What comes in from now on answers what is sent from now on.
         if self.retry(cost) {
             self.recovering = false;
             self.recovery_end = 0;
+            if let Some((resume, round_trip)) = doubt.filter(|_| !self.migrated) {
+                self.resume = Some(resume);
+                self.probe_end = Some(self.una.wrapping_add(1));
+                self.round_trip = round_trip;
+                self.round_trip.forget_sample_of(self.una);
+            }
         }
+    }
+
+    /// Where the packets end that may still be on their way although the timer has expired, and what is known of round trips:
+    /// if answers may take longer than the timeout, and only SENDs and WRITEs are outstanding.
+    fn doubt(&self) -> Option<(u64, RoundTrip)> {
+        let timeout = self.config.timeout?;
+        let is_slow = !self.alive && self.round_trip.may_exceed(timeout);
+        let end = self.resume.unwrap_or(self.sent).max(self.sent);
+        (is_slow && self.reads == 0).then_some((end, self.round_trip))
+    }
+
+    /// Where the packets end that are still on their way, now that everything before `una` is acknowledged. After a timeout
+    /// only one was sent again. If an acknowledgement covers more than that one, and ends where one was asked for, it
+    /// answers the packets that were sent first. Else what lies behind is lost.
+    pub(super) fn still_on_its_way(&self) -> Option<u64> {
+        let probe_end = self.probe_end?;
+        self.resume
+            .filter(|_| self.una > probe_end && self.asked_before(self.una))
     }
 
     /// So many PSNs more are acknowledged.
@@ -133,11 +163,17 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     #[inline(never)]
     pub(super) fn restart_timer(&mut self, now: Instant) {
         self.probe_end = None;
+        self.resume = None;
+        self.start_timer(now);
+    }
+
+    /// As [`restart_timer`](Self::restart_timer), but what was held back still is.
+    pub(super) fn start_timer(&mut self, now: Instant) {
         match self.config.timeout {
             Some(timeout) if self.in_flight() => {
-                let patience = timeout.as_ns().saturating_mul(PATIENCE);
-                self.latest = now.add(Duration::from_ns(patience));
-                self.silence_end = now.add(timeout);
+                let most = Duration::from_ns(timeout.as_ns().saturating_mul(PATIENCE));
+                self.latest = now.add(most);
+                self.silence_end = now.add(self.round_trip.silence(timeout, most));
                 self.probes = 0;
                 self.await_answer(now);
             }
@@ -185,6 +221,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     pub(super) fn sign_of_life(&mut self, now: Instant) {
         self.alive = true;
         self.probe_end = None;
+        self.resume = None;
         if let (Some(_), Some(timeout)) = (self.deadline, self.config.timeout) {
             let quiet = Duration::from_ns(timeout.as_ns().wrapping_shr(QUIET));
             self.deadline = Some(now.add(quiet.min(MAX_QUIET)).min(self.latest));
@@ -245,6 +282,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.read_psns = 0;
         self.alive = false;
         self.probe_end = None;
+        self.resume = None;
         self.round_trip.forget_sample();
         // It runs again once the packet is sent again.
         self.deadline = None;

@@ -451,7 +451,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         if self.config.service.is_reliable() {
             if self.deadline.is_none() {
-                if self.probe_end.is_some() {
+                if self.resume.is_some() {
+                    self.start_timer(now);
+                } else if self.probe_end.is_some() {
                     self.await_answer(now);
                 } else {
                     self.restart_timer(now);
