@@ -222,7 +222,7 @@ row "loss of 10 %" moves retransmitted_pkts loss 10%
 row "400 Mbit/s, 16 queue pairs" slow_link 400mbit 1000 16 65536 50 400 ib_read_bw ib_write_bw ib_send_bw
 row "400 Mbit/s and a long queue, 16 queue pairs with long READs" slow_link 400mbit 20000 16 1048576 5 400 ib_read_bw
 # The queue of a window is longer than the ACK timeout. One QP sends what is needed, and little more.
-row "answers take longer than the ACK timeout" slow_link 10mbit 1000 1 65536 20 150 ib_send_bw ib_write_bw ib_read_bw
+row "acknowledgements take longer than the timeout" slow_link 10mbit 1000 1 65536 20 150 ib_send_bw ib_write_bw
 row "rping at 1 % loss takes at most three times as long" rping_ratio
 row "a queue that hardly lets anything go: 64 MiB at the most" standstill
 ktap_finish
