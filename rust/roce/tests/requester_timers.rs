@@ -81,6 +81,11 @@ fn timeout_sends_again() {
         respond(&mut requester, us(1_010), &ack(psn));
         let packets = transmit(&mut requester, us(1_010));
         assert_eq!(outline(&packets, psn), [(Opcode::RcSendLast, 1)]);
+        respond(&mut requester, us(1_020), &ack(psn.add(1)));
+        // How long its answer took is not known, as it was sent twice.
+        requester.post(send(1)).unwrap();
+        transmit(&mut requester, us(2_000));
+        assert_eq!(requester.poll_timeout(), Some(us(3_000)));
     });
 }
 

@@ -269,6 +269,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             let fresh = una.wrapping_sub(self.una);
             self.ahead.advance(fresh);
             self.una = una;
+            self.forget_repeated();
             self.catch_up();
             // CAST: Fewer than `MAX_OUTSTANDING`, by the invariants.
             self.progress(now, fresh as u32);

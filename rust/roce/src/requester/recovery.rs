@@ -149,6 +149,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             .filter(|_| self.una > probe_end && self.asked_before(self.una))
     }
 
+    /// What lies behind `una` is sent again, if it was lost: then its answers do not say what they answer.
+    pub(super) fn forget_repeated(&mut self) {
+        if self.resume.is_some() && self.still_on_its_way().is_none() {
+            self.round_trip.forget_sample();
+        }
+    }
+
     /// So many PSNs more are acknowledged.
     pub(super) fn progress(&mut self, now: Instant, fresh: u32) {
         self.round_trip.acknowledged(now, self.una);
@@ -221,7 +228,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     pub(super) fn sign_of_life(&mut self, now: Instant) {
         self.alive = true;
         self.probe_end = None;
-        self.resume = None;
+        if self.resume.take().is_some() {
+            self.round_trip.forget_sample();
+        }
         if let (Some(_), Some(timeout)) = (self.deadline, self.config.timeout) {
             let quiet = Duration::from_ns(timeout.as_ns().wrapping_shr(QUIET));
             self.deadline = Some(now.add(quiet.min(MAX_QUIET)).min(self.latest));
