@@ -72,14 +72,14 @@ fn asks_anyway(psn: Psn) -> bool {
 }
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
-    /// Whether the packet before position `end` asked for an acknowledgement when it was first sent, as far as is known:
-    /// the last one of a message may have left that to a later one. Only for what is outstanding.
+    /// Whether the packet before position `end`, which is outstanding, asked for an acknowledgement. Within a message, that
+    /// is not known of all that did.
     pub(super) fn asked_before(&self, end: u64) -> bool {
         let mut sequence = self.oldest;
         while sequence != self.started {
             match self.slot(sequence) {
                 Some(slot) if slot.end() < end => sequence = sequence.wrapping_add(1),
-                Some(slot) if slot.end() == end => return true,
+                Some(slot) if slot.end() == end => return slot.asked,
                 _ => break,
             }
         }

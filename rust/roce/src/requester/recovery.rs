@@ -18,9 +18,10 @@
 //!   attempts there are as many as the QP's attribute says.
 //! - If it is not known that answers come within the timeout, they may be on their way. Then only
 //!   one packet is sent again. Sending all would make a queue longer whose length is the reason.
-//!   When an ACK covers more than that packet, and ends where one was asked for, it answers what was
-//!   sent first, and nothing more is sent again. Otherwise we go on from there, as after a loss. Once it
-//!   is known that answers take longer, the timer waits as long, up to [`PATIENCE`] timeouts.
+//!   When an ACK covers more than that packet, and ends where one was asked for, it is taken for the
+//!   answer to what was sent first, and nothing more is sent again. Otherwise we go on from there, as
+//!   after a loss. Once it is known that answers may take longer (by RFC 6298: with a margin), the timer
+//!   waits as long, up to [`PATIENCE`] timeouts.
 //!
 //! Apart from that, one packet is sent once more, at no cost, when nothing has been heard for much
 //! longer than answers take: see [`super::probe`].
@@ -132,26 +133,30 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Where the packets end that may still be on their way although the timer has expired, and what is known of round trips:
-    /// if answers may take longer than the timeout, and only SENDs and WRITEs are outstanding.
+    /// if answers may take longer than the timeout, and only SENDs and WRITEs are outstanding, the last of which asked.
     fn doubt(&self) -> Option<(u64, RoundTrip)> {
         let timeout = self.config.timeout?;
         let is_slow = !self.alive && self.round_trip.may_exceed(timeout);
         let end = self.resume.unwrap_or(self.sent).max(self.sent);
-        (is_slow && self.reads == 0).then_some((end, self.round_trip))
+        (is_slow && self.reads == 0 && !self.unasked).then_some((end, self.round_trip))
     }
 
     /// Where the packets end that are still on their way, now that everything before `una` is acknowledged. After a timeout
-    /// only one was sent again. If an acknowledgement covers more than that one, and ends where one was asked for, it
-    /// answers the packets that were sent first. Else what lies behind is lost.
+    /// only one was sent again. If an acknowledgement covers more than that one, and ends where one was asked for, it is
+    /// taken for the answer to the packets that were sent first. Else what lies behind is lost.
     pub(super) fn still_on_its_way(&self) -> Option<u64> {
         let probe_end = self.probe_end?;
         self.resume
             .filter(|_| self.una > probe_end && self.asked_before(self.una))
     }
 
-    /// What lies behind `una` is sent again, if it was lost: then its answers do not say what they answer.
+    /// What lies behind `una` is sent again, if it was lost: then its answers do not say what they answer. Nor does an
+    /// acknowledgement of all: it may answer the packet that was sent again.
     pub(super) fn forget_repeated(&mut self) {
-        if self.resume.is_some() && self.still_on_its_way().is_none() {
+        let Some(resume) = self.resume else {
+            return;
+        };
+        if self.una >= resume || self.still_on_its_way().is_none() {
             self.round_trip.forget_sample();
         }
     }

@@ -102,6 +102,8 @@ pub struct SendSlot {
     pub(super) psns: u32,
     /// A local operation that is done.
     pub(super) executed: bool,
+    /// Its last packet is sent, and asked for an acknowledgement.
+    pub(super) asked: bool,
 }
 
 /// What sending goes by, of a work request that is started.

@@ -444,6 +444,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             );
             self.round_trip.acknowledged(now, self.una);
         }
+        if pending.end == pending.wr_end {
+            if let Some(slot) = self.slot_mut(pending.sequence) {
+                slot.asked = pending.asks;
+            }
+        }
         self.sent = self.sent.max(pending.end);
         self.unasked = !pending.asks;
         if self.cursor == pending.sequence && self.sent >= pending.wr_end {
