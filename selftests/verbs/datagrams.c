@@ -215,15 +215,20 @@ static bool run_qkey(void)
 	return region_check(&b->sink, "sink");
 }
 
-static void end_make(struct end *end, const char *name)
+static void end_make_qp(struct end *end)
 {
 	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
 
+	end->qp = ud_make(&end->device, end->cq, end->cq, depth, QKEY);
+}
+
+static void end_make(struct end *end, const char *name)
+{
 	device_open(&end->device, name, family);
 	region_make(&end->source, &end->device, SIZE, 0);
 	region_make(&end->sink, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
 	end->cq = cq_make(&end->device, 256);
-	end->qp = ud_make(&end->device, end->cq, end->cq, depth, QKEY);
+	end_make_qp(end);
 }
 
 static void end_close(struct end *end)
@@ -256,28 +261,21 @@ static bool netdevs_have_mtu(int mtu)
 	return true;
 }
 
-static void ends_make_qps(void)
-{
-	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		qp_free(ends[i].qp);
-		ends[i].qp = ud_make(&ends[i].device, ends[i].cq, ends[i].cq, depth, QKEY);
-	}
-}
-
 /* A datagram may be as long as the port's MTU is when it is sent, not when the QPs came to RTR and RTS. */
 static bool run_mtu(void)
 {
 	uint32_t longest = mtu_bytes(ends[0].device.active_mtu);
 	struct ibv_wc wc;
 	bool ok;
+	int i;
 
 	if (longest < 2048)
 		return row_skip("the ports' MTU is %u", longest);
 	ok = netdevs_have_mtu(1500);
-	ends_make_qps();
+	for (i = 0; i < 2; i++) {
+		qp_free(ends[i].qp);
+		end_make_qp(&ends[i]);
+	}
 	ok = ok && run_one(0, 1024, 0, false) && netdevs_have_mtu(netdev_mtu) && run_one(0, longest, 0, false) &&
 	     run_one(1, longest, 0, false) && netdevs_have_mtu(1500) && run_one(0, 1024, 0, false);
 	if (ok) {

@@ -55,9 +55,14 @@ holder_kill()
 	holder=
 }
 
+is_in()
+{
+	groups "$1" "$2" | grep -q "$3"
+}
+
 joined()
 {
-	groups "$1" "$2" | grep -q "$3" || fail "$2 is not in $3: $(groups "$1" "$2")"
+	is_in "$1" "$2" "$3" || fail "$2 is not in $3: $(groups "$1" "$2")"
 }
 
 killed()
@@ -114,14 +119,9 @@ device_removed()
 	done
 }
 
-is_in()
-{
-	groups "$1" "$2" | grep -q "$3"
-}
-
 holder='' other=''
 
-# What a row has left, if it failed.
+# Removes what a failed row leaves.
 spare_down()
 {
 	local process

@@ -228,7 +228,7 @@ impl Modify for Qp {
         let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
         *attr = attributes.set.clone();
-        attr.path_mtu = match is_connected(self) {
+        attr.path_mtu = match protocol_type(self.ty).is_connected() {
             true => path_mtu(self, attr) as u32,
             false => self.device().mtu().number(),
         };
@@ -320,18 +320,10 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     *attributes = Attributes::default();
 }
 
-/// Whether the QP has one peer, and a path MTU of its own.
-fn is_connected(qp: &Qp) -> bool {
-    match qp.ty {
-        Type::Rc | Type::Uc | Type::XrcInitiator | Type::XrcTarget => true,
-        Type::Ud | Type::Gsi | Type::RawPacket => false,
-    }
-}
-
 /// The MTU that messages are cut up by. A datagram is one packet: the port's MTU, which may change, bounds its length
 /// when it is sent.
 fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
-    match is_connected(qp) {
+    match protocol_type(qp.ty).is_connected() {
         true => protocol::Mtu::try_from(set.path_mtu).unwrap_or(protocol::Mtu::M256),
         false => protocol::Mtu::M4096,
     }

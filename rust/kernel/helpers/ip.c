@@ -117,17 +117,13 @@ __rust_helper struct in_device *rust_helper_in_dev_get_rtnl(const struct net_dev
 	return __in_dev_get_rtnl(dev);
 }
 
-__rust_helper struct inet6_dev *rust_helper_in6_dev_get_rtnl(const struct net_device *dev)
-{
-	return __in6_dev_get(dev);
-}
-
 __rust_helper struct in_device *rust_helper_in_dev_get_rcu(const struct net_device *dev)
 {
 	return __in_dev_get_rcu(dev);
 }
 
-__rust_helper struct inet6_dev *rust_helper_in6_dev_get_rcu(const struct net_device *dev)
+/* Under RTNL or RCU. */
+__rust_helper struct inet6_dev *rust_helper_in6_dev_get(const struct net_device *dev)
 {
 	return __in6_dev_get(dev);
 }

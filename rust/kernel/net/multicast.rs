@@ -65,7 +65,7 @@ impl Place {
             }
             Address::V6(_) => {
                 // SAFETY: `netdev` is a network device, and RTNL is held.
-                let part = NonNull::new(unsafe { bindings::in6_dev_get_rtnl(netdev.as_ptr()) })?;
+                let part = NonNull::new(unsafe { bindings::in6_dev_get(netdev.as_ptr()) })?;
                 // SAFETY: RTNL is held, so the device still has its own reference.
                 unsafe { bindings::in6_dev_hold(part.as_ptr()) };
                 // INVARIANT: Taken just now.
@@ -81,7 +81,7 @@ impl Place {
         unsafe {
             match self {
                 Self::V4(part) => bindings::in_dev_get_rcu(netdev.as_ptr()) == part.as_ptr(),
-                Self::V6(part) => bindings::in6_dev_get_rcu(netdev.as_ptr()) == part.as_ptr(),
+                Self::V6(part) => bindings::in6_dev_get(netdev.as_ptr()) == part.as_ptr(),
             }
         }
     }

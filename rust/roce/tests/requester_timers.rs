@@ -142,7 +142,7 @@ fn slow_answers_are_waited_for() {
         // The answer to the first message is one to what was sent first.
         respond(&mut requester, us(2_500), &ack(psn.add(3)));
         assert!(transmit(&mut requester, us(2_500)).is_empty());
-        // What is new is sent.
+        // New messages are sent.
         requester.post(send(1)).unwrap();
         let packets = transmit(&mut requester, us(2_510));
         assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 16)]);

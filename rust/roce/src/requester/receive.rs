@@ -190,7 +190,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         self.una = self.una.wrapping_add(1);
         self.ahead.advance(1);
-        self.catch_up();
+        self.catch_up(self.una);
         self.progress(now, 1);
         self.settle();
     }
@@ -212,13 +212,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// What has been acknowledged need not be sent any more, nor what is still on its way.
+    /// Sending goes on at `end` at the earliest: the packets before are acknowledged, or still on their way.
     #[inline]
-    fn catch_up(&mut self) {
-        if self.sent >= self.una {
+    fn catch_up(&mut self, end: u64) {
+        if self.sent >= end {
             return;
         }
-        self.sent = self.una.max(self.still_on_its_way().unwrap_or(0));
+        self.sent = end;
         // Of what is acknowledged nothing is needed any more, whatever the driver waits for.
         self.parked_at.take_if(|parked| *parked < self.una);
         // The work request of this position. Local operations are passed once they are executed.
@@ -269,8 +269,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             let fresh = una.wrapping_sub(self.una);
             self.ahead.advance(fresh);
             self.una = una;
-            self.forget_repeated();
-            self.catch_up();
+            let end = self.settle_doubt();
+            self.catch_up(end);
             // CAST: Fewer than `MAX_OUTSTANDING`, by the invariants.
             self.progress(now, fresh as u32);
             self.settle();

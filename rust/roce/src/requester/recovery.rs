@@ -132,8 +132,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// Where the packets end that may still be on their way although the timer has expired, and what is known of round trips:
-    /// if answers may take longer than the timeout, and only SENDs and WRITEs are outstanding, the last of which asked.
+    /// Where the packets end that may still be on their way although the timer has expired, and what is known of round trips.
+    /// [`None`] unless answers may take longer than the timeout, only SENDs and WRITEs are outstanding, and the last packet
+    /// asked for an acknowledgement.
     fn doubt(&self) -> Option<(u64, RoundTrip)> {
         let timeout = self.config.timeout?;
         let is_slow = !self.alive && self.round_trip.may_exceed(timeout);
@@ -141,23 +142,23 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         (is_slow && self.reads == 0 && !self.unasked).then_some((end, self.round_trip))
     }
 
-    /// Where the packets end that are still on their way, now that everything before `una` is acknowledged. After a timeout
-    /// only one was sent again. If an acknowledgement covers more than that one, and ends where one was asked for, it is
-    /// taken for the answer to the packets that were sent first. Else what lies behind is lost.
-    pub(super) fn still_on_its_way(&self) -> Option<u64> {
-        let probe_end = self.probe_end?;
-        self.resume
-            .filter(|_| self.una > probe_end && self.asked_before(self.una))
-    }
-
-    /// What lies behind `una` is sent again, if it was lost: then its answers do not say what they answer. Nor does an
-    /// acknowledgement of all: it may answer the packet that was sent again.
-    pub(super) fn forget_repeated(&mut self) {
-        let Some(resume) = self.resume else {
-            return;
+    /// Decides, now that everything before `una` is acknowledged, whether the first transmission arrives. After a timeout only
+    /// one packet was sent again. If the acknowledgement covers more than that one, and ends where one was asked for, it is
+    /// taken for the answer to the first transmission. Otherwise the packets behind are lost. Returns where sending goes on.
+    pub(super) fn settle_doubt(&mut self) -> u64 {
+        let (Some(resume), Some(probe_end)) = (self.resume, self.probe_end) else {
+            return self.una;
         };
-        if self.una >= resume || self.still_on_its_way().is_none() {
+        let arrives = self.una > probe_end && self.asked_before(self.una);
+        // Lost packets are sent again: their answers do not say which transmission they answer. Nor does an acknowledgement
+        // of all packets.
+        if !arrives || self.una >= resume {
             self.round_trip.forget_sample();
+        }
+        if arrives {
+            self.una.max(resume)
+        } else {
+            self.una
         }
     }
 

@@ -456,12 +456,11 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         if self.config.service.is_reliable() {
             if self.deadline.is_none() {
-                if self.resume.is_some() {
-                    self.start_timer(now);
-                } else if self.probe_end.is_some() {
+                // A probe does not begin the timeout anew.
+                if self.probe_end.is_some() && self.resume.is_none() {
                     self.await_answer(now);
                 } else {
-                    self.restart_timer(now);
+                    self.start_timer(now);
                 }
             }
             if matches!(self.phase, Phase::Paused) {
