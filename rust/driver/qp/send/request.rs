@@ -124,7 +124,9 @@ impl SendSide {
         }
         let datagram;
         let tx_path = match &head.ah {
-            Some(_) if burst.length > qp.device().mtu().bytes() => return Ok(Outcome::Length),
+            // The port's MTU may have become smaller since the request was posted: no packet, and no error
+            // (IBTA C10-93.1.1).
+            Some(_) if burst.length > qp.device().mtu().bytes() => None,
             Some(ah) => {
                 datagram = datagram_tx_path(&mut self.datagram_path, qp, ah);
                 datagram.as_ref()
@@ -132,7 +134,7 @@ impl SendSide {
             None => connected,
         };
         let Some(TxPath { path, migrated }) = tx_path else {
-            // No route is a loss in the network, as far as the protocol is concerned.
+            // To the protocol, this is a loss in the network.
             qp.count_unsent(burst.packets);
             return Ok(Outcome::Done);
         };
