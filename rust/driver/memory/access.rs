@@ -204,7 +204,7 @@ impl MrAccess {
     }
 
     /// Does `what` to the range, eight aligned bytes. Returns what was there.
-    fn exchange(&self, what: Exchange) -> Result<u64, Fault> {
+    pub(crate) fn exchange(&self, what: Exchange) -> Result<u64, Fault> {
         let mut old = 0;
         self.with(0, size_of::<u64>(), &mut |memory, at| {
             old = memory.exchange(at, what)?;
@@ -238,21 +238,5 @@ impl MrAccess {
         self.with(offset, segment.len(), &mut |memory, at| {
             memory.write_segment(at, segment)
         })
-    }
-
-    /// Compares the range, eight aligned bytes, with `compare` and replaces it by `swap` if they are
-    /// equal. Returns what was there.
-    pub(crate) fn compare_swap(&self, compare: u64, swap: u64) -> Result<u64, Fault> {
-        self.exchange(Exchange::CompareSwap { compare, swap })
-    }
-
-    /// Adds `add` to the range, eight aligned bytes. Returns what was there.
-    pub(crate) fn fetch_add(&self, add: u64) -> Result<u64, Fault> {
-        self.exchange(Exchange::Add(add))
-    }
-
-    /// Writes `value` to the range, eight aligned bytes, with one store.
-    pub(crate) fn store(&self, value: u64) -> Result<(), Fault> {
-        self.exchange(Exchange::Store(value)).map(|_| ())
     }
 }

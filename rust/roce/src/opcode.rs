@@ -500,10 +500,3 @@ impl Opcode {
         self.has(PAYLOAD)
     }
 }
-
-impl From<Opcode> for u8 {
-    #[inline]
-    fn from(opcode: Opcode) -> Self {
-        opcode as u8
-    }
-}

@@ -94,10 +94,3 @@ impl Psn {
         self.diff(other) > 0
     }
 }
-
-impl From<Psn> for u32 {
-    #[inline]
-    fn from(psn: Psn) -> Self {
-        psn.get()
-    }
-}

@@ -31,6 +31,7 @@ use kernel::{
 };
 use net::RxSkb;
 use rdma::{
+    memory::Exchange,
     qp::Type,
     wc::{
         self,
@@ -124,13 +125,12 @@ impl ReceiveSide {
                     rkey,
                     va,
                     length,
-                    check_va,
                     check_length,
                 } => {
-                    let check = (check_va, u64::from(check_length));
+                    let check = u64::from(check_length);
                     let length = length as usize;
                     let key = (packet.xrc_srqn, rkey);
-                    let placed = self.place_remote(qp, pd, key, check, va, skb, payload, length);
+                    let placed = self.place_remote(qp, pd, key, va, check, skb, payload, length);
                     self.commit(qp, packet, ticket, placed)
                 }
                 Step::CheckRead {
@@ -227,7 +227,7 @@ impl ReceiveSide {
         cursor.write_datagram(offset, skb, from, len)
     }
 
-    /// Places an RDMA WRITE's payload. `check` is the range whose key is checked: the whole message's
+    /// Places an RDMA WRITE's payload at `va`. The key is checked for `check_len` bytes from there: for the whole message
     /// with its first packet, so that nothing is written of a message that does not fit.
     #[allow(clippy::too_many_arguments)] // A step of the responder, and where its payload is.
     fn place_remote(
@@ -235,26 +235,21 @@ impl ReceiveSide {
         qp: &Qp,
         pd: Option<&Arc<Pd>>,
         (xrc_srqn, rkey): (Option<U24>, u32),
-        check: (u64, u64),
         va: u64,
+        check_len: u64,
         skb: &RxSkb,
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        let (check_va, check_len) = check;
-        // A zero-length write names no memory: its key is not looked at (IBTA 9.7.4.1.3).
-        if check_len == 0 {
-            return Ok(());
-        }
         // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
         // looked up again for those that came with it.
         let target = match self.target.take() {
-            Some(target) if target.covers(xrc_srqn, rkey, check_va, check_len) => target,
+            Some(target) if target.covers(xrc_srqn, rkey, va, check_len) => target,
             _ => Target {
                 xrc_srqn,
                 rkey,
-                va: check_va,
-                access: access(qp, pd, rkey, check_va, check_len, Access::REMOTE_WRITE)?,
+                va,
+                access: access(qp, pd, rkey, va, check_len, Access::REMOTE_WRITE)?,
             },
         };
         let target = self.target.insert(target);
@@ -329,7 +324,9 @@ fn atomic_write(
     let mut bytes = [0; size_of::<u64>()];
     skb.copy(from, &mut bytes).or(Err(Fault::Protection))?;
     let access = access(qp, pd, rkey, va, bytes.len() as u64, Access::REMOTE_WRITE)?;
-    access.store(u64::from_ne_bytes(bytes))
+    access
+        .exchange(Exchange::Store(u64::from_ne_bytes(bytes)))
+        .map(|_| ())
 }
 
 /// Carries out an atomic operation of the peer. Returns what was there before.
@@ -342,8 +339,8 @@ fn atomic(
 ) -> Result<u64, Fault> {
     let len = size_of::<u64>() as u64;
     let access = access(qp, pd, rkey, va, len, Access::REMOTE_ATOMIC)?;
-    match operation {
-        AtomicOperation::CompareSwap { compare, swap } => access.compare_swap(compare, swap),
-        AtomicOperation::FetchAdd { add } => access.fetch_add(add),
-    }
+    access.exchange(match operation {
+        AtomicOperation::CompareSwap { compare, swap } => Exchange::CompareSwap { compare, swap },
+        AtomicOperation::FetchAdd { add } => Exchange::Add(add),
+    })
 }

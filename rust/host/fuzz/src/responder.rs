@@ -350,14 +350,11 @@ impl Model {
                 }
                 Step::PlaceRemote {
                     ticket,
-                    va,
                     length,
-                    check_va,
                     check_length,
                     ..
                 } => {
                     assert_eq!(length, packet.payload_len);
-                    assert_eq!(va, check_va);
                     assert!(length > 0 && length <= check_length && check_length <= 1 << 31);
                     assert!(self.responder.config().access.write || self.in_message);
                     self.responder.commit(ticket, &packet, outcome)

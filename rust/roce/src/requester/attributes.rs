@@ -137,9 +137,4 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     pub fn set_max_rd_atomic(&mut self, count: u8) {
         self.config.max_rd_atomic = count;
     }
-
-    /// Changes the partition key.
-    pub fn set_pkey(&mut self, pkey: u16) {
-        self.config.pkey = pkey;
-    }
 }

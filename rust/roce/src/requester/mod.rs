@@ -310,11 +310,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
     }
 
-    /// Gives the storage back.
-    pub fn into_storage(self) -> S {
-        self.slots
-    }
-
     /// How many work requests fit: the largest power of two that is not above the length of the
     /// storage. The work request `sequence` belongs to the driver's slot `sequence % capacity`.
     #[inline]

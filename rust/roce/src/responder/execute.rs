@@ -164,7 +164,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     rkey,
                     va,
                     length,
-                    check_va: va,
                     check_length,
                 }
             }

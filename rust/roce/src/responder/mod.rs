@@ -280,11 +280,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// Gives the storage back.
-    pub fn into_storage(self) -> R {
-        self.resources
-    }
-
     /// Lets the responder remember as many READs and ATOMICs as `storage` is long, at any time;
     /// returns the storage before. Of what it remembers it forgets the oldest, if there is less
     /// room now.
@@ -338,11 +333,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Changes what the peer may do to memory.
     pub fn set_access(&mut self, access: RemoteAccess) {
         self.config.access = access;
-    }
-
-    /// Changes the partition key.
-    pub fn set_pkey(&mut self, pkey: u16) {
-        self.config.pkey = pkey;
     }
 
     /// Changes the queue key.

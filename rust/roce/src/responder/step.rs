@@ -47,9 +47,8 @@ pub enum Step {
     },
     /// Place the packet's payload at a remotely accessible address; answer with `commit`.
     ///
-    /// The key must allow for a remote write of the whole of `check_va..check_va + check_length`,
-    /// which contains what is placed. (On the first packet of a message, that is all of the
-    /// message.)
+    /// The key must allow for a remote write of all of `va..va + check_length`. On the first
+    /// packet of a message that is the whole message, otherwise the payload.
     PlaceRemote {
         /// To be returned with the outcome.
         ticket: Ticket,
@@ -59,9 +58,7 @@ pub enum Step {
         va: u64,
         /// How many bytes: the whole payload.
         length: u32,
-        /// Beginning of the range to check.
-        check_va: u64,
-        /// Length of the range to check in bytes.
+        /// Length of the range to check in bytes, not less than `length`.
         check_length: u32,
     },
     /// Check that the key allows for a remote read of all of `va..va + length`; answer with

@@ -11,9 +11,6 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// The placement type in [`Feth::flags`]: a set of [`PLACEMENT_GLOBAL`], [`PLACEMENT_PERSISTENT`].
-pub const PLACEMENT_MASK: u32 = 0x0f;
-
 /// What was written before becomes visible to all.
 pub const PLACEMENT_GLOBAL: u8 = 1;
 
@@ -22,9 +19,6 @@ pub const PLACEMENT_PERSISTENT: u8 = 2;
 
 /// Shift of the 2-bit selectivity level in [`Feth::flags`].
 pub const SELECTIVITY_SHIFT: u32 = 4;
-
-/// The selectivity level in [`Feth::flags`].
-pub const SELECTIVITY_MASK: u32 = 0x30;
 
 /// The range that the RETH names is flushed.
 pub const SELECTIVITY_RANGE: u8 = 0;

@@ -94,13 +94,12 @@ impl Host {
                 rkey,
                 va,
                 length,
-                check_va,
                 check_length,
             } => {
                 assert_eq!(length as usize, payload.len());
                 let outcome = if parks {
                     Outcome::Again
-                } else if self.range(srqn, rkey, check_va, check_length).is_none() {
+                } else if self.range(srqn, rkey, va, check_length).is_none() {
                     Outcome::Protection
                 } else {
                     let place = self.memory.range(rkey, va, length).expect("it was checked");

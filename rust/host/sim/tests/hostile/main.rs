@@ -408,14 +408,11 @@ impl Receiver {
                 }
                 Step::PlaceRemote {
                     ticket,
-                    va,
                     length,
-                    check_va,
                     check_length,
                     ..
                 } => {
                     assert_eq!(length, packet.payload_len);
-                    assert_eq!(va, check_va);
                     assert!(length > 0 && length <= check_length && check_length <= 1 << 31);
                     self.responder.commit(ticket, &packet, outcome)
                 }
