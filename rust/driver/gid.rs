@@ -32,7 +32,7 @@ impl TableAddress for Known {
         let addresses = device.known_addresses();
         let known = |netns, sender| Self::new(entry, device, netns, sender);
         let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
-            let netns = device.net_id().ok_or(ENODEV)?;
+            let netns = device.site().ok_or(ENODEV)?.net_id;
             return addresses.insert(known(netns, None));
         };
         if device.is_dead() || !entry.is_accessible() {

@@ -111,7 +111,7 @@ pub(crate) fn depart(device: &Arc<Device>) {
 
 /// Unregisters every device, and takes it off the list. New ones must not appear. Context: process, may sleep.
 pub(crate) fn unregister_all(registry: &Registry) {
-    while let Some(device) = registry.first() {
+    while let Some(device) = registry.find(|_| true) {
         match device.handle() {
             // Calls `Device::gone`, or waits for the one who is doing so.
             Some(handle) => {

@@ -43,7 +43,7 @@ fn add(kind: Kind, n: i64) {
 }
 
 /// The name and the count of each type.
-fn counts() -> impl Iterator<Item = (&'static str, i64)> {
+pub(crate) fn counts() -> impl Iterator<Item = (&'static str, i64)> {
     let counts = COUNTS.iter().map(|count| count.load(Relaxed));
     NAMES.into_iter().zip(counts)
 }
@@ -68,15 +68,6 @@ impl Drop for Live {
 /// Whether there is any object, of any type. Context: any.
 pub(crate) fn is_any() -> bool {
     counts().any(|(_, count)| count != 0)
-}
-
-/// All counts: one line `type count` each.
-pub(crate) struct Counts;
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        counts().try_for_each(|(name, count)| writeln!(f, "{name} {count}"))
-    }
 }
 
 /// The sum of all counts, and the types that are not at zero.

@@ -10,7 +10,6 @@ use rdma::{
     device::{
         cap,
         paging,
-        AtomicScope,
         Attr, //
     },
     qp::Cap, //
@@ -101,8 +100,6 @@ pub(crate) fn of(guid: [u8; 8]) -> Attr {
         max_multicast_groups: MAX_MULTICAST_GROUPS as u32,
         max_multicast_qps: MAX_MULTICAST_QPS as u32,
         max_multicast_attachments: MAX_MULTICAST_ATTACHMENTS,
-        // Words are exchanged by atomic instructions of the CPU.
-        atomics: AtomicScope::Global,
         ack_delay: 15,
         paging_rc: PAGING_CONNECTED | paging::RECEIVE | paging::FLUSH | paging::ATOMIC_WRITE,
         paging_xrc: PAGING_CONNECTED,

@@ -57,11 +57,6 @@ impl Device {
         self.with_place(|place| place.site)
     }
 
-    /// The namespace that the device's packets come from; [`None`] as for [`Self::site`]. Context: any.
-    pub(crate) fn net_id(&self) -> Option<NetId> {
-        self.with_place(|place| place.site.net_id)
-    }
-
     /// Whether `gid` is one of its addresses in the namespace `netns`. Context: any.
     pub(crate) fn has_address(&self, netns: NetId, gid: &Gid) -> bool {
         self.known_addresses().has(self, netns, gid)

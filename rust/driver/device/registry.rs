@@ -270,11 +270,6 @@ impl Registry {
         list.devices.iter().find(|device| is_it(device)).cloned()
     }
 
-    /// The first device on the list. Context: process.
-    pub(crate) fn first(&self) -> Option<Arc<Device>> {
-        self.devices.lock().devices.first().cloned()
-    }
-
     /// Takes `device` off the list. Context: process.
     pub(crate) fn forget(&self, device: &Arc<Device>) {
         let removed = {

@@ -122,8 +122,6 @@ impl UserContext for Context {
         )
     }
 
-    fn dealloc(self: &Arc<Self>) {}
-
     fn mmap(self: &Arc<Self>, offset: u64, vma: &VmaNew) -> Result {
         let ring = {
             let rings = self.rings.lock();

@@ -292,13 +292,6 @@ pub(super) fn find(key: u32) -> Result<Arc<Mr>, Fault> {
     REGIONS.get(key >> TAG_BITS).ok_or(Fault::Protection)
 }
 
-/// The window of `pd` that `key` leads to, whatever its tag. Context: process or softirq.
-pub(super) fn find_window(pd: &Arc<Pd>, key: u32) -> Result<Arc<Mr>, Fault> {
-    let mr = find(key)?;
-    mr.state.lock().check_pd(pd)?;
-    Ok(mr)
-}
-
 /// Invalidates a fast-registration region or a window of type 2: by its owner, with a request on the QP with
 /// the number `qp`, or by the peer of that QP. When this returns nothing is copied from or into it any more.
 ///

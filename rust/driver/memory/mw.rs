@@ -19,7 +19,6 @@ use crate::memory::{
     },
     key::{
         find,
-        find_window,
         publish,
         Backing,
         Mr,
@@ -279,7 +278,8 @@ impl MemoryWindow for Mr {
 /// Errors: the window, the region, the part of it or the rights are not such that it can be bound; nothing is
 /// changed then. Context: process or softirq.
 pub(crate) fn bind(pd: &Arc<Pd>, qp: u32, request: &Bind) -> Result<(), Fault> {
-    let window = find_window(pd, request.window)?;
+    let window = find(request.window)?;
+    window.state.lock().check_pd(pd)?;
     let mut state = request.state(pd, qp)?;
     window.with_window(|window| window.bind(request, &mut state))?
 }

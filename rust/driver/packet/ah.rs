@@ -45,13 +45,6 @@ pub(crate) struct Ah {
     _live: Live,
 }
 
-impl Ah {
-    /// The address vector.
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
-    }
-}
-
 /// What `create_ah` answers to librxe.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
@@ -88,8 +81,8 @@ impl AddressHandle for Ah {
         Ok(ah)
     }
 
-    fn query(&self) -> Option<Address> {
-        Some(self.address.clone())
+    fn address(&self) -> &Address {
+        &self.address
     }
 
     fn destroy(self: &Arc<Self>) {

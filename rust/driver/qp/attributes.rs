@@ -26,7 +26,6 @@ use kernel::{
 use rdma::qp::{
     Attr,
     AttrMask,
-    Cap,
     Modify,
     State,
     Type, //
@@ -224,12 +223,12 @@ impl Modify for Qp {
         Ok(())
     }
 
-    fn query(self: &Arc<Self>, attr: &mut Attr) -> Result<Cap> {
+    fn query(self: &Arc<Self>) -> Attr {
         let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
-        *attr = attributes.set.clone();
+        let mut attr = attributes.set.clone();
         attr.path_mtu = match protocol_type(self.ty).is_connected() {
-            true => path_mtu(self, attr) as u32,
+            true => path_mtu(self, &attr) as u32,
             false => self.device().mtu().number(),
         };
         if self.ty == Type::Gsi {
@@ -251,7 +250,7 @@ impl Modify for Qp {
         }
         attr.cap = self.verbs.cap;
         attr.sq_draining = attr.state == State::Sqd && !self.send.lock().is_drained();
-        Ok(self.verbs.cap)
+        attr
     }
 }
 

@@ -111,20 +111,3 @@ impl Multicast for Qp {
         Ok(())
     }
 }
-
-/// Undoes every [`Multicast::attach_multicast`], of a QP that goes: `ib_core` has done so already, one by one.
-/// Context: process, not under RTNL; takes it.
-pub(crate) fn detach_all(qp: &Arc<Qp>) {
-    if qp.ty != Type::Ud {
-        return;
-    }
-    let first = || {
-        let attached = qp.verbs.attached.lock();
-        attached.entries.first().map(|entry| entry.mgid)
-    };
-    while let Some(mgid) = first() {
-        if qp.detach_multicast(&mgid).is_err() {
-            break;
-        }
-    }
-}

@@ -5,7 +5,6 @@
 use super::{
     attributes::Attributes,
     deadlines::Deadlines,
-    multicast,
     paths::Paths,
     receive::{
         queue::RecvSource,
@@ -218,7 +217,6 @@ impl QueuePair for Qp {
     }
 
     fn destroy(self: &Arc<Self>) {
-        multicast::detach_all(self);
         table::withdraw(self);
         self.delist();
         self.settle();

@@ -8,6 +8,7 @@ use crate::{
 };
 use kernel::prelude::*;
 use rdma::wr::RecvWrs;
+use roce::responder::Receive;
 
 /// Receive requests of a kernel consumer. Belongs under an irqsave lock.
 pub(crate) struct PostedReceives {
@@ -57,7 +58,7 @@ impl PostedReceives {
     }
 
     /// Swaps the oldest request into `out`, which has room for as long a list.
-    pub(crate) fn pop(&mut self, out: &mut RecvWqe) -> Option<()> {
+    pub(crate) fn pop(&mut self, out: &mut RecvWqe) -> Option<Receive> {
         if self.len == 0 {
             return None;
         }
@@ -67,7 +68,9 @@ impl PostedReceives {
             .wrapping_add(1)
             .checked_rem(self.slots.len())?;
         self.first = u32::try_from(next).ok()?;
-        Some(())
+        Some(Receive::Taken {
+            capacity: out.capacity,
+        })
     }
 
     /// Forgets every request.

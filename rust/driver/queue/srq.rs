@@ -215,12 +215,7 @@ impl Srq {
         }
         let receive = match &mut state.queue {
             Queue::User(queue) => queue.take(out),
-            Queue::Kernel(posted) => match posted.pop(out) {
-                Some(()) => Receive::Taken {
-                    capacity: out.capacity,
-                },
-                None => Receive::Empty,
-            },
+            Queue::Kernel(posted) => posted.pop(out).unwrap_or(Receive::Empty),
         };
         let reached = state.reaches_limit();
         drop(state);

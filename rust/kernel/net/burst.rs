@@ -34,8 +34,6 @@ use rdma_bindings as bindings;
 
 /// Datagrams from one address and port to another.
 pub struct RxBurst {
-    /// Where they were sent to.
-    pub destination: Address,
     /// The UDP port that they were sent from.
     pub source_port: u16,
     /// Bytes of all of them, with the headers of IP.
@@ -112,7 +110,7 @@ impl RxBurst {
         if !unsafe { bindings::xfrm_policy_check_in(raw, family(is_v4)) } {
             return None;
         }
-        let (destination, source_port) = (flow.destination, flow.source_port);
+        let source_port = flow.source_port;
 
         // From here on the packet is ours.
         // SAFETY: As above; the device stays under RCU. `raw` is not cloned if it has members, so its headers
@@ -146,7 +144,6 @@ impl RxBurst {
             }
         }
         let burst = Self {
-            destination,
             source_port,
             // CAST: It was 32 bits wide.
             bytes: len as u32,

@@ -311,11 +311,6 @@ impl<H: Receive> Listener<H> {
         })
     }
 
-    /// Returns whether the sockets are in `net`. Any context.
-    pub fn is_in(&self, net: &Net) -> bool {
-        self.sender.net() == net
-    }
-
     /// Returns what is needed to send from the port. Any context.
     pub fn sender(&self) -> Sender {
         self.sender.clone()

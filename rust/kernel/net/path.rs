@@ -125,12 +125,6 @@ impl Path {
         })
     }
 
-    /// Returns what the path was looked up for.
-    #[inline]
-    pub fn query(&self) -> &Query {
-        &self.query
-    }
-
     /// Returns the largest IP packet that may take the path, at the moment. Process or softirq context.
     #[inline]
     pub fn mtu(&self) -> u32 {
@@ -154,12 +148,6 @@ impl Path {
         unsafe { bindings::dst_is_local(self.dst.as_ptr()) }
     }
 
-    /// Returns how long the IP and the UDP header are together.
-    #[inline]
-    pub fn overhead(&self) -> usize {
-        self.template.len()
-    }
-
     /// Puts the headers of IP and UDP in front of a datagram, IPv4 with the identification `id`. Once only: the second
     /// time does nothing. Any context.
     #[inline]
@@ -171,7 +159,7 @@ impl Path {
     /// stack would copy them to cut them up, and it would drop those that are too long for the path. Bottom halves are
     /// off.
     pub(crate) fn takes_bursts(&self, len: usize) -> bool {
-        let len = u32::try_from(len.saturating_add(self.overhead())).unwrap_or(u32::MAX);
+        let len = u32::try_from(len.saturating_add(self.template.len())).unwrap_or(u32::MAX);
         // SAFETY: By the type invariant.
         let leaves_whole = unsafe { bindings::dst_takes_udp_fraglists(self.dst.as_ptr()) };
         leaves_whole && len <= self.mtu() && !self.query.destination.is_multicast()

@@ -66,12 +66,6 @@ impl RxQueue {
         NonNull::new(skb).map(|skb| unsafe { RxSkb::from_raw(skb) })
     }
 
-    /// Drops all packets. Any context.
-    #[inline]
-    pub fn clear(&self) {
-        while self.pop().is_some() {}
-    }
-
     /// Returns the number of packets at some moment. Any context.
     #[inline]
     pub fn len(&self) -> u32 {

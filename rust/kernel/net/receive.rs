@@ -323,34 +323,6 @@ impl RxSkb {
         self.control().ifindex
     }
 
-    /// Returns the traffic class, which IPv4 calls type of service: six bits of DSCP and two of ECN.
-    pub fn traffic_class(&self) -> u8 {
-        // SAFETY: The first two bytes of the network header.
-        let [first, second] = unsafe { self.copy_header(0) };
-        if first >> 4 == 4 {
-            second
-        } else {
-            first << 4 | second >> 4
-        }
-    }
-
-    /// Returns the ECN bits.
-    pub fn ecn(&self) -> u8 {
-        self.traffic_class() & 3
-    }
-
-    /// Returns the hop limit, which IPv4 calls time to live.
-    pub fn hop_limit(&self) -> u8 {
-        let [hop_limit] = if self.is_v4() {
-            // SAFETY: An IPv4 header has 20 bytes.
-            unsafe { self.copy_header(8) }
-        } else {
-            // SAFETY: An IPv6 header has 40 bytes.
-            unsafe { self.copy_header(7) }
-        };
-        hop_limit
-    }
-
     /// Returns the number of bytes of the datagram, behind the UDP header.
     #[inline]
     pub fn datagram_len(&self) -> usize {
@@ -521,13 +493,6 @@ impl RxSkb {
         // INVARIANT: A copy has the same data, control block and network header, which is all that is in front of the
         // data, and neither device, route nor socket, as the original has none. It is in one piece, and ours alone.
         NonNull::new(copy).map(Self)
-    }
-
-    /// Drops the packet so that the kernel's tools count it as lost, not as used.
-    #[inline]
-    pub fn discard(self) {
-        // SAFETY: By the type invariant the packet is ours.
-        unsafe { bindings::kfree_skb(self.into_raw().as_ptr()) };
     }
 }
 

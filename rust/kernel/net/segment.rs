@@ -7,7 +7,6 @@ use crate::skb::{
     next_in_list, //
 };
 use core::{
-    iter::FusedIterator,
     marker::PhantomData,
     ptr::{
         self,
@@ -171,5 +170,3 @@ impl<'a> Iterator for Segments<'a> {
         None
     }
 }
-
-impl FusedIterator for Segments<'_> {}

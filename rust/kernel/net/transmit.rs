@@ -187,15 +187,6 @@ impl TxSkb {
         self.len() == 0
     }
 
-    /// Returns the datagram.
-    #[inline]
-    pub fn body(&self) -> &[u8] {
-        let (start, len) = self.place();
-        // SAFETY: These bytes are the packet's, which is ours. They come from the allocator, behind a C function,
-        // so they count as initialised.
-        unsafe { slice::from_raw_parts(start, len) }
-    }
-
     /// Returns the datagram, to be written.
     #[inline]
     pub fn body_mut(&mut self) -> &mut [u8] {

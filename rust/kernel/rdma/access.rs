@@ -12,8 +12,6 @@ pub struct Access(u32);
 impl Access {
     /// No rights beyond local reading, which is always granted.
     pub const NONE: Self = Self(0);
-    /// Local read, which is always granted.
-    pub const LOCAL_READ: Self = Self::NONE;
     /// Local write.
     pub const LOCAL_WRITE: Self = Self(bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
     /// Remote write.
@@ -34,8 +32,6 @@ impl Access {
     pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
     /// Huge pages hint.
     pub const HUGETLB: Self = Self(bindings::ib_access_flags_IB_ACCESS_HUGETLB);
-    /// Relaxed ordering, a hint.
-    pub const RELAXED_ORDERING: Self = Self(bindings::ib_access_flags_IB_ACCESS_RELAXED_ORDERING);
     /// What a driver may ignore.
     pub const OPTIONAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_OPTIONAL);
     /// Remote flushes of all kinds.

@@ -88,15 +88,6 @@ pub mod paging {
         bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC_WRITE;
 }
 
-/// How far atomic operations are atomic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtomicScope {
-    /// Among the QPs of the device.
-    Device,
-    /// With the CPUs, too.
-    Global,
-}
-
 /// Attributes of a device.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs)]
@@ -132,7 +123,6 @@ pub struct Attr {
     pub max_multicast_qps: u32,
     /// QPs in multicast groups, counted once in each.
     pub max_multicast_attachments: u32,
-    pub atomics: AtomicScope,
     pub ack_delay: u8,
     /// See [`paging`]; for RC.
     pub paging_rc: u32,
@@ -372,10 +362,8 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_mcast_grp = limit(attr.max_multicast_groups);
     raw.max_mcast_qp_attach = limit(attr.max_multicast_qps);
     raw.max_total_mcast_qp_attach = limit(attr.max_multicast_attachments);
-    raw.atomic_cap = match attr.atomics {
-        AtomicScope::Device => bindings::ib_atomic_cap_IB_ATOMIC_HCA,
-        AtomicScope::Global => bindings::ib_atomic_cap_IB_ATOMIC_GLOB,
-    };
+    // Words are exchanged by atomic instructions of the CPU.
+    raw.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_GLOB;
     raw.max_fast_reg_page_list_len = D::MAX_FAST_PAGES;
     raw.max_pkeys = port::PKEY_TABLE_LEN;
     raw.local_ca_ack_delay = attr.ack_delay;

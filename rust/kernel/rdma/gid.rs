@@ -21,12 +21,6 @@ pub const LEN: usize = 16;
 /// A global identifier: for RoCE an IPv6 address, or an IPv4 address in IPv6-mapped form.
 pub type Gid = [u8; LEN];
 
-/// Whether `gid` holds an IPv4 address (`ipv6_addr_v4mapped`).
-#[inline]
-pub fn is_ipv4(gid: &Gid) -> bool {
-    matches!(gid, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
-}
-
 /// Reads a C GID.
 #[inline]
 pub(crate) fn from_raw(raw: &bindings::ib_gid) -> Gid {
@@ -94,14 +88,9 @@ impl Attr {
     /// The entry's place in the table.
     #[inline]
     pub fn index(&self) -> u16 {
-        // SAFETY: As above.
-        unsafe { index_of(self.0) }
-    }
-
-    /// Whether the entry is an IPv4 address.
-    #[inline]
-    pub fn is_ipv4(&self) -> bool {
-        is_ipv4(&self.gid())
+        // SAFETY: By the type invariant the entry lives; this field is constant. No reference to the whole entry is made, as
+        // in `gid_of`.
+        unsafe { (&raw const (*self.0.as_ptr()).index).read() }
     }
 
     /// Where the address is; [`None`] once it is gone.
@@ -152,17 +141,6 @@ unsafe fn gid_of(entry: NonNull<bindings::ib_gid_attr>) -> Gid {
     // SAFETY: The caller promises an entry. The field is constant, 16 plain bytes, and read without a reference to the
     // whole entry, as `ib_core` writes `ndev` any time.
     unsafe { (&raw const (*entry.as_ptr()).gid).cast::<Gid>().read() }
-}
-
-/// Reads an entry's place in the table.
-///
-/// # Safety
-///
-/// `entry` is one that lives.
-#[inline]
-unsafe fn index_of(entry: NonNull<bindings::ib_gid_attr>) -> u16 {
-    // SAFETY: As in `gid_of`; this field is constant, too.
-    unsafe { (&raw const (*entry.as_ptr()).index).read() }
 }
 
 /// What `ib_core` says of an address that is in no VLAN.

@@ -181,8 +181,6 @@ pub struct Init<Q: QueuePair> {
     pub signal_all: bool,
     /// Whether a process owns the QP, for ever.
     pub is_user: bool,
-    /// Port, for [`Type::Gsi`].
-    pub port: u32,
     /// Where completions of send requests go.
     pub send_cq: Arc<Q::Cq>,
     /// Where completions of receive requests go. Of an XRC initiator, which has none, that of its send requests.
@@ -332,7 +330,6 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
             cap: Cap::from_raw(&attr.cap),
             signal_all,
             is_user,
-            port: attr.port_num,
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             xrcd: xrcd.clone(),
@@ -401,38 +398,34 @@ pub(crate) unsafe extern "C" fn query<Q: Modify>(
     _mask: c_int,
     init: *mut bindings::ib_qp_init_attr,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: `ib_core` passes an object that it created.
-        let private = unsafe { Obj::<Q>::get(qp) };
-        let mut values = Attr::default();
-        let cap = private.core.query(&mut values)?;
-        values.cap = cap;
-        // SAFETY: `ib_core` passes two structs to fill in. They may be uninitialised, so they are
-        // zeroed before there are references to them.
-        let (attr, init) = unsafe {
-            attr.write_bytes(0, 1);
-            init.write_bytes(0, 1);
-            (&mut *attr, &mut *init)
-        };
-        values.to_raw(attr);
-        cap.to_raw(&mut init.cap);
-        init.sq_sig_type = if private.signal_all {
-            bindings::ib_sig_type_IB_SIGNAL_ALL_WR
-        } else {
-            bindings::ib_sig_type_IB_SIGNAL_REQ_WR
-        };
-        // SAFETY: The object is valid; these fields are constant.
-        unsafe {
-            init.event_handler = (*qp).event_handler;
-            init.qp_context = (*qp).qp_context;
-            init.send_cq = (*qp).send_cq;
-            init.recv_cq = (*qp).recv_cq;
-            init.srq = (*qp).srq;
-            init.qp_type = (*qp).qp_type;
-            init.port_num = (*qp).port;
-        }
-        Ok(0)
-    })
+    // SAFETY: `ib_core` passes an object that it created.
+    let private = unsafe { Obj::<Q>::get(qp) };
+    let values = private.core.query();
+    // SAFETY: `ib_core` passes two structs to fill in. They may be uninitialised, so they are
+    // zeroed before there are references to them.
+    let (attr, init) = unsafe {
+        attr.write_bytes(0, 1);
+        init.write_bytes(0, 1);
+        (&mut *attr, &mut *init)
+    };
+    values.to_raw(attr);
+    values.cap.to_raw(&mut init.cap);
+    init.sq_sig_type = if private.signal_all {
+        bindings::ib_sig_type_IB_SIGNAL_ALL_WR
+    } else {
+        bindings::ib_sig_type_IB_SIGNAL_REQ_WR
+    };
+    // SAFETY: The object is valid; these fields are constant.
+    unsafe {
+        init.event_handler = (*qp).event_handler;
+        init.qp_context = (*qp).qp_context;
+        init.send_cq = (*qp).send_cq;
+        init.recv_cq = (*qp).recv_cq;
+        init.srq = (*qp).srq;
+        init.qp_type = (*qp).qp_type;
+        init.port_num = (*qp).port;
+    }
+    0
 }
 
 /// `destroy_qp`. Process context.

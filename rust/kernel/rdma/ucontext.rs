@@ -30,9 +30,6 @@ pub trait UserContext: Sized + Send + Sync + 'static {
     /// A process opens the device. Context: process, may sleep.
     fn alloc(device: &Arc<Self::Device>) -> Result<Arc<Self>>;
 
-    /// It has closed the device. Context: process, may sleep.
-    fn dealloc(self: &Arc<Self>);
-
     /// It maps memory that the driver told it the byte `offset` of.
     ///
     /// Errors: `EINVAL` if there is none there, or if it is smaller than `vma`. Context: process, under
@@ -116,8 +113,7 @@ pub(crate) unsafe extern "C" fn create<T: UserContext>(
 pub(crate) unsafe extern "C" fn destroy<T: UserContext>(context: *mut bindings::ib_ucontext) {
     // SAFETY: `ib_core` destroys an object that it created, once, and then frees it; no other
     // operation on it is in progress.
-    let core = unsafe { Obj::<T>::take(context) };
-    core.dealloc();
+    drop(unsafe { Obj::<T>::take(context) });
 }
 
 /// `query_ucontext`: a process asks about a context whose file it was given (`ibv_import_device(3)`).

@@ -275,17 +275,3 @@ unsafe impl Memory for Pages<'_> {
         self.persistent
     }
 }
-
-impl Pages<'_> {
-    /// Bytes.
-    #[inline]
-    pub fn len(&self) -> u64 {
-        self.blocks.len()
-    }
-
-    /// Whether there are no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}

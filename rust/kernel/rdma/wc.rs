@@ -34,12 +34,6 @@ pub enum Status {
     RetryExc = bindings::ib_wc_status_IB_WC_RETRY_EXC_ERR,
     /// The receiver was not ready after all retries.
     RnrRetryExc = bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
-    /// The responder aborted.
-    RemAbort = bindings::ib_wc_status_IB_WC_REM_ABORT_ERR,
-    /// The device failed.
-    Fatal = bindings::ib_wc_status_IB_WC_FATAL_ERR,
-    /// Anything else.
-    General = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
 }
 
 /// What a work request did (`enum ib_wc_opcode`; the numbers below [`Opcode::RegMr`], and from
@@ -98,12 +92,10 @@ pub enum Network {
 pub struct Completion {
     /// The consumer's own, from the work request; for many kernel consumers a pointer.
     pub wr_id: u64,
-    /// How it ended. If not with success, only `wr_id`, `qp_num` and `vendor_err` mean something.
+    /// How it ended. If not with success, only `wr_id` and `qp_num` mean something.
     pub status: Status,
     /// What it was.
     pub opcode: Opcode,
-    /// Free for the driver.
-    pub vendor_err: u32,
     /// Bytes received, read or fetched.
     pub byte_len: u32,
     /// The local QP.
@@ -114,12 +106,8 @@ pub struct Completion {
     pub extra: Extra,
     /// Whether the first 40 bytes of a datagram's buffer hold network headers.
     pub grh: bool,
-    /// Index of the P_Key of a datagram on QP 1.
-    pub pkey_index: u16,
     /// VLAN of a datagram.
     pub vlan_id: Option<u16>,
-    /// Ethernet source of a datagram.
-    pub smac: Option<[u8; 6]>,
     /// Network header of a datagram.
     pub network: Option<Network>,
 }
@@ -132,15 +120,12 @@ impl Completion {
             wr_id,
             status,
             opcode,
-            vendor_err: 0,
             byte_len: 0,
             qp_num,
             src_qp: 0,
             extra: Extra::None,
             grh: false,
-            pkey_index: 0,
             vlan_id: None,
-            smac: None,
             network: None,
         }
     }
@@ -171,9 +156,6 @@ impl Completion {
         if self.vlan_id.is_some() {
             flags |= bindings::ib_wc_flags_IB_WC_WITH_VLAN;
         }
-        if self.smac.is_some() {
-            flags |= bindings::ib_wc_flags_IB_WC_WITH_SMAC;
-        }
         let network = match self.network {
             None => 0,
             Some(network) => {
@@ -188,14 +170,11 @@ impl Completion {
         raw.__bindgen_anon_1.bindgen_union_field = self.wr_id;
         raw.status = self.status as u32;
         raw.opcode = self.opcode as u32;
-        raw.vendor_err = self.vendor_err;
         raw.byte_len = self.byte_len;
         raw.ex.bindgen_union_field = extra;
         raw.src_qp = self.src_qp;
         raw.wc_flags = flags as i32;
-        raw.pkey_index = self.pkey_index;
         raw.port_num = 1;
-        raw.smac = self.smac.unwrap_or_default();
         raw.vlan_id = self.vlan_id.unwrap_or(0);
         raw.network_hdr_type = network as u8;
         raw

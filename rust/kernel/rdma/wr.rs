@@ -118,8 +118,6 @@ impl Iterator for Sges<'_> {
     }
 }
 
-impl ExactSizeIterator for Sges<'_> {}
-
 /// What a send request asks for; `A` is an address handle, `M` a memory region.
 pub enum SendOp<A, M> {
     /// Send.

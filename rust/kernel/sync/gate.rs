@@ -6,7 +6,6 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
             Full,
             Relaxed, //
@@ -47,12 +46,6 @@ impl Gate {
     #[inline]
     pub fn enter(&self) -> Option<Pass<'_>> {
         self.count_in().then(|| Pass(self))
-    }
-
-    /// Returns whether the gate is closed and nobody is inside, now and ever after. Any context.
-    #[inline]
-    pub fn is_done(&self) -> bool {
-        self.state.load(Acquire) == CLOSED
     }
 
     /// Closes the gate for good: nobody enters any more. Those inside stay. Any context.

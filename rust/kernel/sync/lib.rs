@@ -34,8 +34,7 @@ pub use gate::{
 pub use lock::{
     SpinLockBh,
     SpinLockBhGuard,
-    SpinLockIrq,
-    SpinLockIrqGuard, //
+    SpinLockIrq, //
 };
 pub use random::random_u32;
 pub use rcu::{

@@ -27,9 +27,6 @@ pub type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 /// A spinlock that any context may take.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
-/// The guard of a [`SpinLockIrq`].
-pub type SpinLockIrqGuard<'a, T> = Guard<'a, T, SpinLockIrqBackend>;
-
 /// Creates a [`SpinLockBh`] initialiser with a lock class of its own, and with the name given or the place
 /// in the source.
 #[macro_export]

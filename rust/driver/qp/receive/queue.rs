@@ -160,12 +160,7 @@ impl ReceiveQueue {
                     Some(posted) => posted.pop(&mut self.current),
                     None => None,
                 };
-                match taken {
-                    Some(()) => Receive::Taken {
-                        capacity: self.current.capacity,
-                    },
-                    None => Receive::Empty,
-                }
+                taken.unwrap_or(Receive::Empty)
             }
             RecvSource::Shared(srq) => srq.take(&mut self.current),
             RecvSource::Domain(_) => {

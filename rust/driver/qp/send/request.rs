@@ -43,6 +43,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use rdma::ah::AddressHandle;
 use roce::{
     requester::{
         Burst,

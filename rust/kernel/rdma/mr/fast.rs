@@ -85,7 +85,6 @@ struct Active {
 /// [`map_mr_sg`]: srctree/include/rdma/ib_verbs.h
 #[pin_data]
 pub struct FastPages {
-    capacity: u32,
     /// What the consumer mapped last.
     #[pin]
     mapped: SpinLockIrq<Mapping>,
@@ -119,18 +118,12 @@ impl FastPages {
         let mapping = empty()?;
         Arc::pin_init(
             pin_init!(Self {
-                capacity,
                 mapped <- new_spin_lock_irq!(mapped),
                 active <- new_spin_lock_bh!(Active { mapping, turn: 0 }),
                 iova: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
-    }
-
-    /// Pages or pieces that can be mapped.
-    pub fn capacity(&self) -> u32 {
-        self.capacity
     }
 
     /// Makes what was mapped last accessible. Context: process or softirq, here and below.

@@ -7,7 +7,6 @@ use super::{
     State, //
 };
 use crate::ah::Address;
-use core::ops::BitOr;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -23,9 +22,8 @@ pub trait Modify: Sized + Send + Sync + 'static {
     /// meanwhile. Context: process, may sleep.
     fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result;
 
-    /// Fills in all attributes: what was set, and for what was not the value that it is used with. Returns the sizes of
-    /// the queues. Context: process, may sleep.
-    fn query(self: &Arc<Self>, attr: &mut Attr) -> Result<Cap>;
+    /// Fills in all attributes: what was set, and for what was not the value that it is used with. Context: process, may sleep.
+    fn query(self: &Arc<Self>) -> Attr;
 }
 
 /// Which attributes a call means (`enum ib_qp_attr_mask`).
@@ -83,8 +81,6 @@ attr_masks! {
     CAP = ib_qp_attr_mask_IB_QP_CAP;
     /// QP of the peer.
     DEST_QPN = ib_qp_attr_mask_IB_QP_DEST_QPN;
-    /// Rate limit.
-    RATE_LIMIT = ib_qp_attr_mask_IB_QP_RATE_LIMIT;
 }
 
 impl AttrMask {
@@ -98,14 +94,6 @@ impl AttrMask {
     #[inline]
     pub const fn bits(self) -> u32 {
         self.0
-    }
-}
-
-impl BitOr for AttrMask {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }
 
