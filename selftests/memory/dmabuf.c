@@ -247,23 +247,8 @@ static struct ibv_qp *qps[2];
 static void pair_make(void)
 {
 	struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
-	int i;
 
-	for (i = 0; i < 2; i++)
-		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-	qp_connect(a, qps[0], b, qps[1], IBV_MTU_1024, PATIENT);
-}
-
-static void pair_free(void)
-{
-	int i;
-
-	for (i = 0; i < 2; i++)
-		qp_free(qps[i]);
-	for (i = 0; i < 2; i++) {
-		cq_drain(sides[i].send_cq);
-		cq_drain(sides[i].recv_cq);
-	}
+	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_1024, PATIENT);
 }
 
 /* LENGTH bytes from a's ordinary memory, or into it. */
@@ -316,7 +301,7 @@ static bool run_messages(int which)
 		ok = exchange(ways, 2, SECONDS);
 	}
 	ok = side_check(&sides[0]) && side_check(&sides[1]) && ok;
-	pair_free();
+	qps_free(qps);
 	for (i = 0; i < 4; i++) {
 		struct region *region = i % 2 ? &sides[i / 2].sink : &sides[i / 2].source;
 
@@ -362,7 +347,7 @@ static bool run_atomics(int which)
 		ok = ok && region_check(&region, "the buffer");
 	}
 	memcpy(sides[0].sink.expected, sides[0].sink.memory, 8);
-	pair_free();
+	qps_free(qps);
 	region_end(&region);
 	buffer_free(&buffer);
 	return ok;
@@ -400,7 +385,7 @@ static bool run_part(void)
 
 		pair_make();
 		status = access_by(IBV_WR_RDMA_WRITE, cases[i].at, mr->rkey);
-		pair_free();
+		qps_free(qps);
 		if (status == IBV_WC_SUCCESS)
 			memcpy(expected + offset + (cases[i].at - iova), sides[0].source.memory, LENGTH);
 		if (status != cases[i].status) {
@@ -447,7 +432,7 @@ static bool run_rights(void)
 			die("REG_DMABUF_MR");
 		pair_make();
 		ok = access_by(IBV_WR_RDMA_WRITE, (uintptr_t)buffer.memory, mr->rkey) == IBV_WC_REM_ACCESS_ERR;
-		pair_free();
+		qps_free(qps);
 		deregistered(mr);
 	}
 	buffer_free(&buffer);
@@ -548,7 +533,7 @@ static bool run_closed(void)
 	buffer_free(&buffer);
 	pair_make();
 	ok = are_buffers(1) && succeeds(IBV_WR_RDMA_WRITE, 0, mr->rkey) && succeeds(IBV_WR_RDMA_READ, 0, mr->rkey);
-	pair_free();
+	qps_free(qps);
 	deregistered(mr);
 	memcpy(sides[0].sink.expected, sides[0].source.expected, LENGTH);
 	return ok && are_buffers(0) && side_check(&sides[0]);
@@ -669,7 +654,7 @@ static bool run_ends(void)
 		ending.is_over = false;
 		pair_make();
 		ok = is_one_refused(&wr, &ending) && !memcmp(ending.copy, buffer.memory, SIZE);
-		pair_free();
+		qps_free(qps);
 	}
 	buffer_free(&buffer);
 	return ok;

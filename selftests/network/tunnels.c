@@ -41,17 +41,6 @@ static const struct patience by_tunnel = { .timeout = 18, .retries = 7, .rnr_ret
 
 static const struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
 
-static void qps_end(struct ibv_qp *qps[2])
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		qp_free(qps[i]);
-		cq_drain(sides[i].send_cq);
-		cq_drain(sides[i].recv_cq);
-	}
-}
-
 /* A long message of each kind, first one way, then the other one, then both at once. */
 static bool run_rc(void)
 {
@@ -60,9 +49,7 @@ static bool run_rc(void)
 	unsigned int i, j, round;
 	bool ok = true;
 
-	for (i = 0; i < 2; i++)
-		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-	qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, by_tunnel);
+	qps_make(qps, IBV_QPT_RC, depth, mtu, by_tunnel);
 	ways_between(ways, &sides[0], qps[0], &sides[1], qps[1]);
 	for (i = 0; i < 2; i++) {
 		region_fill(&sides[i].source);
@@ -79,7 +66,7 @@ static bool run_rc(void)
 		}
 		ok = exchange(ways, 2, SECONDS);
 	}
-	qps_end(qps);
+	qps_free(qps);
 	return side_check(&sides[0]) & side_check(&sides[1]) & ok;
 }
 
@@ -189,13 +176,9 @@ static bool run_uc(void)
 	unsigned int i;
 
 	for (i = 0; ok && i < ARRAY_SIZE(uc_opcodes); i++) {
-		unsigned int j;
-
-		for (j = 0; j < 2; j++)
-			qps[j] = qp_make(&devices[j], IBV_QPT_UC, sides[j].send_cq, sides[j].recv_cq, depth, NULL);
-		qp_connect(&devices[0], qps[0], &devices[1], qps[1], mtu, by_tunnel);
+		qps_make(qps, IBV_QPT_UC, depth, mtu, by_tunnel);
 		ok = until_arrived(qps, uc_opcodes[i], NULL, 0, MESSAGE, UC_AT_ONCE, UC_MESSAGES);
-		qps_end(qps);
+		qps_free(qps);
 	}
 	return ok;
 }
@@ -212,7 +195,7 @@ static bool run_ud(void)
 	}
 	ah = ah_make(&devices[0], &devices[1]);
 	ok = until_arrived(qps, IBV_WR_SEND_WITH_IMM, ah, GRH, mtu_bytes(mtu), UD_AT_ONCE, UD_MESSAGES);
-	qps_end(qps);
+	qps_free(qps);
 	ah_free(ah);
 	return ok;
 }

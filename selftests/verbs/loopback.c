@@ -109,19 +109,6 @@ static void pair_ways(const struct pair *pair, struct way *ways)
 	ways_between(ways, &sides[0], pair->qps[0], &sides[1], pair->qps[1]);
 }
 
-static void pair_free(struct pair *pair)
-{
-	int i;
-
-	for (i = 0; i < 2; i++)
-		qp_free(pair->qps[i]);
-	/* A row that failed leaves completions: they are none of the next row's. */
-	for (i = 0; i < 2; i++) {
-		cq_drain(sides[i].send_cq);
-		cq_drain(sides[i].recv_cq);
-	}
-}
-
 /* Each length by itself, in both directions: around multiples of the path MTU, and of pages. */
 static bool each_length(enum ibv_mtu mtu, enum ibv_qp_type type, struct way *ways, unsigned int count)
 {
@@ -432,7 +419,7 @@ static bool run_lengths(enum ibv_qp_type type, const char *at, enum ibv_mtu mtu)
 	pair_ways(&pair, ways);
 	ok = each_length(mtu, type, ways, 2);
 	ok = side_check(&sides[0]) & side_check(&sides[1]) && ok;
-	pair_free(&pair);
+	qps_free(pair.qps);
 	return ok;
 }
 
@@ -493,7 +480,7 @@ static bool run_addresses(void)
 	ok = mixed(ways, ARRAY_SIZE(ways), 8, NULL);
 	ok = side_check(&sides[0]) & side_check(&sides[1]) && ok;
 	for (i = 0; i < ARRAY_SIZE(at); i++)
-		pair_free(&pairs[i]);
+		qps_free(pairs[i].qps);
 	return ok;
 }
 
@@ -647,12 +634,12 @@ static bool run_address_goes(void)
 	status = write_on(pair.qps[0], -1, &after);
 	expect_written();
 	ok = status == IBV_WC_RETRY_EXC_ERR && qp_state(pair.qps[0]) == IBV_QPS_ERR;
-	pair_free(&pair);
+	qps_free(pair.qps);
 	ok = address_change("add", second) && ok;
 	second_pair_make(&pair, PATIENT);
 	pair_ways(&pair, ways);
 	ok = mixed(ways, 2, 2, NULL) && ok;
-	pair_free(&pair);
+	qps_free(pair.qps);
 	return ok;
 }
 
@@ -669,7 +656,7 @@ static bool run_address_comes_back(void)
 	expect_written();
 	pair_ways(&pair, ways);
 	ok = ok && mixed(ways, 2, 2, NULL);
-	pair_free(&pair);
+	qps_free(pair.qps);
 	return ok;
 }
 
@@ -800,7 +787,7 @@ static bool run_unseen(const char *at)
 	ok = mixed(ways, 2, 16, &messages);
 	seen = tally_since(&before);
 	tally_show(&seen, messages);
-	pair_free(&pair);
+	qps_free(pair.qps);
 	return ok && messages > 500 && seen.netdevs <= NOISE && seen.ip <= NOISE && !seen.captured &&
 	       seen.sent >= messages && seen.sent == seen.received && seen.sent_bytes == seen.received_bytes;
 }
@@ -1349,7 +1336,7 @@ static bool run_flood(enum flood_kind kind)
 	pair_make(&pair, IBV_QPT_RC, both, IBV_MTU_1024, PATIENT);
 	pair_ways(&pair, ways);
 	ok = mixed(ways, 2, 2, NULL) && ok;
-	pair_free(&pair);
+	qps_free(pair.qps);
 	return ok;
 }
 
@@ -1460,7 +1447,7 @@ static bool run_posed(void)
 		ok = false;
 	}
 	wire_close(&wire);
-	pair_free(&pair);
+	qps_free(pair.qps);
 	return ok && side_check(side);
 }
 

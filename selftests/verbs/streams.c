@@ -43,11 +43,7 @@ static void link_make(struct link *link)
 	unsigned int i;
 
 	memset(link, 0, sizeof(*link));
-	for (i = 0; i < 2; i++)
-		link->qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq,
-				       sides[i].recv_cq, depth, NULL);
-	qp_connect(&devices[0], link->qps[0], &devices[1], link->qps[1], devices[0].active_mtu,
-		   PATIENT);
+	qps_make(link->qps, IBV_QPT_RC, depth, devices[0].active_mtu, PATIENT);
 	ways_between(link->ways, &sides[0], link->qps[0], &sides[1], link->qps[1]);
 	for (i = 0; i < 2; i++) {
 		region_fill(&sides[i].source);
@@ -57,15 +53,7 @@ static void link_make(struct link *link)
 
 static bool link_end(struct link *link)
 {
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		qp_free(link->qps[i]);
-	}
-	for (i = 0; i < 2; i++) {
-		cq_drain(sides[i].send_cq);
-		cq_drain(sides[i].recv_cq);
-	}
+	qps_free(link->qps);
 	return side_check(&sides[0]) & side_check(&sides[1]);
 }
 
@@ -236,15 +224,11 @@ static unsigned int small_share(unsigned int count, unsigned long long *overtake
 	unsigned long long before, share, packets = 0;
 	struct flow flows[FLOWS] = { 0 };
 	cpu_set_t cpus;
-	unsigned int i, j;
+	unsigned int i;
 	uint64_t end;
 
-	for (i = 0; i < count; i++) {
-		for (j = 0; j < 2; j++)
-			flows[i].qps[j] =
-				qp_make(&devices[j], IBV_QPT_RC, sides[j].send_cq, sides[j].recv_cq, depth, NULL);
-		qp_connect(&devices[0], flows[i].qps[0], &devices[1], flows[i].qps[1], devices[0].active_mtu, PATIENT);
-	}
+	for (i = 0; i < count; i++)
+		qps_make(flows[i].qps, IBV_QPT_RC, depth, devices[0].active_mtu, PATIENT);
 	if (sched_getaffinity(0, sizeof(cpus), &cpus))
 		die("sched_getaffinity: %s", strerror(errno));
 	stay_on(0);
@@ -272,11 +256,8 @@ static unsigned int small_share(unsigned int count, unsigned long long *overtake
 	*overtaken = device_counter(&devices[1], "out_of_seq_request") - *overtaken;
 	ksft_print_msg("%u queue pairs: %llu %% of %llu packets steered, %llu overtaken\n", count, share, packets,
 		       *overtaken);
-	for (i = 0; i < count; i++) {
-		for (j = 0; j < 2; j++)
-			qp_free(flows[i].qps[j]);
-	}
-	cq_drain(sides[0].send_cq);
+	for (i = 0; i < count; i++)
+		qps_free(flows[i].qps);
 	return share;
 }
 

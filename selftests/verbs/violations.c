@@ -93,11 +93,6 @@ static void post_receive(struct end *end, uint64_t id, struct ibv_sge sge)
 	recv_post(end->qp, &wr);
 }
 
-static struct ibv_sge piece(const struct region *region, size_t at, uint32_t length)
-{
-	return region_sge(region, at, length);
-}
-
 static bool completed(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status)
 {
 	return cq_expect(cq, what, id, status, WAIT_MS);
@@ -122,7 +117,7 @@ static bool flushes(void)
 	uint64_t id;
 
 	for (id = 100; id < 104; id++)
-		post(IBV_WR_SEND, id, piece(&a->open, 0, 8), 0, 0);
+		post(IBV_WR_SEND, id, region_sge(&a->open, 0, 8), 0, 0);
 	for (id = 100; id < 104; id++) {
 		if (!completed(a->send_cq, "a send posted in error", id, IBV_WC_WR_FLUSH_ERR))
 			return false;
@@ -149,7 +144,7 @@ static bool refused(enum ibv_wr_opcode opcode, struct ibv_sge sge, uint64_t addr
 	bool ok;
 
 	post(opcode, 1, sge, address, rkey);
-	post(IBV_WR_RDMA_WRITE, 2, piece(&a->open, 0, 64), (uintptr_t)b->open.memory,
+	post(IBV_WR_RDMA_WRITE, 2, region_sge(&a->open, 0, 64), (uintptr_t)b->open.memory,
 	     b->open.mr->rkey);
 	ok = completed(a->send_cq, "the request", 1, status) &&
 	     completed(a->send_cq, "the one behind it", 2, IBV_WC_WR_FLUSH_ERR) &&
@@ -163,21 +158,21 @@ static bool refused(enum ibv_wr_opcode opcode, struct ibv_sge sge, uint64_t addr
 static bool run_wrong_key(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey ^ 0x5a5a00, IBV_WC_REM_ACCESS_ERR);
 }
 
 /* Of requests that are not signaled only errors complete. */
 static bool run_not_signaled(void)
 {
-	struct ibv_sge sge = piece(&a->open, 0, 64);
+	struct ibv_sge sge = region_sge(&a->open, 0, 64);
 	uint64_t address = (uintptr_t)b->shut.memory;
 	uint32_t rkey = b->shut.mr->rkey;
 	bool ok;
 
 	start(PATIENT);
-	post_receive(b, 7, piece(&b->open, 0, 64));
-	post_flagged(0, IBV_WR_SEND, 1, piece(&a->open, 0, 0), 0, 0);
+	post_receive(b, 7, region_sge(&b->open, 0, 64));
+	post_flagged(0, IBV_WR_SEND, 1, region_sge(&a->open, 0, 0), 0, 0);
 	post_flagged(0, IBV_WR_RDMA_WRITE, 2, sge, address, rkey);
 	post_flagged(0, IBV_WR_RDMA_WRITE, 3, sge, address, rkey);
 	ok = completed(b->recv_cq, "the receive", 7, IBV_WC_SUCCESS) &&
@@ -189,14 +184,14 @@ static bool run_not_signaled(void)
 static bool run_wrong_variant(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey ^ 1, IBV_WC_REM_ACCESS_ERR);
 }
 
 static bool run_after_end(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH),
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH),
 		       (uintptr_t)b->open.memory + SIZE - LENGTH + 1, b->open.mr->rkey,
 		       IBV_WC_REM_ACCESS_ERR);
 }
@@ -204,35 +199,35 @@ static bool run_after_end(void)
 static bool run_before_start(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH),
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH),
 		       (uintptr_t)b->open.memory - 1, b->open.mr->rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
 static bool run_overflow(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), UINT64_MAX - 10,
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), UINT64_MAX - 10,
 		       b->open.mr->rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
 static bool run_write_shut(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->shut.memory,
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->shut.memory,
 		       b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
 static bool run_read_shut(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_READ, piece(&a->open, 0, LENGTH), (uintptr_t)b->shut.memory,
+	return refused(IBV_WR_RDMA_READ, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->shut.memory,
 		       b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
 static bool run_read_after_end(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_READ, piece(&a->open, 0, LENGTH),
+	return refused(IBV_WR_RDMA_READ, region_sge(&a->open, 0, LENGTH),
 		       (uintptr_t)b->open.memory + SIZE - LENGTH + 1, b->open.mr->rkey,
 		       IBV_WC_REM_ACCESS_ERR);
 }
@@ -247,7 +242,7 @@ static bool run_shut_qp(enum ibv_wr_opcode opcode)
 	error = ibv_modify_qp(b->qp, &attr, IBV_QP_ACCESS_FLAGS);
 	if (error)
 		die("ibv_modify_qp of the access flags: %s", strerror(error));
-	return refused(opcode, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
+	return refused(opcode, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey, IBV_WC_REM_INV_REQ_ERR);
 }
 
@@ -265,7 +260,7 @@ static bool run_other_domain(void)
 	if (!mr)
 		die("ibv_reg_mr: %s", strerror(errno));
 	start(PATIENT);
-	ok = refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
+	ok = refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		     mr->rkey, IBV_WC_REM_ACCESS_ERR);
 	if (ibv_dereg_mr(mr) || ibv_dealloc_pd(pd))
 		die("the other domain does not go away");
@@ -298,7 +293,7 @@ static bool run_other_domain_handle(void)
 	struct device other = a->device;
 	struct ibv_recv_wr receive = {}, *bad_receive;
 	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
-	struct ibv_sge sge = piece(&b->open, 0, GRH + LENGTH);
+	struct ibv_sge sge = region_sge(&b->open, 0, GRH + LENGTH);
 	struct ibv_qp *qps[2];
 	bool ok;
 	int i;
@@ -338,13 +333,13 @@ static bool run_deregistered(void)
 	if (ibv_dereg_mr(mr))
 		die("ibv_dereg_mr");
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
 static bool run_local_key(void)
 {
-	struct ibv_sge sge = piece(&a->open, 0, LENGTH);
+	struct ibv_sge sge = region_sge(&a->open, 0, LENGTH);
 
 	start(PATIENT);
 	sge.lkey ^= 0x5a5a00;
@@ -355,7 +350,7 @@ static bool run_local_key(void)
 static bool run_local_end(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, SIZE - LENGTH + 1, LENGTH),
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, SIZE - LENGTH + 1, LENGTH),
 		       (uintptr_t)b->open.memory, b->open.mr->rkey, IBV_WC_LOC_PROT_ERR);
 }
 
@@ -363,7 +358,7 @@ static bool run_local_end(void)
 static bool run_local_shut(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_READ, piece(&a->shut, 0, LENGTH), (uintptr_t)b->open.memory,
+	return refused(IBV_WR_RDMA_READ, region_sge(&a->shut, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey, IBV_WC_LOC_PROT_ERR);
 }
 
@@ -374,7 +369,7 @@ static bool run_receive(struct ibv_sge sge, enum ibv_wc_status theirs, enum ibv_
 
 	start(PATIENT);
 	post_receive(b, 11, sge);
-	post(IBV_WR_SEND, 1, piece(&a->open, 0, LENGTH), 0, 0);
+	post(IBV_WR_SEND, 1, region_sge(&a->open, 0, LENGTH), 0, 0);
 	ok = completed(b->recv_cq, "the receive", 11, theirs) &&
 	     completed(a->send_cq, "the send", 1, ours) && in_error(a, "the requester") &&
 	     in_error(b, "the responder");
@@ -386,12 +381,12 @@ static bool run_receive(struct ibv_sge sge, enum ibv_wc_status theirs, enum ibv_
 
 static bool run_receive_shut(void)
 {
-	return run_receive(piece(&b->shut, 0, LENGTH), IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+	return run_receive(region_sge(&b->shut, 0, LENGTH), IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
 }
 
 static bool run_receive_short(void)
 {
-	return run_receive(piece(&b->open, 0, LENGTH - 1), IBV_WC_LOC_LEN_ERR,
+	return run_receive(region_sge(&b->open, 0, LENGTH - 1), IBV_WC_LOC_LEN_ERR,
 			   IBV_WC_REM_INV_REQ_ERR);
 }
 
@@ -401,10 +396,10 @@ static bool run_receive_beyond(void)
 	bool ok;
 
 	start(PATIENT);
-	post_receive(b, 11, piece(&b->open, SIZE - LENGTH, 2 * LENGTH));
-	post_receive(b, 12, piece(&b->open, SIZE - LENGTH + 1, 2 * LENGTH));
-	post(IBV_WR_SEND, 1, piece(&a->open, 0, LENGTH), 0, 0);
-	post(IBV_WR_SEND, 2, piece(&a->open, 0, LENGTH), 0, 0);
+	post_receive(b, 11, region_sge(&b->open, SIZE - LENGTH, 2 * LENGTH));
+	post_receive(b, 12, region_sge(&b->open, SIZE - LENGTH + 1, 2 * LENGTH));
+	post(IBV_WR_SEND, 1, region_sge(&a->open, 0, LENGTH), 0, 0);
+	post(IBV_WR_SEND, 2, region_sge(&a->open, 0, LENGTH), 0, 0);
 	ok = completed(b->recv_cq, "the receive", 11, IBV_WC_SUCCESS) &&
 	     completed(b->recv_cq, "the receive of a byte less", 12, IBV_WC_LOC_PROT_ERR) &&
 	     completed(a->send_cq, "the send", 1, IBV_WC_SUCCESS) &&
@@ -418,7 +413,7 @@ static bool run_receive_beyond(void)
 static bool run_no_receive(void)
 {
 	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 1 });
-	return refused(IBV_WR_SEND, piece(&a->open, 0, LENGTH), 0, 0, IBV_WC_RNR_RETRY_EXC_ERR);
+	return refused(IBV_WR_SEND, region_sge(&a->open, 0, LENGTH), 0, 0, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
 static bool run_no_peer(void)
@@ -426,7 +421,7 @@ static bool run_no_peer(void)
 	start((struct patience){ .timeout = 10, .retries = 2, .rnr_retries = 7 });
 	qp_free(b->qp);
 	b->qp = NULL;
-	return refused(IBV_WR_RDMA_WRITE, piece(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
+	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey, IBV_WC_RETRY_EXC_ERR);
 }
 
@@ -440,7 +435,7 @@ static bool run_flush_receives(void)
 
 	start(PATIENT);
 	for (id = 0; id < DEPTH; id++)
-		post_receive(b, id, piece(&b->open, 0, 64));
+		post_receive(b, id, region_sge(&b->open, 0, 64));
 	error = ibv_modify_qp(b->qp, &attr, IBV_QP_STATE);
 	if (error)
 		die("RTS to ERR: %s", strerror(error));
@@ -463,7 +458,7 @@ static bool run_flush_late(void)
 	if (error)
 		die("RTS to ERR: %s", strerror(error));
 	for (id = 0; id < DEPTH; id++)
-		post_receive(b, id, piece(&b->open, 0, 64));
+		post_receive(b, id, region_sge(&b->open, 0, 64));
 	for (id = 0; ok && id < DEPTH; id++)
 		ok = completed(b->recv_cq, "a receive", id, IBV_WC_WR_FLUSH_ERR);
 	ok = ok && cq_quiet(b->recv_cq, QUIET_MS);
@@ -521,7 +516,7 @@ static bool run_atomic_unaligned(void)
 static bool run_atomic_shut(void)
 {
 	start(PATIENT);
-	return refused(IBV_WR_ATOMIC_CMP_AND_SWP, piece(&a->open, 0, 8),
+	return refused(IBV_WR_ATOMIC_CMP_AND_SWP, region_sge(&a->open, 0, 8),
 		       (uintptr_t)b->shut.memory, b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -534,14 +529,14 @@ static bool run_shut_qp_atomic(void)
 	error = ibv_modify_qp(b->qp, &attr, IBV_QP_ACCESS_FLAGS);
 	if (error)
 		die("ibv_modify_qp of the access flags: %s", strerror(error));
-	return refused(IBV_WR_ATOMIC_FETCH_AND_ADD, piece(&a->open, 0, 8),
+	return refused(IBV_WR_ATOMIC_FETCH_AND_ADD, region_sge(&a->open, 0, 8),
 		       (uintptr_t)b->open.memory, b->open.mr->rkey, IBV_WC_REM_INV_REQ_ERR);
 }
 
 /* IBTA 9.7.7.1.1: a message has no more than 2 GiB. */
 static bool run_too_long(void)
 {
-	struct ibv_sge sge = piece(&a->open, 0, 0x80000001);
+	struct ibv_sge sge = region_sge(&a->open, 0, 0x80000001);
 
 	start(PATIENT);
 	return refused(IBV_WR_RDMA_WRITE, sge, (uintptr_t)b->open.memory, b->open.mr->rkey,

@@ -82,12 +82,7 @@ static bool bystander_run(struct bystander_news *news, const char *const *names)
 		news->qp_nums[i] = qps[i]->qp_num;
 	}
 	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, patience);
-	for (i = 0; i < 2; i++) {
-		ways[i].from = &sides[i];
-		ways[i].to = &sides[!i];
-		ways[i].qp = qps[i];
-		ways[i].peer = qps[!i];
-	}
+	ways_between(ways, &sides[0], qps[0], &sides[1], qps[1]);
 	ok = rounds_run(news, sides, ways);
 	for (i = 0; i < 2; i++) {
 		if (ibv_destroy_qp(qps[i]))

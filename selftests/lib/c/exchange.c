@@ -107,6 +107,28 @@ void sides_free(void)
 	side_free(&sides[1]);
 }
 
+void qps_make(struct ibv_qp *qps[2], enum ibv_qp_type type, struct depth depth, enum ibv_mtu mtu,
+	      struct patience patience)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = qp_make(sides[i].device, type, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+	qp_connect(sides[0].device, qps[0], sides[1].device, qps[1], mtu, patience);
+}
+
+void qps_free(struct ibv_qp *qps[2])
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		qp_free(qps[i]);
+	for (i = 0; i < 2; i++) {
+		cq_drain(sides[i].send_cq);
+		cq_drain(sides[i].recv_cq);
+	}
+}
+
 void side_free(struct side *side)
 {
 	if (ibv_destroy_cq(side->send_cq) || ibv_destroy_cq(side->recv_cq))

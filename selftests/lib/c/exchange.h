@@ -10,7 +10,6 @@
 
 #define MAX_SEGMENTS 8
 #define MAX_MESSAGES 32
-#define MAX_WAYS 32
 
 struct side {
 	struct device *device;
@@ -61,6 +60,11 @@ void side_make(struct side *side, struct device *device, size_t size, int cqes);
 extern struct side sides[2];
 void sides_make(struct device devices[2], size_t size, int cqes);
 void sides_free(void);
+/* A queue pair for each of them, connected. */
+void qps_make(struct ibv_qp *qps[2], enum ibv_qp_type type, struct depth depth, enum ibv_mtu mtu,
+	      struct patience patience);
+/* Frees them, and drops the completions that a row which failed has left. */
+void qps_free(struct ibv_qp *qps[2]);
 /* Checks both regions, source and sink. */
 bool side_check(const struct side *side);
 void side_free(struct side *side);
