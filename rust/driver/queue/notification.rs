@@ -26,6 +26,8 @@ pub(super) struct Notification {
     any: u32,
     /// Those of them that are solicited, or errors.
     solicited: u32,
+    /// Completions since the last solicited one.
+    behind: u32,
     /// The consumer is notified of them at this time of [`sync::monotonic_ns`].
     deadline: Option<u64>,
 }
@@ -45,7 +47,12 @@ impl Notification {
     #[inline]
     pub(super) fn add(&mut self, is_solicited: bool) -> Action {
         self.any = self.any.saturating_add(1);
-        self.solicited = self.solicited.saturating_add(is_solicited.into());
+        if is_solicited {
+            self.solicited = self.solicited.saturating_add(1);
+            self.behind = 0;
+        } else {
+            self.behind = self.behind.saturating_add(1);
+        }
         self.settle()
     }
 
@@ -104,7 +111,8 @@ impl Notification {
             self.deadline = None;
         }
         self.any = self.any.min(queued);
-        self.solicited = self.solicited.min(queued);
+        // Of those that are left, at least the ones behind the last solicited one are not solicited.
+        self.solicited = self.solicited.min(queued.saturating_sub(self.behind));
     }
 
     /// The consumer is notified: it has to ask again.
