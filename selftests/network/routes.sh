@@ -96,6 +96,21 @@ sends_with()
 	done
 }
 
+# ibv_create_ah_from_wc(), by which udaddy replies, takes the packet's type in a completion for the service level.
+replies_with_level_0()
+{
+	local side packets all
+	for side in n1 n2; do
+		counted "$side" inet levels sent >/dev/null || return 1
+	done
+	pair 60 7174 udaddy -- udaddy -s "$address1" || return 1
+	for side in n1 n2; do
+		packets=$(packets_with "$side" 0) && all=$(counted "$side" inet levels sent) || return 1
+		echo "$side: of $all packets of udaddy, $packets with priority 0"
+		[ "$all" -gt 10 ] && [ "$packets" -eq "$all" ] || return 1
+	done
+}
+
 # The service level is what queueing disciplines and VLANs go by.
 service_level()
 {
@@ -115,7 +130,7 @@ service_level()
 			}
 		RULES
 	done
-	sends_with 3 0 && sends_with 0 3
+	sends_with 3 0 && sends_with 0 3 && replies_with_level_0
 }
 
 # vlan_up NAMESPACE NETDEV ADDRESS: a VLAN that maps the priorities 3 and 5.

@@ -33,6 +33,12 @@ const NUMBERS: RangeInclusive<u32> = 1..=0x00ff_ffff;
 /// The address handles of the processes of all devices.
 pub(crate) static HANDLES: Table<Ah> = Table::new();
 
+/// RDMA network cards put the packet type of a RoCE datagram into the completion's service level: bit 3 for UDP, and
+/// below it 1 for IPv6 or 2 for IPv4. UCX goes by it to find the sender's address in the first 40 bytes of the buffer.
+pub(crate) const PACKET_UDP_IPV6: u8 = 0b1001;
+/// As above.
+pub(crate) const PACKET_UDP_IPV4: u8 = 0b1010;
+
 /// Where datagrams go.
 ///
 /// Requests, packets in flight and the table of the numbers may hold on to it when its `ib_ah` is gone; so the last
@@ -57,8 +63,12 @@ impl AddressHandle for Ah {
     type Pd = Pd;
 
     /// One of a process gets a number, by which the process names it in its send requests.
-    fn create(pd: &Arc<Pd>, address: Address, udata: Option<&mut Udata<'_>>) -> Result<Arc<Self>> {
-        let new = |number, flags| {
+    fn create(
+        pd: &Arc<Pd>,
+        mut address: Address,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Arc<Self>> {
+        let new = |address, number, flags| {
             let ah = Self {
                 pd: pd.clone(),
                 number,
@@ -68,15 +78,19 @@ impl AddressHandle for Ah {
             Arc::new(ah, flags)
         };
         let Some(udata) = udata else {
-            return Ok(new(None, GFP_ATOMIC)?);
+            return Ok(new(address, None, GFP_ATOMIC)?);
         };
+        if matches!(address.sl, PACKET_UDP_IPV6 | PACKET_UDP_IPV4) {
+            // `ibv_create_ah_from_wc()` has copied it: a reply, of which nobody has set the service level.
+            address.sl = 0;
+        }
         let handles = HANDLES.whole()?;
         let slot = handles.reserve_cyclic(NUMBERS)?;
         udata.copy_out(&CreateAhResponse {
             number: slot.key(),
             reserved: 0,
         })?;
-        let ah = new(Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
+        let ah = new(address, Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
         slot.fill(ah.clone())?;
         Ok(ah)
     }

@@ -2,6 +2,10 @@
 
 //! Completion queue elements (CQEs) as librxe reads them from the shared rings.
 
+use crate::packet::ah::{
+    PACKET_UDP_IPV4,
+    PACKET_UDP_IPV6, //
+};
 use rdma::wc::{
     Completion,
     Extra,
@@ -38,11 +42,6 @@ pub(super) struct UserCompletion {
 const WC_GRH: u32 = 1 << 0;
 const WC_WITH_IMM: u32 = 1 << 1;
 const WC_WITH_INV: u32 = 1 << 3;
-
-/// RDMA network cards put the packet type of a RoCE datagram into the completion's service level: bit 3 for UDP, and
-/// below it 1 for IPv6 or 2 for IPv4. UCX goes by it to find the sender's address in the first 40 bytes of the buffer.
-const PACKET_UDP_IPV6: u8 = 0b1001;
-const PACKET_UDP_IPV4: u8 = 0b1010;
 
 /// A RoCE network has no service levels: other completions have 0.
 fn packet_type(network: Option<Network>) -> u8 {
