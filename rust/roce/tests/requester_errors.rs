@@ -330,10 +330,16 @@ fn reset_forgets_everything() {
 
 #[test]
 fn requests_that_cannot_be() {
+    let send_invalidate = SendWr {
+        invalidate_rkey: Some(5),
+        ..send(1)
+    };
     for (service, wr, status) in [
         (Type::Rc, send((1 << 31) + 1), Status::LocalLength),
         (Type::XrcInitiator, send((1 << 31) + 1), Status::LocalLength),
         (Type::Uc, read(1), Status::LocalQpOperation),
+        (Type::Uc, send_invalidate, Status::LocalQpOperation),
+        (Type::Ud, send_invalidate, Status::LocalQpOperation),
         (Type::Ud, send(257), Status::LocalLength),
         (
             Type::Ud,

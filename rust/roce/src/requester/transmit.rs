@@ -234,7 +234,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let has_reads = (is_rc || is_xrc) && self.config.max_rd_atomic > 0;
         let is_supported = match wr.operation {
             SendOperation::Local => return None,
-            SendOperation::Send => true,
+            // UC and UD have no SEND with invalidate.
+            SendOperation::Send => {
+                wr.invalidate_rkey.is_none() || self.config.service.is_reliable()
+            }
             SendOperation::Write => self.config.service.is_connected(),
             SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => has_reads,
             // XRC has neither of them.
