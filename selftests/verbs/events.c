@@ -439,6 +439,7 @@ static bool attributes_are(struct ibv_qp *qp, struct ibv_qp_attr wanted)
 	CHECK(ah_attr.is_global);
 	CHECK(ah_attr.port_num);
 	CHECK(ah_attr.sl);
+	CHECK(ah_attr.static_rate);
 	CHECK(ah_attr.grh.sgid_index);
 	CHECK(ah_attr.grh.hop_limit);
 	CHECK(ah_attr.grh.traffic_class);
@@ -530,6 +531,7 @@ static bool run_attributes_rc(void)
 		.is_global = 1,
 		.port_num = PORT,
 		.sl = 3,
+		.static_rate = IBV_RATE_10_GBPS,
 		.grh = {
 			.dgid = b->device.gid,
 			.sgid_index = a->device.gid_index,
@@ -645,6 +647,10 @@ static bool run_out_of_range(void)
 	ok &= state_is(b, IBV_QPS_INIT);
 	attr.ah_attr.port_num = PORT + 1;
 	ok &= refused(b->qp, attr, RTR_RC_MASK, "ah_attr.port_num");
+	attr.ah_attr.port_num = PORT;
+	/* 239.1.1.1 */
+	attr.ah_attr.grh.dgid = (union ibv_gid){ .raw = { [10] = 0xff, [11] = 0xff, [12] = 239, 1, 1, 1 } };
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "a group");
 
 	/* In SQD. */
 	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");

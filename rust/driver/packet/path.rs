@@ -154,12 +154,16 @@ impl Path {
         self.is_loopback
     }
 
+    /// Whether packets are for a group. Context: any.
+    pub(crate) fn is_multicast(&self) -> bool {
+        self.asked.query.destination.is_multicast()
+    }
+
     /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and
     /// none that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
-        let destination = self.asked.query.destination;
-        destination.is_multicast()
-            && multicast::find(device.number(), &destination.to_gid(), &rcu::read_lock()).is_some()
+        let group = self.asked.query.destination.to_gid();
+        self.is_multicast() && multicast::find(device.number(), &group, &rcu::read_lock()).is_some()
     }
 
     /// How many bytes of memory the namespace's packets take that are in this machine's queues. Context: any.

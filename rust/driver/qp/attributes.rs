@@ -141,7 +141,14 @@ impl Modify for Qp {
         } else {
             attributes.set.dest_qp_num
         };
-        let resolve = |address| Path::resolve(self.device(), address, self.number, peer);
+        let resolve = |address| {
+            let path = Path::resolve(self.device(), address, self.number, peer)?;
+            // A connected QP has one peer.
+            if path.is_multicast() {
+                return Err(EINVAL);
+            }
+            Ok(path)
+        };
         let primary = match &attr.address {
             Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
             _ => None,

@@ -34,6 +34,8 @@ pub struct Address {
     pub flow_label: u32,
     /// Service level.
     pub sl: u8,
+    /// The most that the path takes (`enum ib_rate`); only kept, to be told.
+    static_rate: u8,
     /// Port of the device.
     pub port: u32,
     /// Ethernet address of the destination, as `ib_core` resolved it.
@@ -83,6 +85,7 @@ impl Address {
             traffic_class: raw.grh.traffic_class,
             flow_label: raw.grh.flow_label & 0xf_ffff,
             sl: raw.sl,
+            static_rate: raw.static_rate,
             port: raw.port_num,
             dmac: [a, b, c, d, e, f],
         })
@@ -101,6 +104,7 @@ impl Address {
         raw.grh.traffic_class = self.traffic_class;
         raw.grh.flow_label = self.flow_label;
         raw.sl = self.sl;
+        raw.static_rate = self.static_rate;
         raw.port_num = self.port;
         raw.__bindgen_anon_1.bindgen_union_field = [
             u32::from_ne_bytes([a, b, c, d]),
