@@ -175,7 +175,9 @@ impl QueuePair for Qp {
                 (init.cap.max_recv_wr, init.cap.max_recv_sge) = (0, 0);
                 RecvSource::Shared(srq.clone())
             }
-            _ if process.is_some() => RecvSource::user(&mut init.cap)?,
+            _ if process.is_some() && init.ty != Type::XrcInitiator => {
+                RecvSource::user(&mut init.cap)?
+            }
             _ => RecvSource::Kernel,
         };
         let send_source = if process.is_some() {

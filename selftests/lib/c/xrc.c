@@ -176,6 +176,9 @@ static int qp_create(struct xrc_qp *qp, struct ibv_context *context, int type, u
 	qp->qp.qp_type = type;
 	if (type == IBV_QPT_XRC_SEND)
 		error = ring_map(&qp->sends, context, &answer.driver.sq_mi);
+	/* Neither end has a receive queue. */
+	if (!error && (answer.core.max_recv_wr || answer.driver.rq_mi.size))
+		error = EPROTO;
 	if (error)
 		xrc_qp_destroy(qp);
 	return error;
