@@ -431,21 +431,25 @@ static int invalidated_by_peer(struct test *test, const struct row *row)
 	return access_fails(link, row->first, link->b.address, 8, key);
 }
 
-/* A SEND that is to invalidate what is no key of the peer's. */
+enum not_invalidated { UNKNOWN_KEY, NO_REMOTE_RIGHT };
+
+/* A SEND that is to invalidate what is no key of the peer's, or one that the peer has no right by. */
 static int invalidate_nothing(struct test *test, const struct row *row)
 {
-	const struct link_shape shape = { .rights = ALL_RIGHTS };
+	const struct link_shape shape = { .rights = row->first == UNKNOWN_KEY ? ALL_RIGHTS : IB_ACCESS_LOCAL_WRITE };
 	struct link *link = link_make(test, &shape);
 	struct request *sending, *receiving;
 	struct ib_sge piece;
 	struct ib_send_wr send;
+	u32 key;
 
 	if (!link)
 		return -1;
+	key = row->first == UNKNOWN_KEY ? ib_inc_rkey(link->b.region->rkey) : link->b.region->rkey;
 	sending = request_new(link);
 	receiving = request_new(link);
 	piece = piece_of(&link->a, 0, 10);
-	send_of(&send, sending, IB_WR_SEND_WITH_INV, &piece, 1)->ex.invalidate_rkey = ib_inc_rkey(link->b.region->rkey);
+	send_of(&send, sending, IB_WR_SEND_WITH_INV, &piece, 1)->ex.invalidate_rkey = key;
 	try(post_receive(&link->b, FROM_TASK, receiving, 0, 100));
 	try(post_sends(&link->a, FROM_TASK, &send));
 	try(request_ends(&link->a, sending, IB_WC_REM_ACCESS_ERR));
@@ -675,7 +679,8 @@ static const struct row rows[] = {
 	{ "fetch and add after LOCAL_INV from a hard interrupt", invalidated, IB_WR_ATOMIC_FETCH_AND_ADD, FROM_HARDIRQ },
 	{ "WRITE after SEND with invalidate", invalidated_by_peer, IB_WR_RDMA_WRITE },
 	{ "READ after SEND with invalidate", invalidated_by_peer, IB_WR_RDMA_READ },
-	{ "SEND that invalidates an unknown key", invalidate_nothing },
+	{ "SEND that invalidates an unknown key", invalidate_nothing, UNKNOWN_KEY },
+	{ "SEND that invalidates a region with LOCAL_WRITE", invalidate_nothing, NO_REMOTE_RIGHT },
 	{ "REG_MR of a valid region", mistakes, VALID },
 	{ "REG_MR of another protection domain's region", mistakes, OTHER_DOMAIN },
 	{ "REG_MR with another region's key", mistakes, OTHER_INDEX },

@@ -295,14 +295,19 @@ pub(super) fn find(key: u32) -> Result<Arc<Mr>, Fault> {
 /// Invalidates a fast-registration region or a window of type 2: by its owner, with a request on the QP with
 /// the number `qp`, or by the peer of that QP. When this returns nothing is copied from or into it any more.
 ///
-/// A region may be invalid already; a window must be bound to that QP.
+/// A region may be invalid already; a window must be bound to that QP. A peer invalidates no region that grants it no right.
 /// Context: process or softirq.
-pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32) -> Result<(), Fault> {
+pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32, by_peer: bool) -> Result<(), Fault> {
     let mr = find(key)?;
     let mut state = mr.state.lock();
     state.check_pd(pd)?;
     match &mut state.backing {
         Backing::Fast { pages, state } if state.tag == key & TAG_MASK => {
+            let is_local =
+                |(range, _): (Range, _)| !range.access.intersects(Access::REMOTE | Access::FLUSH);
+            if by_peer && state.range.is_some_and(is_local) {
+                return Err(Fault::Protection);
+            }
             state.range = None;
             pages.deactivate();
             Ok(())

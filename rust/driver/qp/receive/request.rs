@@ -187,7 +187,7 @@ impl ReceiveSide {
                 Step::Invalidate { ticket, rkey } => {
                     let invalidated = pd
                         .ok_or(Fault::NoQueue)
-                        .and_then(|pd| key::invalidate(pd, qp.number, rkey));
+                        .and_then(|pd| key::invalidate(pd, qp.number, rkey, true));
                     self.commit(qp, packet, ticket, invalidated)
                 }
             };

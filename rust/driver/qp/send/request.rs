@@ -178,7 +178,7 @@ impl SendSide {
             return Outcome::Operational;
         };
         let result = match &head.local {
-            Some(Local::Invalidate(key)) => key::invalidate(&qp.pd, qp.number, *key),
+            Some(Local::Invalidate(key)) => key::invalidate(&qp.pd, qp.number, *key, false),
             Some(Local::Bind(bind)) => mw::bind(&qp.pd, qp.number, bind),
             Some(Local::Register { mr, key, access }) => {
                 mr::fast_register(&qp.pd, mr, *key, *access)
