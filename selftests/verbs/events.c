@@ -897,6 +897,24 @@ static bool run_changed_path(void)
 	return finish() && ok;
 }
 
+/* The core adds IB_QP_PORT to it. */
+static bool run_changed_path_uc(void)
+{
+	struct ibv_qp_attr attr = usual(a, b, 0);
+	bool ok;
+
+	pair_start(IBV_QPT_UC, IBV_QPS_RTS);
+	drain(false);
+	attr.ah_attr.grh.flow_label = 0x12345;
+	modify(a->qp, attr, IBV_QP_AV, "a path in SQD");
+	ok = query(a->qp).ah_attr.grh.flow_label == 0x12345;
+	go_on();
+	post_receive(b, 1);
+	post(a, IBV_WR_SEND, 1);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && received(b, 1, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
 static bool run_changed_retries(void)
 {
 	struct ibv_qp_attr attr = patient();
@@ -1572,6 +1590,7 @@ static const struct row rows[] = {
 	{ "SQD: an error while it drains", run_drain_fails },
 	{ "SQD: what is held is flushed", run_held_are_flushed },
 	{ "SQD: another path", run_changed_path },
+	{ "SQD: another path, UC", run_changed_path_uc },
 	{ "SQD: another timeout and retry count", run_changed_retries },
 	{ "SQD: another RNR retry count", run_changed_rnr_retries },
 	{ "SQD: another RNR timer, more READs from the peer", run_changed_responder },

@@ -8,7 +8,8 @@
 //!
 //! These are the rules of `ib_modify_qp_is_ok()` in the Linux RDMA core, which consumers know. The
 //! specification differs in two cells, neither of which matters to a QP: it allows Reset to Err, and
-//! it does not let an RC or XRC QP leave Sqe for Rts, where none can be.
+//! it does not let an RC or XRC QP leave Sqe for Rts, where none can be. One attribute is taken beyond
+//! those rules; a comment in the table says which.
 
 use super::{
     AttrMask,
@@ -139,7 +140,8 @@ static TABLE: &[Row] = table! {
 
     Sqd -> Sqd, Rc:  [] [PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC
                          ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE];
-    Sqd -> Sqd, Uc:  [] [AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE];
+    // PORT comes with AV: `uverbs` adds it. The kernel's own table does not have it here.
+    Sqd -> Sqd, Uc:  [] [PORT AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE];
     Sqd -> Sqd, Ud:  [] [PKEY_INDEX QKEY];
     Sqd -> Sqd, Gsi: [] [PKEY_INDEX QKEY];
     Sqd -> Sqd, RawPacket: [] [];
