@@ -268,6 +268,7 @@ static bool netdevs_have_mtu(int mtu)
 static bool run_mtu(void)
 {
 	uint32_t longest = mtu_bytes(ends[0].device.active_mtu);
+	unsigned long long unsent;
 	bool ok;
 	int i;
 
@@ -281,9 +282,11 @@ static bool run_mtu(void)
 	ok = ok && run_one(0, 1024, 0, false) && netdevs_have_mtu(netdev_mtu) && run_one(0, longest, 0, false) &&
 	     run_one(1, longest, 0, false) && netdevs_have_mtu(1500) && run_one(0, 1024, 0, false);
 	if (ok) {
+		unsent = device_counter_now(&ends[0].device, "send_err");
 		post_receive(&ends[1], 1, 0, SIZE);
 		post_send(&ends[0], &ends[1], 2, 0, 1025, NULL, QKEY);
-		ok = sent(&ends[0], 2) && cq_quiet(ends[1].cq, QUIET_MS);
+		ok = sent(&ends[0], 2) && cq_quiet(ends[1].cq, QUIET_MS) &&
+		     device_counter_now(&ends[0].device, "send_err") == unsent + 1;
 		/* The receive and the QP are there for the next one. */
 		post_send(&ends[0], &ends[1], 3, 0, 1024, NULL, QKEY);
 		ok = ok && sent(&ends[0], 3) && received(&ends[1], &ends[0], 1, 1024, NULL);

@@ -295,7 +295,8 @@ pub(super) fn find(key: u32) -> Result<Arc<Mr>, Fault> {
 /// Invalidates a fast-registration region or a window of type 2: by its owner, with a request on the QP with
 /// the number `qp`, or by the peer of that QP. When this returns nothing is copied from or into it any more.
 ///
-/// A region may be invalid already; a window must be bound to that QP. A peer invalidates no region that grants it no right.
+/// A region may be invalid already; a window must be bound to that QP. A peer does not invalidate a region that
+/// grants no remote access: that has no R_Key in IBTA's sense.
 /// Context: process or softirq.
 pub(crate) fn invalidate(pd: &Arc<Pd>, qp: u32, key: u32, by_peer: bool) -> Result<(), Fault> {
     let mr = find(key)?;

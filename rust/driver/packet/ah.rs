@@ -36,7 +36,7 @@ pub(crate) static HANDLES: Table<Ah> = Table::new();
 /// RDMA network cards put the packet type of a RoCE datagram into the completion's service level: bit 3 for UDP, and
 /// below it 1 for IPv6 or 2 for IPv4. UCX goes by it to find the sender's address in the first 40 bytes of the buffer.
 pub(crate) const PACKET_UDP_IPV6: u8 = 0b1001;
-/// As above.
+/// The same for IPv4.
 pub(crate) const PACKET_UDP_IPV4: u8 = 0b1010;
 
 /// Where datagrams go.
@@ -81,7 +81,7 @@ impl AddressHandle for Ah {
             return Ok(new(address, None, GFP_ATOMIC)?);
         };
         if matches!(address.sl, PACKET_UDP_IPV6 | PACKET_UDP_IPV4) {
-            // `ibv_create_ah_from_wc()` has copied it: a reply, of which nobody has set the service level.
+            // Probably a reply: `ibv_create_ah_from_wc()` copies it. A level that was chosen cannot be told from it.
             address.sl = 0;
         }
         let handles = HANDLES.whole()?;

@@ -59,6 +59,18 @@ impl PathQuery {
     }
 }
 
+/// Source and destination of packets to `address`.
+fn ends(address: &rdma::ah::Address) -> (Address, Address) {
+    let source = Address::from_gid(address.sgid.gid());
+    (source, multicast::destination(&address.dgid, source))
+}
+
+/// Whether packets to `address` are for a group. Context: any.
+pub(crate) fn is_to_group(address: &rdma::ah::Address) -> bool {
+    let (_, destination) = ends(address);
+    destination.is_multicast()
+}
+
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {
     asked: PathQuery,
@@ -82,8 +94,7 @@ impl Path {
         local: u32,
         remote: u32,
     ) -> Result<Arc<Self>> {
-        let source = Address::from_gid(address.sgid.gid());
-        let destination = multicast::destination(&address.dgid, source);
+        let (source, destination) = ends(address);
         // The address may have gone, and be back under another entry of the table.
         let place = address.place();
         // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
@@ -154,16 +165,12 @@ impl Path {
         self.is_loopback
     }
 
-    /// Whether packets are for a group. Context: any.
-    pub(crate) fn is_multicast(&self) -> bool {
-        self.asked.query.destination.is_multicast()
-    }
-
     /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and
     /// none that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
-        let group = self.asked.query.destination.to_gid();
-        self.is_multicast() && multicast::find(device.number(), &group, &rcu::read_lock()).is_some()
+        let destination = self.asked.query.destination;
+        destination.is_multicast()
+            && multicast::find(device.number(), &destination.to_gid(), &rcu::read_lock()).is_some()
     }
 
     /// How many bytes of memory the namespace's packets take that are in this machine's queues. Context: any.

@@ -16,7 +16,10 @@ use crate::{
         MAX_TAKEN_RD_ATOMIC, //
     },
     memory::access::Access,
-    packet::path::Path,
+    packet::path::{
+        self,
+        Path, //
+    },
     storage::filled, //
 };
 use kernel::{
@@ -142,12 +145,11 @@ impl Modify for Qp {
             attributes.set.dest_qp_num
         };
         let resolve = |address| {
-            let path = Path::resolve(self.device(), address, self.number, peer)?;
             // A connected QP has one peer.
-            if path.is_multicast() {
+            if path::is_to_group(address) {
                 return Err(EINVAL);
             }
-            Ok(path)
+            Path::resolve(self.device(), address, self.number, peer)
         };
         let primary = match &attr.address {
             Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),

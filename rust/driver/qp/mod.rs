@@ -302,7 +302,7 @@ impl Qp {
             .count_drop(Counter::of_drop(reason), self.number);
     }
 
-    /// Packets could not leave: there is no route, or no memory.
+    /// Packets could not leave: there is no route, no memory, or a datagram is longer than the port's MTU.
     fn count_unsent(&self, packets: u32) {
         self.device()
             .count_drops(Counter::SendDropped, self.number, packets);

@@ -175,9 +175,12 @@ impl QueuePair for Qp {
                 (init.cap.max_recv_wr, init.cap.max_recv_sge) = (0, 0);
                 RecvSource::Shared(srq.clone())
             }
-            _ if process.is_some() && init.ty != Type::XrcInitiator => {
-                RecvSource::user(&mut init.cap)?
+            // It has no receive queue, whatever was asked for.
+            _ if init.ty == Type::XrcInitiator => {
+                (init.cap.max_recv_wr, init.cap.max_recv_sge) = (0, 0);
+                RecvSource::Kernel
             }
+            _ if process.is_some() => RecvSource::user(&mut init.cap)?,
             _ => RecvSource::Kernel,
         };
         let send_source = if process.is_some() {

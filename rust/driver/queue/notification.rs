@@ -24,9 +24,9 @@ pub(super) struct Notification {
     moderation: Moderation,
     /// Completions since the last notification.
     any: u32,
-    /// Those of them that are solicited, or errors.
+    /// At most so many of them are solicited, or errors: polled ones may count, but not if no other is left.
     solicited: u32,
-    /// Completions since the last solicited one.
+    /// Completions since the last solicited one, whether or not the consumer was notified.
     behind: u32,
     /// The consumer is notified of them at this time of [`sync::monotonic_ns`].
     deadline: Option<u64>,

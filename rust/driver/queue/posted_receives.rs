@@ -57,7 +57,7 @@ impl PostedReceives {
         Ok(())
     }
 
-    /// Swaps the oldest request into `out`, which has room for as long a list.
+    /// Swaps the oldest request into `out`, which has room for as long a list. [`None`] if there is no request.
     pub(crate) fn pop(&mut self, out: &mut RecvWqe) -> Option<Receive> {
         if self.len == 0 {
             return None;

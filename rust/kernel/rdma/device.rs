@@ -362,7 +362,7 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.max_mcast_grp = limit(attr.max_multicast_groups);
     raw.max_mcast_qp_attach = limit(attr.max_multicast_qps);
     raw.max_total_mcast_qp_attach = limit(attr.max_multicast_attachments);
-    // Words are exchanged by atomic instructions of the CPU.
+    // `memory::Exchange` is done by atomic instructions of the CPU.
     raw.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_GLOB;
     raw.max_fast_reg_page_list_len = D::MAX_FAST_PAGES;
     raw.max_pkeys = port::PKEY_TABLE_LEN;

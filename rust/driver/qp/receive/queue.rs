@@ -41,7 +41,7 @@ pub(crate) enum RecvSource {
         /// One WQE of the ring, while it is fetched.
         scratch: KVVec<u8>,
     },
-    /// [`super::Receiving::posted`].
+    /// [`super::Receiving::posted`]: of a kernel consumer. An XRC initiator has an empty one.
     Kernel,
     /// A queue that other QPs take from, too.
     Shared(Arc<Srq>),

@@ -99,8 +99,8 @@ impl SendSide {
             };
             self.requester.commit(now, ticket, outcome);
             if matches!(outcome, Outcome::Done) && batch.room() == room {
-                // No route, or no memory: without a pause all that is queued would be lost in one long go, of
-                // services that no window stops.
+                // No route, no memory, or a datagram that is too long for the port: without a pause all that is queued
+                // would be lost in one long go, of services that no window stops.
                 wait_for_queues(qp);
                 return;
             }
