@@ -22,11 +22,6 @@ connected()
 	at_target serve "$(target_address)" 128 "$@" && at_host attach "$(target_address)" "$options"
 }
 
-disconnected()
-{
-	at_host detach && at_target unserve
-}
-
 ktap_start $((placement_count * (8 + 3 * 4)))
 for placement in $placements; do
 	row "$(placed), a queue for each CPU: connected" connected ,nr_io_queues=4 4096

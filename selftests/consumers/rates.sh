@@ -57,7 +57,7 @@ measured()
 				[ "${rate:-0}" -gt 0 ] || return 1
 				echo "$driver $way $rate" >>"$ktap_dir/rates"
 			done
-			at_host detach && at_target unserve || return 1
+			disconnected || return 1
 		done
 	done
 }

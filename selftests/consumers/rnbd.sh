@@ -12,11 +12,6 @@ set -u
 
 consumer=rnbd
 
-disconnected()
-{
-	at_host detach && at_target unserve
-}
-
 ktap_start $((placement_count * 6))
 for placement in $placements; do
 	row "$(placed): exported" at_target serve "$(target_address)" 128

@@ -67,3 +67,8 @@ placed()
 	*) echo "target $placement" ;;
 	esac
 }
+
+disconnected()
+{
+	at_host detach && at_target unserve
+}

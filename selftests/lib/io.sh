@@ -27,11 +27,6 @@ connected()
 	at_host attach "$(target_address)" "$@"
 }
 
-disconnected()
-{
-	at_host detach && at_target unserve
-}
-
 # io_begin SECONDS: in the background, and under way when this returns.
 io_begin()
 {

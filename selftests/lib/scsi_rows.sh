@@ -10,11 +10,6 @@ connected()
 	at_host attach "$(target_address)" "$identifier"
 }
 
-disconnected()
-{
-	at_host detach && at_target unserve
-}
-
 ktap_start $((placement_count * 5))
 for placement in $placements; do
 	row "$(placed): connected" connected

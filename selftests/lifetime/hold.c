@@ -41,9 +41,7 @@ static void objects_make(void)
 	unsigned int i;
 
 	printf("ctx pid=%d\n", getpid());
-	cq = ibv_create_cq(device.context, 256, NULL, NULL, 0);
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	cq = cq_make(&device, 256);
 	printf("cq cqe=%d\n", cq->cqe);
 	for (i = 0; i < 3; i++) {
 		region_make(&regions[i], &device, REGION << i,

@@ -84,8 +84,7 @@ static struct ibv_qp *qp_ex_make(struct end *end)
 /* access is what b's queue pair allows its peer. */
 static void start(int access)
 {
-	struct ibv_qp_attr attr = { .qp_access_flags = access };
-	int i, error;
+	int i;
 
 	for (i = 0; i < 2; i++) {
 		ends[i].qp = qp_ex_make(&ends[i]);
@@ -93,9 +92,7 @@ static void start(int access)
 		region_fill(&ends[i].shut);
 	}
 	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, PATIENT);
-	error = ibv_modify_qp(b->qp, &attr, IBV_QP_ACCESS_FLAGS);
-	if (error)
-		die("ibv_modify_qp of the access flags: %s", strerror(error));
+	qp_change(b->qp, (struct ibv_qp_attr){ .qp_access_flags = access }, IBV_QP_ACCESS_FLAGS, "the access flags");
 }
 
 static void start_open(void)
@@ -307,7 +304,7 @@ static bool run_whole_words(void)
 }
 
 /* Once the FLUSH is complete, what was written before is there; the WRITE need not tell. */
-static bool run_flush(uint8_t level)
+static bool run_flush(int level)
 {
 	bool ok = true;
 	unsigned int i;
@@ -333,16 +330,6 @@ static bool run_flush(uint8_t level)
 		     region_check(&b->open, "the peer's memory");
 	}
 	return finish() && ok;
-}
-
-static bool run_flush_range(void)
-{
-	return run_flush(IBV_FLUSH_RANGE);
-}
-
-static bool run_flush_region(void)
-{
-	return run_flush(IBV_FLUSH_MR);
 }
 
 /* As a log is kept: data, flush, pointer, flush; and it is read back. More than may be outstanding. */
@@ -765,8 +752,8 @@ static const struct row rows[] = {
 	{ "atomic writes in a queue", run_atomic_write_queue, .needs = ROW_PATIENT },
 	{ "atomic write of whole words", run_whole_words, .needs = ROW_PATIENT },
 	{ "atomic write and flush of memory that is paged on demand", run_on_demand, .needs = ROW_PATIENT | ROW_FLUSHES },
-	{ "flush of a range", run_flush_range, .needs = ROW_PATIENT | ROW_FLUSHES },
-	{ "flush of a region", run_flush_region, .needs = ROW_PATIENT | ROW_FLUSHES },
+	{ "flush of a range", .run_with = run_flush, IBV_FLUSH_RANGE, .needs = ROW_PATIENT | ROW_FLUSHES },
+	{ "flush of a region", .run_with = run_flush, IBV_FLUSH_MR, .needs = ROW_PATIENT | ROW_FLUSHES },
 	{ "write, flush, atomic write, flush, read", run_log, .needs = ROW_PATIENT | ROW_FLUSHES },
 	{ "atomic write at an address that is not a multiple of eight", run_write_unaligned },
 	{ "atomic write with an unknown key", run_write_key },

@@ -627,7 +627,7 @@ static bool run_read_only_region(void)
 }
 
 /* Window or region of another protection domain. */
-static bool run_other_domain(bool is_region)
+static bool run_other_domain(int is_region)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(b->device.context);
 	struct ibv_mw *window = pd ? ibv_alloc_mw(pd, IBV_MW_TYPE_1) : NULL;
@@ -649,16 +649,6 @@ static bool run_other_domain(bool is_region)
 	if (ibv_dereg_mr(region) || ibv_dealloc_mw(window) || ibv_dealloc_pd(pd))
 		die("the other domain does not go away");
 	return ok;
-}
-
-static bool run_other_domain_region(void)
-{
-	return run_other_domain(true);
-}
-
-static bool run_other_domain_window(void)
-{
-	return run_other_domain(false);
 }
 
 /* What a window gives access to. */
@@ -751,23 +741,13 @@ static bool run_zero_based(void)
 	return finish() && ok;
 }
 
-static bool run_other_pair_type_1(void)
+static bool run_other_pair(int type)
 {
 	bool ok;
 
-	start(IBV_MW_TYPE_1);
-	ok = bind_usual() && reach_at(1, IBV_WR_RDMA_WRITE, (uintptr_t)hidden.memory + START, START,
-				      LENGTH, true);
-	return finish() && ok;
-}
-
-static bool run_other_pair_type_2(void)
-{
-	bool ok;
-
-	start(IBV_MW_TYPE_2);
-	ok = bind_usual() && reach_at(1, IBV_WR_RDMA_WRITE, (uintptr_t)hidden.memory + START, START,
-				      LENGTH, false);
+	start(type);
+	ok = bind_usual() && reach_at(1, IBV_WR_RDMA_WRITE, (uintptr_t)hidden.memory + START, START, LENGTH,
+				      type == IBV_MW_TYPE_1);
 	return finish() && ok;
 }
 
@@ -900,7 +880,7 @@ static bool run_type_2_again(void)
 }
 
 /* Its region stays as long as a window is bound to it. */
-static bool run_deregister(enum ibv_mw_type type)
+static bool run_deregister(int type)
 {
 	int error;
 	bool ok;
@@ -919,16 +899,6 @@ static bool run_deregister(enum ibv_mw_type type)
 		mr = NULL;
 	ok = ok && writes(false);
 	return finish() && ok;
-}
-
-static bool run_deregister_type_1(void)
-{
-	return run_deregister(IBV_MW_TYPE_1);
-}
-
-static bool run_deregister_type_2(void)
-{
-	return run_deregister(IBV_MW_TYPE_2);
 }
 
 /* A window of a queue pair that is gone holds its region until it is destroyed. */
@@ -1003,7 +973,7 @@ static bool run_in_order(void)
 }
 
 /* Once it is invalidated nothing arrives any more, though the peer has not heard of it. */
-static bool run_invalidate_in_traffic(enum ibv_mw_type type)
+static bool run_invalidate_in_traffic(int type)
 {
 	static uint8_t before[SIZE];
 	unsigned int cut = 0;
@@ -1061,16 +1031,6 @@ static bool run_invalidate_in_traffic(enum ibv_mw_type type)
 	return ok && cut;
 }
 
-static bool run_unbind_in_traffic(void)
-{
-	return run_invalidate_in_traffic(IBV_MW_TYPE_1);
-}
-
-static bool run_local_inv_in_traffic(void)
-{
-	return run_invalidate_in_traffic(IBV_MW_TYPE_2);
-}
-
 /* Memory that is paged on demand. */
 static bool run_on_demand(void)
 {
@@ -1107,7 +1067,7 @@ static void open_all(void)
  * A process ends with bound windows, under traffic. Its youngest objects are destroyed first:
  * the region of an older window has to be tried again.
  */
-static bool run_end_of_process(enum ibv_mw_type type)
+static bool run_end_of_process(int type)
 {
 	struct ibv_sge sge;
 	int status, i;
@@ -1143,16 +1103,6 @@ static bool run_end_of_process(enum ibv_mw_type type)
 		return true;
 	printf("# the process ends with %#x\n", status);
 	return false;
-}
-
-static bool run_end_of_process_type_1(void)
-{
-	return run_end_of_process(IBV_MW_TYPE_1);
-}
-
-static bool run_end_of_process_type_2(void)
-{
-	return run_end_of_process(IBV_MW_TYPE_2);
 }
 
 static bool run_attributes(void)
@@ -1255,8 +1205,8 @@ static const struct row rows[] = {
 	{ "bind: a region that allows no windows", run_no_bind_right },
 	{ "bind: writes to a region that may not be written", run_no_local_write },
 	{ "bind: reads of a region that may not be written", run_read_only_region },
-	{ "bind: a region of another protection domain", run_other_domain_region },
-	{ "bind: a window of another protection domain", run_other_domain_window },
+	{ "bind: a region of another protection domain", .run_with = run_other_domain, true },
+	{ "bind: a window of another protection domain", .run_with = run_other_domain, false },
 	{ "bind again, type 1", run_bind_again },
 	{ "bind again, type 2", run_type_2_again },
 	{ "256 binds", run_many_binds },
@@ -1264,8 +1214,8 @@ static const struct row rows[] = {
 	{ "access: each right alone", run_rights },
 	{ "access: without rights, to a region that has them", run_no_rights },
 	{ "access: zero-based", run_zero_based },
-	{ "access: another queue pair, type 1", run_other_pair_type_1 },
-	{ "access: another queue pair, type 2", run_other_pair_type_2 },
+	{ "access: another queue pair, type 1", .run_with = run_other_pair, IBV_MW_TYPE_1 },
+	{ "access: another queue pair, type 2", .run_with = run_other_pair, IBV_MW_TYPE_2 },
 	{ "access: another variant of the key", run_other_variant },
 	{ "access: by the owner, as local key", run_local_use },
 	{ "access: memory that is paged on demand", run_on_demand },
@@ -1274,14 +1224,14 @@ static const struct row rows[] = {
 	{ "invalidate: another variant of the key", run_invalidate_other_variant },
 	{ "invalidate: a region", run_invalidate_region },
 	{ "invalidate: a region, remotely", run_invalidate_region_remotely },
-	{ "a region with a bound window is not deregistered, type 1", run_deregister_type_1 },
-	{ "a region with a bound window is not deregistered, type 2", run_deregister_type_2 },
+	{ "a region with a bound window is not deregistered, type 1", .run_with = run_deregister, IBV_MW_TYPE_1 },
+	{ "a region with a bound window is not deregistered, type 2", .run_with = run_deregister, IBV_MW_TYPE_2 },
 	{ "the window's queue pair is destroyed", run_pair_gone },
-	{ "the window's process is killed, type 1", run_end_of_process_type_1 },
-	{ "the window's process is killed, type 2", run_end_of_process_type_2 },
+	{ "the window's process is killed, type 1", .run_with = run_end_of_process, IBV_MW_TYPE_1 },
+	{ "the window's process is killed, type 2", .run_with = run_end_of_process, IBV_MW_TYPE_2 },
 	{ "read, bind, invalidate, bind, send: in order", run_in_order },
-	{ "unbind under traffic", run_unbind_in_traffic },
-	{ "local invalidate under traffic", run_local_inv_in_traffic },
+	{ "unbind under traffic", .run_with = run_invalidate_in_traffic, IBV_MW_TYPE_1 },
+	{ "local invalidate under traffic", .run_with = run_invalidate_in_traffic, IBV_MW_TYPE_2 },
 };
 
 static void add(void)

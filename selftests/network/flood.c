@@ -74,9 +74,7 @@ int main(int argc, char **argv)
 	region_make(&region, &device, SIZE, 0);
 	ah = ah_make(&device, &peer);
 	for (i = 0; i < QPS; i++) {
-		senders[i].cq = ibv_create_cq(device.context, DEPTH, NULL, NULL, 0);
-		if (!senders[i].cq)
-			die("ibv_create_cq: %s", strerror(errno));
+		senders[i].cq = cq_make(&device, DEPTH);
 		senders[i].qp = ud_make(&device, senders[i].cq, senders[i].cq, depth, QKEY);
 	}
 	do {

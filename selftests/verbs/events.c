@@ -32,7 +32,6 @@
 #define OUR_PSN 0xfffffe
 #define THEIR_PSN 0x1000
 
-
 struct end {
 	struct device device;
 	struct region region;
@@ -104,19 +103,6 @@ static bool no_event(struct end *end)
 
 /* --- Queue pairs ------------------------------------------------------------------------- */
 
-static int try_modify(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask)
-{
-	return ibv_modify_qp(qp, &attr, mask);
-}
-
-static void modify(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
-{
-	int error = try_modify(qp, attr, mask);
-
-	if (error)
-		die("ibv_modify_qp, %s: %s", what, strerror(error));
-}
-
 static struct ibv_qp_attr query(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
@@ -179,15 +165,15 @@ static void connect_to(struct ibv_qp *qp, struct ibv_qp_attr attr, enum ibv_qp_s
 	bool rc = qp->qp_type == IBV_QPT_RC;
 
 	attr.qp_state = IBV_QPS_INIT;
-	modify(qp, attr, INIT_MASK, "RESET to INIT");
+	qp_change(qp, attr, INIT_MASK, "RESET to INIT");
 	if (state == IBV_QPS_INIT)
 		return;
 	attr.qp_state = IBV_QPS_RTR;
-	modify(qp, attr, rc ? RTR_RC_MASK : RTR_MASK, "INIT to RTR");
+	qp_change(qp, attr, rc ? RTR_RC_MASK : RTR_MASK, "INIT to RTR");
 	if (state == IBV_QPS_RTR)
 		return;
 	attr.qp_state = IBV_QPS_RTS;
-	modify(qp, attr, rc ? RTS_RC_MASK : RTS_MASK, "RTR to RTS");
+	qp_change(qp, attr, rc ? RTS_RC_MASK : RTS_MASK, "RTR to RTS");
 }
 
 static void to_rts(struct end *from, struct end *to)
@@ -195,7 +181,7 @@ static void to_rts(struct end *from, struct end *to)
 	struct ibv_qp_attr attr = usual(from, to, to->qp->qp_num);
 
 	attr.qp_state = IBV_QPS_RTS;
-	modify(from->qp, attr, from->qp->qp_type == IBV_QPT_RC ? RTS_RC_MASK : RTS_MASK,
+	qp_change(from->qp, attr, from->qp->qp_type == IBV_QPT_RC ? RTS_RC_MASK : RTS_MASK,
 	       "RTR to RTS");
 }
 
@@ -500,7 +486,7 @@ static bool init_attributes_are(struct ibv_qp *qp, enum ibv_qp_type type)
 
 static bool attributes_step(struct ibv_qp *qp, struct ibv_qp_attr *wanted, int mask, const char *what)
 {
-	modify(qp, *wanted, mask, what);
+	qp_change(qp, *wanted, mask, what);
 	if (attributes_are(qp, *wanted))
 		return true;
 	printf("# after %s\n", what);
@@ -579,7 +565,7 @@ static bool run_attributes_rc(void)
 	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE, "RTS to SQD without a word");
 	wanted.qp_state = IBV_QPS_ERR;
 	ok = ok && attributes_step(qp, &wanted, IBV_QP_STATE, "SQD to ERR");
-	modify(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
+	qp_change(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
 	ok = ok && attributes_are(qp, fresh) && no_event(a);
 	qp_free(qp);
 	return ok;
@@ -606,7 +592,7 @@ static bool run_attributes_ud(void)
 	ok = ok && attributes_step(qp, &wanted, RTS_MASK, "RTR to RTS");
 	wanted.qkey = QKEY + 2;
 	ok = ok && attributes_step(qp, &wanted, IBV_QP_QKEY, "a change in RTS");
-	modify(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	qp_change(qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
 	ok = ok && attributes_are(qp, fresh) && no_event(a);
 	qp_free(qp);
 	return ok;
@@ -614,7 +600,7 @@ static bool run_attributes_ud(void)
 
 static bool refused(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
 {
-	int error = try_modify(qp, attr, mask);
+	int error = ibv_modify_qp(qp, &attr, mask);
 
 	if (error == EINVAL)
 		return true;
@@ -653,7 +639,7 @@ static bool run_out_of_range(void)
 	ok &= refused(b->qp, attr, RTR_RC_MASK, "a group");
 
 	/* In SQD. */
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
 	before = query(a->qp);
 	attr = before;
 	attr.max_rd_atomic = MOST_READS + 1;
@@ -688,11 +674,11 @@ static bool run_current_state(void)
 	attr.cur_qp_state = IBV_QPS_RTR;
 	ok &= refused(a->qp, attr, mask, "RTR for RTS");
 	attr.cur_qp_state = IBV_QPS_RTS;
-	modify(a->qp, attr, mask, "RTS to RTS");
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
+	qp_change(a->qp, attr, mask, "RTS to RTS");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
 	ok &= refused(a->qp, attr, mask, "RTS for SQD");
 	attr.cur_qp_state = IBV_QPS_SQD;
-	modify(a->qp, attr, mask, "SQD to RTS");
+	qp_change(a->qp, attr, mask, "SQD to RTS");
 	ok &= state_is(a, IBV_QPS_RTS);
 	return finish() && ok;
 }
@@ -703,12 +689,12 @@ static void drain(bool tell)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = tell };
 
-	modify(a->qp, attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY, "RTS to SQD");
+	qp_change(a->qp, attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY, "RTS to SQD");
 }
 
 static void go_on(void)
 {
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE, "SQD to RTS");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE, "SQD to RTS");
 }
 
 static bool run_drain(void)
@@ -782,7 +768,7 @@ static bool run_drained_already(void)
 	drain(false);
 	ok = ok && no_event(a);
 	go_on();
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD }, IBV_QP_STATE, "RTS to SQD");
 	ok = ok && no_event(a);
 	return finish() && ok;
 }
@@ -830,7 +816,7 @@ static bool run_held_are_flushed(void)
 	ok = event_is(a, IBV_EVENT_SQ_DRAINED, a->qp);
 	post(a, IBV_WR_SEND, 1);
 	post(a, IBV_WR_SEND, 2);
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQD to ERR");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQD to ERR");
 	ok = ok && sent(a, 1, IBV_WC_WR_FLUSH_ERR) && sent(a, 2, IBV_WC_WR_FLUSH_ERR) && wire_quiet();
 	return finish() && ok;
 }
@@ -888,7 +874,7 @@ static bool run_changed_path(void)
 	/* The lower two bits are for congestion control, which there is none of. */
 	attr.ah_attr.grh.traffic_class = 0x43;
 	attr.ah_attr.grh.flow_label = 0x12345;
-	modify(a->qp, attr, IBV_QP_AV, "a path in SQD");
+	qp_change(a->qp, attr, IBV_QP_AV, "a path in SQD");
 	go_on();
 	ok = ok && on_wire(RC_SEND_ONLY, 1, &packet) && same("traffic_class", packet.traffic_class, 0x40) &&
 	     same("the port of the flow label", packet.source_port, port_of_label(0x12345));
@@ -906,7 +892,7 @@ static bool run_changed_path_uc(void)
 	pair_start(IBV_QPT_UC, IBV_QPS_RTS);
 	drain(false);
 	attr.ah_attr.grh.flow_label = 0x12345;
-	modify(a->qp, attr, IBV_QP_AV, "a path in SQD");
+	qp_change(a->qp, attr, IBV_QP_AV, "a path in SQD");
 	ok = query(a->qp).ah_attr.grh.flow_label == 0x12345;
 	go_on();
 	post_receive(b, 1);
@@ -926,7 +912,7 @@ static bool run_changed_retries(void)
 	drain(false);
 	attr.timeout = 15;
 	attr.retry_cnt = 2;
-	modify(a->qp, attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT, "retries in SQD");
+	qp_change(a->qp, attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT, "retries in SQD");
 	go_on();
 	post(a, IBV_WR_SEND, 1);
 	for (ok = true, i = 0; i < 3; i++)
@@ -945,7 +931,7 @@ static bool run_changed_rnr_retries(void)
 	lone_start(attr);
 	drain(false);
 	attr.rnr_retry = 2;
-	modify(a->qp, attr, IBV_QP_RNR_RETRY, "RNR retries in SQD");
+	qp_change(a->qp, attr, IBV_QP_RNR_RETRY, "RNR retries in SQD");
 	go_on();
 	post(a, IBV_WR_SEND, 1);
 	for (ok = true, i = 0; i < 3; i++) {
@@ -968,7 +954,7 @@ static bool run_changed_responder(void)
 	drain(false);
 	attr.min_rnr_timer = 20;
 	attr.max_dest_rd_atomic = 1;
-	modify(a->qp, attr, IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC, "the responder in SQD");
+	qp_change(a->qp, attr, IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC, "the responder in SQD");
 	ok = ok && same("the syndrome", asked(RC_SEND_ONLY, 0), WIRE_RNR | 20) &&
 	     same("the syndrome of the READ", asked(RC_READ_REQUEST, 0), WIRE_ACK) &&
 	     state_is(a, IBV_QPS_SQD);
@@ -983,7 +969,7 @@ static bool run_changed_reads(void)
 	lone_start(attr);
 	drain(false);
 	attr.max_rd_atomic = 1;
-	modify(a->qp, attr, IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic in SQD");
+	qp_change(a->qp, attr, IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic in SQD");
 	go_on();
 	post(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
 	post(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
@@ -1163,7 +1149,7 @@ static bool run_limits_fit(void)
 /* --- SQE --------------------------------------------------------------------------------- */
 
 /* Of three requests the second one fails, and receives go on. */
-static bool run_sqe(enum ibv_qp_type type)
+static bool run_sqe(int type)
 {
 	const int mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
 	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_RTS };
@@ -1194,23 +1180,13 @@ static bool run_sqe(enum ibv_qp_type type)
 	ok = ok && sent(b, 4, IBV_WC_SUCCESS) && received(a, 21, IBV_WC_SUCCESS) &&
 	     state_is(a, IBV_QPS_SQE) && refused(a->qp, rts, mask, "RTS for SQE");
 	rts.cur_qp_state = IBV_QPS_SQE;
-	modify(a->qp, rts, mask, "SQE to RTS");
+	qp_change(a->qp, rts, mask, "SQE to RTS");
 	post_sge(a, IBV_WR_SEND, 5, piece(a, LENGTH), there);
 	ok = ok && sent(a, 5, IBV_WC_SUCCESS) && received(b, 12, IBV_WC_SUCCESS) &&
 	     state_is(a, IBV_QPS_RTS);
 	if (there && (ibv_destroy_ah(there) || ibv_destroy_ah(back)))
 		die("ibv_destroy_ah");
 	return finish() && ok;
-}
-
-static bool run_sqe_uc(void)
-{
-	return run_sqe(IBV_QPT_UC);
-}
-
-static bool run_sqe_ud(void)
-{
-	return run_sqe(IBV_QPT_UD);
 }
 
 /* What was posted together with the one that fails is flushed behind it. */
@@ -1246,7 +1222,7 @@ static bool run_sqe_list(void)
 	     sent(a, 3, IBV_WC_WR_FLUSH_ERR) && received(b, 11, IBV_WC_SUCCESS) &&
 	     cq_quiet(b->recv_cq, QUIET_MS);
 	/* It does not end the queue pair's other ways. */
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQE to ERR");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "SQE to ERR");
 	ah_free(ah);
 	return finish() && ok;
 }
@@ -1268,7 +1244,7 @@ static bool run_rc_has_no_sqe(void)
 
 /* --- Events of queue pairs and queues ------------------------------------------------- */
 
-static bool run_established(enum ibv_qp_type type)
+static bool run_established(int type)
 {
 	bool ok;
 
@@ -1285,16 +1261,6 @@ static bool run_established(enum ibv_qp_type type)
 	post(a, IBV_WR_SEND, 3);
 	ok = ok && sent(a, 3, IBV_WC_SUCCESS) && received(b, 13, IBV_WC_SUCCESS);
 	return finish() && ok;
-}
-
-static bool run_established_rc(void)
-{
-	return run_established(IBV_QPT_RC);
-}
-
-static bool run_established_uc(void)
-{
-	return run_established(IBV_QPT_UC);
 }
 
 /* In RTS everybody knows already. */
@@ -1314,7 +1280,7 @@ static bool run_request_error(void)
 	bool ok;
 
 	pair_start(IBV_QPT_RC, IBV_QPS_RTS);
-	modify(b->qp, (struct ibv_qp_attr){ .qp_access_flags = 0 }, IBV_QP_ACCESS_FLAGS, "no access");
+	qp_change(b->qp, (struct ibv_qp_attr){ .qp_access_flags = 0 }, IBV_QP_ACCESS_FLAGS, "no access");
 	post(a, IBV_WR_RDMA_READ, 1);
 	ok = sent(a, 1, IBV_WC_REM_INV_REQ_ERR) && event_is(b, IBV_EVENT_QP_REQ_ERR, b->qp) &&
 	     becomes(b, IBV_QPS_ERR) && state_is(a, IBV_QPS_ERR);
@@ -1339,14 +1305,12 @@ static bool run_access_error(void)
  */
 static bool run_lost_completions(void)
 {
-	struct ibv_cq *cq = ibv_create_cq(a->device.context, 3, NULL, NULL, 0), *own = a->send_cq;
+	struct ibv_cq *cq = cq_make(&a->device, 3), *own = a->send_cq;
 	struct ibv_qp *idle, *other;
 	struct expected wanted[3];
 	int i, capacity;
 	bool ok;
 
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	capacity = cq->cqe;
 	other = make(a, IBV_QPT_RC);
 	connect_to(other, usual(a, b, 0x123456), IBV_QPS_RTS);
@@ -1459,7 +1423,7 @@ static bool run_srq_error(void)
 	/* It stays so, whatever stands there now. */
 	ring->producer_index = 2;
 	ok = ok && same("ibv_modify_srq", ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT) ? errno : 0, EINVAL);
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
 	ok = ok && sent(a, 2, IBV_WC_WR_FLUSH_ERR);
 	ok = finish() && ok;
 	/* One that is made since fails with its first message, and nobody answers that any more. */
@@ -1474,7 +1438,7 @@ static bool run_srq_error(void)
 	wanted[0] = (struct expected){ IBV_EVENT_QP_FATAL, b->qp };
 	wanted[1] = (struct expected){ IBV_EVENT_QP_LAST_WQE_REACHED, b->qp };
 	ok = ok && events_are(b, wanted, 2) && state_is(b, IBV_QPS_ERR);
-	modify(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
 	ok = ok && sent(a, 1, IBV_WC_WR_FLUSH_ERR);
 	ok = finish() && ok;
 	if (ibv_destroy_qp(idle) || ibv_destroy_srq(srq))
@@ -1601,12 +1565,12 @@ static const struct row rows[] = {
 	{ "reads: one more than a max_dest_rd_atomic of three", run_responder_limit_rounded },
 	{ "reads: a receive fails behind a long one", run_fails_behind_read },
 	{ "reads: many, one at a time", run_limits_fit },
-	{ "SQE: UC", run_sqe_uc },
-	{ "SQE: UD", run_sqe_ud },
+	{ "SQE: UC", .run_with = run_sqe, IBV_QPT_UC },
+	{ "SQE: UD", .run_with = run_sqe, IBV_QPT_UD },
 	{ "SQE: what follows is flushed", run_sqe_list },
 	{ "SQE: not RC", run_rc_has_no_sqe },
-	{ "event: COMM_EST, RC", run_established_rc },
-	{ "event: COMM_EST, UC", run_established_uc },
+	{ "event: COMM_EST, RC", .run_with = run_established, IBV_QPT_RC },
+	{ "event: COMM_EST, UC", .run_with = run_established, IBV_QPT_UC },
 	{ "event: no COMM_EST in RTS", run_established_late },
 	{ "event: QP_REQ_ERR", run_request_error },
 	{ "event: QP_ACCESS_ERR", run_access_error },
@@ -1630,10 +1594,8 @@ static int watch(const char *name)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	device_open(&a->device, name, 4);
 	readable.fd = a->device.context->async_fd;
-	a->send_cq = ibv_create_cq(a->device.context, 16, NULL, NULL, 0);
+	a->send_cq = cq_make(&a->device, 16);
 	a->recv_cq = a->send_cq;
-	if (!a->send_cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	a->qp = make(a, IBV_QPT_RC);
 	connect_to(a->qp, usual(a, a, 0x123456), IBV_QPS_RTS);
 	printf("ready\n");

@@ -57,14 +57,6 @@ static void finish(void)
 	}
 }
 
-static void set(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
-{
-	int error = ibv_modify_qp(qp, &attr, mask);
-
-	if (error)
-		die("ibv_modify_qp, %s: %s", what, strerror(error));
-}
-
 static struct ibv_sge piece(int end, size_t at)
 {
 	return region_sge(&regions[end], at, LENGTH);
@@ -113,7 +105,7 @@ static uint64_t rnr_time(uint8_t timer, uint8_t retries)
 	bool ok;
 
 	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = retries });
-	set(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = timer }, IBV_QP_MIN_RNR_TIMER,
+	qp_change(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = timer }, IBV_QP_MIN_RNR_TIMER,
 	    "RNR timer");
 	before = now_us();
 	send_one(1);
@@ -223,13 +215,13 @@ static bool run_flush(void)
 		send_one(id);
 	for (id = 0; id < DEPTH; id++)
 		receive_one(0, 100 + id, 0);
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
 	for (id = 0; id < DEPTH; id++)
 		ok = ok && completed(send_cqs[0], "a send", id, IBV_WC_WR_FLUSH_ERR) &&
 		     completed(recv_cqs[0], "a receive", 100 + id, IBV_WC_WR_FLUSH_ERR);
 	ok = ok && cq_quiet(send_cqs[0], QUIET_MS) && cq_quiet(recv_cqs[0], QUIET_MS);
 	/* The error state ends with RESET only, and then for good. */
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
+	qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
 	ok = ok && cq_quiet(send_cqs[0], QUIET_MS) && cq_quiet(recv_cqs[0], QUIET_MS);
 	finish();
 	return ok;
@@ -241,7 +233,7 @@ static void start_again(struct patience patience)
 	int i;
 
 	for (i = 0; i < 2; i++)
-		set(qps[i], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+		qp_change(qps[i], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
 	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, patience);
 }
 
@@ -274,7 +266,7 @@ static bool run_rnr_after_reset(void)
 	send_one(1);
 	start_again((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
 	/* 491.52 ms: longer than what was armed. */
-	set(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = 0 }, IBV_QP_MIN_RNR_TIMER, "RNR timer");
+	qp_change(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = 0 }, IBV_QP_MIN_RNR_TIMER, "RNR timer");
 	send_one(2);
 	/* It has been sent by then, and refused. */
 	usleep(quiet_ms(50) * 1000);
@@ -289,19 +281,17 @@ static bool run_rnr_after_reset(void)
 static bool run_flush_many(void)
 {
 	struct depth depth = { .send = 1, .receive = 8000, .sges = 1 };
-	struct ibv_cq *cq = ibv_create_cq(devices[0].context, depth.receive, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(&devices[0], depth.receive);
 	uint64_t began;
 	unsigned int i;
 	bool ok = true;
 
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	qps[0] = qp_make(&devices[0], IBV_QPT_RC, send_cqs[0], cq, depth, NULL);
 	if (qp_init(qps[0], 0, 0))
 		die("RESET to INIT");
 	for (i = 0; i < depth.receive; i++)
 		receive_one(0, i, 0);
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "INIT to ERR");
+	qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "INIT to ERR");
 	began = now_ms();
 	for (i = 0; ok && i < depth.receive; i++)
 		ok = completed(cq, "a receive", i, IBV_WC_WR_FLUSH_ERR);
@@ -332,26 +322,24 @@ static bool run_no_route(void)
 							  .sgid_index = devices[0].gid_index,
 							  .hop_limit = 64 } } };
 	struct depth depth = { .send = 200, .receive = 1, .sges = 1 };
-	struct ibv_cq *cq = ibv_create_cq(devices[0].context, depth.send, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(&devices[0], depth.send);
 	struct ibv_sge sge = piece(0, 0);
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1 };
 	uint64_t began;
 	unsigned int i;
 
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	qps[0] = qp_make(&devices[0], IBV_QPT_UC, cq, recv_cqs[0], depth, NULL);
 	if (qp_init(qps[0], 0, 0))
 		die("RESET to INIT");
-	set(qps[0], attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, "UC to RTR");
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE | IBV_QP_SQ_PSN, "UC to RTS");
+	qp_change(qps[0], attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, "UC to RTR");
+	qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS }, IBV_QP_STATE | IBV_QP_SQ_PSN, "UC to RTS");
 	route_change(0, "del");
 	sge.length = 1u << 31;
 	began = now_ms();
 	for (i = 0; i < depth.send; i++) {
 		send_post(qps[0], &wr);
 	}
-	set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "UC to ERR");
+	qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "UC to ERR");
 	began = now_ms() - began;
 	route_change(0, "add");
 	ksft_print_msg("%u requests of 2 GiB, and to ERR: %llu ms\n", i, (unsigned long long)began);
@@ -397,7 +385,7 @@ static bool run_unsent(void)
 }
 
 /* A doorbell that is refused drops what was posted: it is not sent when the queue opens. */
-static bool run_refused_doorbell(enum ibv_qp_state state)
+static bool run_refused_doorbell(int state)
 {
 	bool ok;
 	int error;
@@ -409,7 +397,7 @@ static bool run_refused_doorbell(enum ibv_qp_state state)
 	if (!error)
 		ksft_print_msg("a send posted in state %d is taken\n", state);
 	if (state == IBV_QPS_INIT)
-		set(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE,
+		qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE,
 		    "INIT to RESET");
 	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, PATIENT);
 	region_fill(&regions[0]);
@@ -426,16 +414,6 @@ static bool run_refused_doorbell(enum ibv_qp_state state)
 	}
 	finish();
 	return ok && error;
-}
-
-static bool run_refused_in_reset(void)
-{
-	return run_refused_doorbell(IBV_QPS_RESET);
-}
-
-static bool run_refused_in_init(void)
-{
-	return run_refused_doorbell(IBV_QPS_INIT);
 }
 
 /* True if the device has an asynchronous event of that type within patience_ms(ms). */
@@ -459,13 +437,11 @@ static bool has_event(struct ibv_context *context, enum ibv_event_type type, int
 /* What fits in the queue is there, the rest is lost, and that is told once. */
 static bool run_cq_overflow(void)
 {
-	struct ibv_cq *cq = ibv_create_cq(devices[0].context, 3, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(&devices[0], 3);
 	struct ibv_context *context = devices[0].context;
 	unsigned int capacity, id;
 	bool ok = true;
 
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	capacity = cq->cqe;
 	if (capacity + 4 > DEPTH)
 		die("a completion queue of 3 has room for %u", capacity);
@@ -694,8 +670,8 @@ static const struct row rows[] = {
 	{ "thousands of receives are flushed at once", run_flush_many },
 	{ "without a route a queue of long messages holds up nobody", run_no_route },
 	{ "packets without a route count as not sent", run_unsent },
-	{ "a doorbell in RESET is refused, and its request gone", run_refused_in_reset },
-	{ "a doorbell in INIT is refused, and its request gone", run_refused_in_init },
+	{ "a doorbell in RESET is refused, and its request gone", .run_with = run_refused_doorbell, IBV_QPS_RESET },
+	{ "a doorbell in INIT is refused, and its request gone", .run_with = run_refused_doorbell, IBV_QPS_INIT },
 	{ "a completion queue overflows", run_cq_overflow },
 	{ "a completion queue is polled until it is empty, by ibv_start_poll()", run_cq_ex },
 	{ "memory windows are charged to who makes them", run_windows_charged, .needs = CHARGES },

@@ -665,9 +665,7 @@ static bool run_no_ethernet(void)
 		     own_namespace, own_namespace, own_namespace, name, type))
 		return false;
 	device_open(&own, name, 4);
-	attr.send_cq = attr.recv_cq = ibv_create_cq(own.context, 4, NULL, NULL, 0);
-	if (!attr.send_cq)
-		die("ibv_create_cq: %s", strerror(errno));
+	attr.send_cq = attr.recv_cq = cq_make(&own, 4);
 	errno = 0;
 	ok = !ibv_create_qp(own.pd, &attr) && errno == EOPNOTSUPP;
 	if (!ok)

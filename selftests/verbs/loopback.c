@@ -303,7 +303,7 @@ static bool run_chain(void)
 }
 
 /* Sends to itself; every length, and atomics. */
-static bool run_itself(enum ibv_qp_type type)
+static bool run_itself(int type)
 {
 	struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
 	struct ibv_qp *qp = qp_make(&devices[0], type, sides[0].send_cq, sides[0].recv_cq, depth, NULL);
@@ -333,16 +333,6 @@ static bool run_itself(enum ibv_qp_type type)
 	cq_drain(sides[0].send_cq);
 	cq_drain(sides[0].recv_cq);
 	return ok;
-}
-
-static bool run_itself_rc(void)
-{
-	return run_itself(IBV_QPT_RC);
-}
-
-static bool run_itself_uc(void)
-{
-	return run_itself(IBV_QPT_UC);
 }
 
 static struct ibv_qp *datagrams_make(struct device *device, struct ibv_cq *cq, uint32_t depth)
@@ -408,8 +398,16 @@ static bool run_itself_ud(void)
 	return ok;
 }
 
-static bool run_lengths(enum ibv_qp_type type, const char *at, enum ibv_mtu mtu)
+/* How messages go, if not as RC, over IPv4 and with an MTU of 256. */
+#define OVER_UC 1
+#define OVER_IPV6 2
+#define LARGEST_MTU 4
+
+static bool run_lengths(int how)
 {
+	enum ibv_qp_type type = how & OVER_UC ? IBV_QPT_UC : IBV_QPT_RC;
+	enum ibv_mtu mtu = how & LARGEST_MTU ? IBV_MTU_4096 : IBV_MTU_256;
+	const char *at = how & OVER_IPV6 ? address6 : address;
 	const char *const both[] = { at, at };
 	static struct way ways[2];
 	struct pair pair;
@@ -421,46 +419,6 @@ static bool run_lengths(enum ibv_qp_type type, const char *at, enum ibv_mtu mtu)
 	ok = side_check(&sides[0]) & side_check(&sides[1]) && ok;
 	qps_free(pair.qps);
 	return ok;
-}
-
-static bool run_rc_256(void)
-{
-	return run_lengths(IBV_QPT_RC, address, IBV_MTU_256);
-}
-
-static bool run_rc_4096(void)
-{
-	return run_lengths(IBV_QPT_RC, address, IBV_MTU_4096);
-}
-
-static bool run_rc_256_v6(void)
-{
-	return run_lengths(IBV_QPT_RC, address6, IBV_MTU_256);
-}
-
-static bool run_rc_4096_v6(void)
-{
-	return run_lengths(IBV_QPT_RC, address6, IBV_MTU_4096);
-}
-
-static bool run_uc_256(void)
-{
-	return run_lengths(IBV_QPT_UC, address, IBV_MTU_256);
-}
-
-static bool run_uc_4096(void)
-{
-	return run_lengths(IBV_QPT_UC, address, IBV_MTU_4096);
-}
-
-static bool run_uc_256_v6(void)
-{
-	return run_lengths(IBV_QPT_UC, address6, IBV_MTU_256);
-}
-
-static bool run_uc_4096_v6(void)
-{
-	return run_lengths(IBV_QPT_UC, address6, IBV_MTU_4096);
 }
 
 static bool run_addresses(void)
@@ -772,8 +730,9 @@ static void tally_show(const struct tally *tally, unsigned long long messages)
 		       messages, tally->sent, tally->received, tally->netdevs, tally->ip, tally->captured);
 }
 
-static bool run_unseen(const char *at)
+static bool run_unseen(int how)
 {
+	const char *at = how & OVER_IPV6 ? address6 : address;
 	const char *const both[] = { at, at };
 	unsigned long long messages = 0;
 	struct tally before, seen;
@@ -790,16 +749,6 @@ static bool run_unseen(const char *at)
 	qps_free(pair.qps);
 	return ok && messages > 500 && seen.netdevs <= NOISE && seen.ip <= NOISE && !seen.captured &&
 	       seen.sent >= messages && seen.sent == seen.received && seen.sent_bytes == seen.received_bytes;
-}
-
-static bool run_unseen_v4(void)
-{
-	return run_unseen(address);
-}
-
-static bool run_unseen_v6(void)
-{
-	return run_unseen(address6);
 }
 
 /*
@@ -991,7 +940,7 @@ static bool run_full_sqe(void)
 {
 	struct device *device = &devices[0];
 	unsigned int count = device->attr.max_qp_wr, i;
-	struct ibv_cq *cq = ibv_create_cq(device->context, count, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(device, count);
 	struct ibv_ah *ah = ah_make(device, device);
 	struct ibv_send_wr *wrs = calloc(count, sizeof(*wrs));
 	struct ibv_sge sge = region_sge(&sides[0].source, 0, 8), too_long = sge;
@@ -1000,7 +949,7 @@ static bool run_full_sqe(void)
 	struct ibv_wc wc;
 	bool ok = true;
 
-	if (!cq || !wrs)
+	if (!wrs)
 		die("a full queue: %s", strerror(errno));
 	qp = datagrams_make(device, cq, count);
 	too_long.length = mtu_bytes(device->active_mtu) + 1;
@@ -1123,12 +1072,10 @@ static void *destroy_on(void *argument)
 	struct destroyer *destroyer = argument;
 	struct flood *flood = destroyer->flood;
 	struct ibv_qp *qps[TARGETS] = {};
-	struct ibv_cq *cq = ibv_create_cq(flood->device.context, 4 * TARGETS * FLOOD_DEPTH, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(&flood->device, 4 * TARGETS * FLOOD_DEPTH);
 	struct ibv_wc wc;
 	unsigned int i, j;
 
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	for (i = 0;; i = (i + 1) % TARGETS) {
 		if (qps[i])
 			qp_free(qps[i]);
@@ -1146,12 +1093,12 @@ static void *destroy_on(void *argument)
 static void flood_datagrams(struct flood *flood, struct news *news)
 {
 	struct destroyer destroyer = { .flood = flood, .news = news };
-	struct ibv_cq *cq = ibv_create_cq(flood->device.context, 2 * SOURCES * FLOOD_DEPTH, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(&flood->device, 2 * SOURCES * FLOOD_DEPTH);
 	struct ibv_qp *qps[SOURCES];
 	unsigned int room[SOURCES], i;
 	struct ibv_wc wc;
 
-	if (!cq || pthread_create(&destroyer.thread, NULL, destroy_on, &destroyer))
+	if (pthread_create(&destroyer.thread, NULL, destroy_on, &destroyer))
 		die("a flooder does not start");
 	for (i = 0; i < SOURCES; i++) {
 		qps[i] = datagrams_make(&flood->device, cq, FLOOD_DEPTH);
@@ -1185,13 +1132,11 @@ static void flood_messages(struct flood *flood, struct news *news, enum ibv_qp_t
 			   uint32_t length)
 {
 	struct depth depth = { .send = FLOOD_DEPTH, .receive = 1, .sges = 1 };
-	struct ibv_cq *cq = ibv_create_cq(flood->device.context, 4 * SOURCES * FLOOD_DEPTH, NULL, NULL, 0);
+	struct ibv_cq *cq = cq_make(&flood->device, 4 * SOURCES * FLOOD_DEPTH);
 	struct ibv_qp *qps[2 * SOURCES];
 	unsigned int room[2 * SOURCES], i;
 	struct ibv_wc wc;
 
-	if (!cq)
-		die("ibv_create_cq: %s", strerror(errno));
 	for (i = 0; i < 2 * SOURCES; i++) {
 		qps[i] = qp_make(&flood->device, type, cq, cq, depth, NULL);
 		room[i] = FLOOD_DEPTH;
@@ -1289,7 +1234,7 @@ static bool watch_clock(uint64_t ms, uint64_t *longest_us)
 	return share > ms / 20 && *longest_us < 1000ULL * patience_ms(ms / 2);
 }
 
-static bool run_flood(enum flood_kind kind)
+static bool run_flood(int kind)
 {
 	struct news *news = mmap(NULL, FLOODERS * sizeof(*news), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -1338,21 +1283,6 @@ static bool run_flood(enum flood_kind kind)
 	ok = mixed(ways, 2, 2, NULL) && ok;
 	qps_free(pair.qps);
 	return ok;
-}
-
-static bool run_flood_datagrams(void)
-{
-	return run_flood(DATAGRAMS);
-}
-
-static bool run_flood_writes(void)
-{
-	return run_flood(WRITES);
-}
-
-static bool run_flood_reads(void)
-{
-	return run_flood(READS);
 }
 
 /*
@@ -1453,33 +1383,33 @@ static bool run_posed(void)
 
 static const struct row rows[] = {
 	{ "a chain of answers", run_chain },
-	{ "to itself, RC", run_itself_rc },
-	{ "to itself, UC", run_itself_uc },
+	{ "to itself, RC", .run_with = run_itself, IBV_QPT_RC },
+	{ "to itself, UC", .run_with = run_itself, IBV_QPT_UC },
 	{ "to itself, UD", run_itself_ud },
-	{ "every length, RC, IPv4, MTU 256", run_rc_256 },
-	{ "every length, RC, IPv4, MTU 4096", run_rc_4096 },
-	{ "every length, RC, IPv6, MTU 256", run_rc_256_v6 },
-	{ "every length, RC, IPv6, MTU 4096", run_rc_4096_v6 },
-	{ "every length, UC, IPv4, MTU 256", run_uc_256 },
-	{ "every length, UC, IPv4, MTU 4096", run_uc_4096 },
-	{ "every length, UC, IPv6, MTU 256", run_uc_256_v6 },
-	{ "every length, UC, IPv6, MTU 4096", run_uc_4096_v6 },
+	{ "every length, RC, IPv4, MTU 256", .run_with = run_lengths, 0 },
+	{ "every length, RC, IPv4, MTU 4096", .run_with = run_lengths, LARGEST_MTU },
+	{ "every length, RC, IPv6, MTU 256", .run_with = run_lengths, OVER_IPV6 },
+	{ "every length, RC, IPv6, MTU 4096", .run_with = run_lengths, OVER_IPV6 | LARGEST_MTU },
+	{ "every length, UC, IPv4, MTU 256", .run_with = run_lengths, OVER_UC },
+	{ "every length, UC, IPv4, MTU 4096", .run_with = run_lengths, OVER_UC | LARGEST_MTU },
+	{ "every length, UC, IPv6, MTU 256", .run_with = run_lengths, OVER_UC | OVER_IPV6 },
+	{ "every length, UC, IPv6, MTU 4096", .run_with = run_lengths, OVER_UC | OVER_IPV6 | LARGEST_MTU },
 	{ "several addresses at once", run_addresses },
 	{ "to a queue pair whose peer is at another address", run_strangers },
 	{ "the network cannot pose as a peer", run_posed },
 	{ "an address that goes", run_address_goes },
 	{ "an address that comes back", run_address_comes_back },
 	{ "an address that comes back, datagrams", run_datagrams_come_back },
-	{ "the network does not see it, IPv4", run_unseen_v4 },
-	{ "the network does not see it, IPv6", run_unseen_v6 },
+	{ "the network does not see it, IPv4", .run_with = run_unseen, 0 },
+	{ "the network does not see it, IPv6", .run_with = run_unseen, OVER_IPV6 },
 	{ "the network sees it between two devices", run_seen },
 	{ "all the requests that a queue may have", run_full },
 	{ "all the requests behind one that fails", run_full_sqe },
 	{ "a request that fails, before the receives that are flushed", run_failed_first },
 	{ "a completion queue that is resized meanwhile", run_resized },
-	{ "a flood of datagrams", run_flood_datagrams },
-	{ "a flood of WRITEs", run_flood_writes },
-	{ "a flood of READs", run_flood_reads },
+	{ "a flood of datagrams", .run_with = run_flood, DATAGRAMS },
+	{ "a flood of WRITEs", .run_with = run_flood, WRITES },
+	{ "a flood of READs", .run_with = run_flood, READS },
 };
 
 static void begin(char **operands)

@@ -265,21 +265,11 @@ static bool run_large(int access)
 	return ok;
 }
 
-static bool run_large_pinned(void)
-{
-	return run_large(0);
-}
-
-static bool run_large_on_demand(void)
-{
-	return run_large(IBV_ACCESS_ON_DEMAND);
-}
-
 static const struct row rows[] = {
 	{ "10,000 connected queue pairs, and one that is as fast as alone", run_qps, .needs = 1100 },
 	{ "100,000 memory regions", run_mrs, .needs = 600 },
-	{ "a region of 1.5 GiB, pinned", run_large_pinned, .needs = 1700 },
-	{ "a region of 1.5 GiB, paged on demand", run_large_on_demand, .needs = 500 },
+	{ "a region of 1.5 GiB, pinned", .run_with = run_large, 0, .needs = 1700 },
+	{ "a region of 1.5 GiB, paged on demand", .run_with = run_large, IBV_ACCESS_ON_DEMAND, .needs = 500 },
 };
 
 static void begin(char **names)

@@ -326,20 +326,17 @@ static int limit_events(int first_ms)
 
 static void set_state(struct ibv_qp *qp, enum ibv_qp_state state)
 {
-	struct ibv_qp_attr attr = { .qp_state = state };
-
-	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
-		die("ibv_modify_qp: %s", strerror(errno));
+	qp_change(qp, (struct ibv_qp_attr){ .qp_state = state }, IBV_QP_STATE, "another state");
 }
 
-/* Everything at once: each receive is used once, each message arrives once. */
-static bool run_traffic(unsigned int rc, unsigned int ud)
+/* Everything at once: each receive is used once, each message arrives once. So many of the pairs are UD. */
+static bool run_traffic(int ud)
 {
 	uint64_t seen[SLOTS] = {}, id;
 	unsigned int i, round;
 	bool ok = true;
 
-	start(b->pd, rc, ud);
+	start(b->pd, PAIRS - ud, ud);
 	for (round = 0; ok && round < 4; round++) {
 		for (i = 0; i < SLOTS - 1; i++)
 			receive(round * SLOTS + i);
@@ -358,16 +355,6 @@ static bool run_traffic(unsigned int rc, unsigned int ud)
 	return finish() && ok;
 }
 
-static bool run_rc(void)
-{
-	return run_traffic(PAIRS, 0);
-}
-
-static bool run_rc_and_ud(void)
-{
-	return run_traffic(PAIRS / 2, PAIRS / 2);
-}
-
 /* Receives into memory whose pages are brought in when messages come. */
 static bool run_paged(void)
 {
@@ -377,7 +364,7 @@ static bool run_paged(void)
 	region_make(&target, b, SLOTS * SLOT, ACCESS | IBV_ACCESS_ON_DEMAND);
 	/* Nothing answers while pages are brought in, which a busy machine takes its time for. */
 	patience.timeout = 18;
-	ok = run_traffic(PAIRS, 0);
+	ok = run_traffic(0);
 	patience = PATIENT;
 	region_free(&target);
 	target = pinned;
@@ -468,7 +455,7 @@ static bool send_half(struct pair *pair)
 }
 
 /* A queue pair in error completes what it has taken, says that it was the last, and leaves the rest. */
-static bool run_last(bool half)
+static bool run_last(int half)
 {
 	const enum ibv_event_type last = IBV_EVENT_QP_LAST_WQE_REACHED;
 	bool ok = true;
@@ -500,18 +487,8 @@ static bool run_last(bool half)
 	return finish() && ok;
 }
 
-static bool run_last_idle(void)
-{
-	return run_last(false);
-}
-
-static bool run_last_half(void)
-{
-	return run_last(true);
-}
-
 /* Without the error state, what was taken is lost with the message, and nothing else. */
-static bool run_half_gone(bool destroy)
+static bool run_half_gone(int destroy)
 {
 	bool ok;
 
@@ -526,16 +503,6 @@ static bool run_half_gone(bool destroy)
 	forgive(0);
 	ok = ok && cq_quiet(recv_cq, QUIET_MS) && arrives(&pairs[1], 1);
 	return finish() && ok;
-}
-
-static bool run_half_reset(void)
-{
-	return run_half_gone(false);
-}
-
-static bool run_half_destroyed(void)
-{
-	return run_half_gone(true);
 }
 
 /* All the time messages arrive while the queue gets new sizes. */
@@ -875,16 +842,16 @@ static bool run_rubbish(void)
 }
 
 static const struct row rows[] = {
-	{ "four RC queue pairs on one queue", run_rc },
-	{ "RC and UD queue pairs on one queue", run_rc_and_ud },
+	{ "four RC queue pairs on one queue", .run_with = run_traffic, 0 },
+	{ "RC and UD queue pairs on one queue", .run_with = run_traffic, PAIRS / 2 },
 	{ "memory that is paged on demand", run_paged },
 	{ "receives are taken in order", run_order },
 	{ "the limit is reached once", run_limit },
 	{ "a limit above what is posted is reached at once", run_limit_at_once },
-	{ "the last receive of an idle queue pair in error", run_last_idle },
-	{ "the last receive in the middle of a message", run_last_half },
-	{ "reset in the middle of a message", run_half_reset },
-	{ "destroyed in the middle of a message", run_half_destroyed },
+	{ "the last receive of an idle queue pair in error", .run_with = run_last, false },
+	{ "the last receive in the middle of a message", .run_with = run_last, true },
+	{ "reset in the middle of a message", .run_with = run_half_gone, false },
+	{ "destroyed in the middle of a message", .run_with = run_half_gone, true },
 	{ "resized while messages come", run_resize },
 	{ "sizes and limits that are refused", run_resize_refused },
 	{ "queues that are refused", run_sizes },

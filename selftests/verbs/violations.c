@@ -233,15 +233,10 @@ static bool run_read_after_end(void)
 }
 
 /* The peer's queue pair itself allows nothing, whatever the region does. */
-static bool run_shut_qp(enum ibv_wr_opcode opcode)
+static bool run_shut_qp(int opcode)
 {
-	struct ibv_qp_attr attr = { .qp_access_flags = 0 };
-	int error;
-
 	start(PATIENT);
-	error = ibv_modify_qp(b->qp, &attr, IBV_QP_ACCESS_FLAGS);
-	if (error)
-		die("ibv_modify_qp of the access flags: %s", strerror(error));
+	qp_change(b->qp, (struct ibv_qp_attr){ .qp_access_flags = 0 }, IBV_QP_ACCESS_FLAGS, "the access flags");
 	return refused(opcode, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       b->open.mr->rkey, IBV_WC_REM_INV_REQ_ERR);
 }
@@ -428,17 +423,13 @@ static bool run_no_peer(void)
 /* Queued receives are flushed by the change of state alone. */
 static bool run_flush_receives(void)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	bool ok = true;
 	uint64_t id;
-	int error;
 
 	start(PATIENT);
 	for (id = 0; id < DEPTH; id++)
 		post_receive(b, id, region_sge(&b->open, 0, 64));
-	error = ibv_modify_qp(b->qp, &attr, IBV_QP_STATE);
-	if (error)
-		die("RTS to ERR: %s", strerror(error));
+	qp_change(b->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
 	for (id = 0; ok && id < DEPTH; id++)
 		ok = completed(b->recv_cq, "a receive", id, IBV_WC_WR_FLUSH_ERR);
 	ok = ok && cq_quiet(b->recv_cq, QUIET_MS);
@@ -448,31 +439,17 @@ static bool run_flush_receives(void)
 /* So are those posted later: nothing but the kernel's own look finds them. */
 static bool run_flush_late(void)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	bool ok = true;
 	uint64_t id;
-	int error;
 
 	start(PATIENT);
-	error = ibv_modify_qp(b->qp, &attr, IBV_QP_STATE);
-	if (error)
-		die("RTS to ERR: %s", strerror(error));
+	qp_change(b->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
 	for (id = 0; id < DEPTH; id++)
 		post_receive(b, id, region_sge(&b->open, 0, 64));
 	for (id = 0; ok && id < DEPTH; id++)
 		ok = completed(b->recv_cq, "a receive", id, IBV_WC_WR_FLUSH_ERR);
 	ok = ok && cq_quiet(b->recv_cq, QUIET_MS);
 	return finish() && ok;
-}
-
-static bool run_shut_qp_write(void)
-{
-	return run_shut_qp(IBV_WR_RDMA_WRITE);
-}
-
-static bool run_shut_qp_read(void)
-{
-	return run_shut_qp(IBV_WR_RDMA_READ);
 }
 
 /* ibv_post_send() of the provider refuses it: the other way to post does not look. */
@@ -522,13 +499,9 @@ static bool run_atomic_shut(void)
 
 static bool run_shut_qp_atomic(void)
 {
-	struct ibv_qp_attr attr = { .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	int error;
-
 	start(PATIENT);
-	error = ibv_modify_qp(b->qp, &attr, IBV_QP_ACCESS_FLAGS);
-	if (error)
-		die("ibv_modify_qp of the access flags: %s", strerror(error));
+	qp_change(b->qp, (struct ibv_qp_attr){ .qp_access_flags = IBV_ACCESS_REMOTE_WRITE }, IBV_QP_ACCESS_FLAGS,
+		  "the access flags");
 	return refused(IBV_WR_ATOMIC_FETCH_AND_ADD, region_sge(&a->open, 0, 8),
 		       (uintptr_t)b->open.memory, b->open.mr->rkey, IBV_WC_REM_INV_REQ_ERR);
 }
@@ -551,13 +524,13 @@ static const struct row rows[] = {
 	{ "write before the region", run_before_start },
 	{ "write beyond the end of all addresses", run_overflow },
 	{ "write where the region does not allow it", run_write_shut },
-	{ "write where the queue pair does not allow it", run_shut_qp_write },
+	{ "write where the queue pair does not allow it", .run_with = run_shut_qp, IBV_WR_RDMA_WRITE },
 	{ "write with a key of another protection domain", run_other_domain },
 	{ "an address with a service level of five bits", run_service_level },
 	{ "datagram with an address handle of another protection domain", run_other_domain_handle },
 	{ "write with the key of a deregistered region", run_deregistered },
 	{ "read where the region does not allow it", run_read_shut },
-	{ "read where the queue pair does not allow it", run_shut_qp_read },
+	{ "read where the queue pair does not allow it", .run_with = run_shut_qp, IBV_WR_RDMA_READ },
 	{ "read after the region's end", run_read_after_end },
 	{ "atomic at an address that is not a multiple of eight", run_atomic_unaligned },
 	{ "atomic where the region does not allow it", run_atomic_shut },

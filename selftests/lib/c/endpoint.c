@@ -307,6 +307,14 @@ void cq_free(struct ibv_cq *cq)
 		die("ibv_destroy_cq: %s", strerror(error));
 }
 
+void qp_change(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what)
+{
+	int error = ibv_modify_qp(qp, &attr, mask);
+
+	if (error)
+		die("ibv_modify_qp, %s: %s", what, strerror(error));
+}
+
 void qp_free(struct ibv_qp *qp)
 {
 	int error = qp ? ibv_destroy_qp(qp) : 0;

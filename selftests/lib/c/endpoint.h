@@ -102,6 +102,8 @@ void cq_free(struct ibv_cq *cq);
 
 struct ibv_qp *qp_make(struct device *device, enum ibv_qp_type type, struct ibv_cq *send_cq,
 		       struct ibv_cq *recv_cq, struct depth depth, uint32_t *inline_size);
+/* ibv_modify_qp(), which must not fail. */
+void qp_change(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask, const char *what);
 /* Does nothing to NULL, as free() does. */
 void qp_free(struct ibv_qp *qp);
 /* One of type UD, in RTS. */

@@ -71,10 +71,8 @@ void side_make(struct side *side, struct device *device, size_t size, int cqes)
 	side->sink_next = 0;
 	region_make(&side->source, device, size, IBV_ACCESS_REMOTE_READ);
 	region_make(&side->sink, device, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	side->send_cq = ibv_create_cq(device->context, cqes, NULL, NULL, 0);
-	side->recv_cq = ibv_create_cq(device->context, cqes, NULL, NULL, 0);
-	if (!side->send_cq || !side->recv_cq)
-		die("%s: ibv_create_cq: %s", device->name, strerror(errno));
+	side->send_cq = cq_make(device, cqes);
+	side->recv_cq = cq_make(device, cqes);
 }
 
 static bool sink_check(const struct side *side)
