@@ -165,17 +165,7 @@ static void post(enum ibv_wr_opcode opcode, uint32_t bytes)
 
 static bool completed(struct ibv_cq *cq, const char *what, enum ibv_wc_status status)
 {
-	struct ibv_wc wc;
-
-	if (!cq_poll(cq, &wc, WAIT_MS)) {
-		ksft_print_msg("no completion: %s\n", what);
-		return false;
-	}
-	if (wc.status == status)
-		return true;
-	ksft_print_msg("%s: %s instead of %s\n", what, ibv_wc_status_str(wc.status),
-		       ibv_wc_status_str(status));
-	return false;
+	return cq_expect(cq, what, ANY_REQUEST, status, WAIT_MS);
 }
 
 /* One message that arrives, whatever has to be brought in for it. */

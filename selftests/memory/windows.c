@@ -452,54 +452,48 @@ static bool bind_refused(struct bind bind)
 	return finish() && ok;
 }
 
-static bool run_unknown_region(void)
+/* Each differs from the usual one in this. */
+enum mistake {
+	UNKNOWN_REGION, OTHER_VARIANT, WINDOW_AS_REGION, REGION_AS_WINDOW, KEY_OF_ANOTHER, SAME_KEY, ZERO_BASED, NO_BYTES,
+	UNKNOWN_RIGHTS
+};
+
+static bool run_mistake(int mistake)
 {
 	struct bind bind;
 
-	start(IBV_MW_TYPE_2);
+	start(mistake == SAME_KEY || mistake == ZERO_BASED ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
 	bind = usual();
-	bind.region ^= 0x5a5a00;
-	return bind_refused(bind);
-}
-
-static bool run_other_variant_of_region(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_2);
-	bind = usual();
-	bind.region ^= 1;
-	return bind_refused(bind);
-}
-
-static bool run_window_as_region(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_2);
-	bind = usual();
-	bind.region = mw->rkey;
-	return bind_refused(bind);
-}
-
-static bool run_region_as_window(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_2);
-	bind = usual();
-	bind.window = mr->rkey;
-	bind.key = ibv_inc_rkey(mr->rkey);
-	return bind_refused(bind);
-}
-
-static bool run_key_of_another(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_2);
-	bind = usual();
-	bind.key ^= 0x100;
+	switch ((enum mistake)mistake) {
+	case UNKNOWN_REGION:
+		bind.region ^= 0x5a5a00;
+		break;
+	case OTHER_VARIANT:
+		bind.region ^= 1;
+		break;
+	case WINDOW_AS_REGION:
+		bind.region = mw->rkey;
+		break;
+	case REGION_AS_WINDOW:
+		bind.window = mr->rkey;
+		bind.key = ibv_inc_rkey(mr->rkey);
+		break;
+	case KEY_OF_ANOTHER:
+		bind.key ^= 0x100;
+		break;
+	case SAME_KEY:
+		bind.key = bind.window;
+		break;
+	case ZERO_BASED:
+		bind.access |= IBV_ACCESS_ZERO_BASED;
+		break;
+	case NO_BYTES:
+		bind.length = 0;
+		break;
+	case UNKNOWN_RIGHTS:
+		bind.access |= IBV_ACCESS_ON_DEMAND;
+		break;
+	}
 	return bind_refused(bind);
 }
 
@@ -514,46 +508,6 @@ static bool run_old_window_key(void)
 		return finish() && false;
 	bind = usual();
 	bind.window = old;
-	return bind_refused(bind);
-}
-
-static bool run_same_key(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_1);
-	bind = usual();
-	bind.key = bind.window;
-	return bind_refused(bind);
-}
-
-static bool run_zero_based_type_1(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_1);
-	bind = usual();
-	bind.access |= IBV_ACCESS_ZERO_BASED;
-	return bind_refused(bind);
-}
-
-static bool run_nothing_type_2(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_2);
-	bind = usual();
-	bind.length = 0;
-	return bind_refused(bind);
-}
-
-static bool run_unknown_access(void)
-{
-	struct bind bind;
-
-	start(IBV_MW_TYPE_2);
-	bind = usual();
-	bind.access |= IBV_ACCESS_ON_DEMAND;
 	return bind_refused(bind);
 }
 
@@ -1188,17 +1142,17 @@ static bool run_unanswered(void)
 
 static const struct row rows[] = {
 	{ "the device's attributes", run_attributes },
-	{ "bind: an unknown region", run_unknown_region },
+	{ "bind: an unknown region", .run_with = run_mistake, UNKNOWN_REGION },
 	{ "bind: a region whose registration then fails", run_unanswered },
-	{ "bind: another variant of the region's key", run_other_variant_of_region },
-	{ "bind: a window instead of a region", run_window_as_region },
-	{ "bind: a region instead of a window", run_region_as_window },
-	{ "bind: a new key of another window", run_key_of_another },
+	{ "bind: another variant of the region's key", .run_with = run_mistake, OTHER_VARIANT },
+	{ "bind: a window instead of a region", .run_with = run_mistake, WINDOW_AS_REGION },
+	{ "bind: a region instead of a window", .run_with = run_mistake, REGION_AS_WINDOW },
+	{ "bind: a new key of another window", .run_with = run_mistake, KEY_OF_ANOTHER },
 	{ "bind: the window's key of before", run_old_window_key },
-	{ "bind: the same key again", run_same_key },
-	{ "bind: zero-based, type 1", run_zero_based_type_1 },
-	{ "bind: no bytes, type 2", run_nothing_type_2 },
-	{ "bind: unknown rights", run_unknown_access },
+	{ "bind: the same key again", .run_with = run_mistake, SAME_KEY },
+	{ "bind: zero-based, type 1", .run_with = run_mistake, ZERO_BASED },
+	{ "bind: no bytes, type 2", .run_with = run_mistake, NO_BYTES },
+	{ "bind: unknown rights", .run_with = run_mistake, UNKNOWN_RIGHTS },
 	{ "bind: after the region's end", run_after_end },
 	{ "bind: before the region", run_before_start },
 	{ "bind: beyond the end of all addresses", run_overflow },

@@ -73,25 +73,12 @@ static struct ibv_ah_attr way(const struct address *source, const struct address
 
 static void connect_uc(int i, uint32_t psn)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = ends[!i].qp->qp_num,
-		.rq_psn = psn,
-		.sq_psn = psn,
-		.ah_attr = way(&ends[i].addresses[FIRST], &ends[!i].addresses[FIRST]),
-	};
-	int error;
+	int error = qp_init(ends[i].qp, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0);
 
-	error = qp_init(ends[i].qp, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0);
-	if (!error)
-		error = ibv_modify_qp(ends[i].qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-				      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
-	attr.qp_state = IBV_QPS_RTS;
-	if (!error)
-		error = ibv_modify_qp(ends[i].qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	if (error)
-		die("UC: %s", strerror(error));
+		die("UC: RESET to INIT: %s", strerror(error));
+	qp_ready_connected(&ends[i].device, ends[i].qp, &ends[!i].device, ends[!i].qp->qp_num, IBV_MTU_1024, brief, psn,
+			   psn);
 }
 
 static void start_with(enum ibv_qp_type type, struct patience patience)

@@ -196,17 +196,7 @@ static void send_some(struct pair *pair)
 
 static bool sent(enum ibv_wc_status status)
 {
-	struct ibv_wc wc;
-
-	if (!cq_poll(send_cq, &wc, WAIT_MS)) {
-		ksft_print_msg("a send does not complete\n");
-		return false;
-	}
-	if (wc.status == status)
-		return true;
-	ksft_print_msg("a send: %s instead of %s\n", ibv_wc_status_str(wc.status),
-		       ibv_wc_status_str(status));
-	return false;
+	return cq_expect(send_cq, "a send", ANY_REQUEST, status, WAIT_MS);
 }
 
 /* The next receive is complete: it holds the message that its queue pair sent next. */

@@ -158,15 +158,7 @@ static void ring_doorbell(struct link *link)
 
 static bool is_sent(enum ibv_wc_status expected)
 {
-	struct ibv_wc wc;
-
-	if (!cq_poll(send_cq, &wc, WAIT_MS)) {
-		ksft_print_msg("the request does not complete\n");
-		return false;
-	}
-	if (wc.status != expected)
-		ksft_print_msg("%s, expected %s\n", ibv_wc_status_str(wc.status), ibv_wc_status_str(expected));
-	return wc.status == expected;
+	return cq_expect(send_cq, "the request", ANY_REQUEST, expected, WAIT_MS);
 }
 
 static bool is_received(struct link *link, int index, uint64_t id, enum ibv_wc_opcode opcode, uint32_t length)

@@ -127,7 +127,8 @@ struct ibv_ah *ah_make(struct device *from, const struct device *to);
 
 /* One completion within patience_ms(ms); false if there is none. */
 bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms);
-/* That it is of this request and has this status: says so if not. */
+/* That it is of this request, or of any, and has this status: says so if not. */
+#define ANY_REQUEST UINT64_MAX
 bool cq_expect(struct ibv_cq *cq, const char *what, uint64_t id, enum ibv_wc_status status, unsigned int ms);
 /* That there is none at all within quiet_ms(ms). */
 bool cq_quiet(struct ibv_cq *cq, unsigned int ms);
