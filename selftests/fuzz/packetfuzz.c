@@ -405,16 +405,11 @@ static struct {
 	uint8_t within;
 } victim;
 
-static struct ibv_mr *mr_make(struct device *device)
+static struct ibv_mr *victims_mr(struct device *device)
 {
-	struct ibv_mr *mr = ibv_reg_mr(device->pd, victim.memory, REGION_SIZE,
-				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-				       IBV_ACCESS_FLUSH_GLOBAL);
-
-	if (!mr)
-		die("%s: ibv_reg_mr: %s", device->name, strerror(errno));
-	return mr;
+	return mr_make(device->pd, victim.memory, REGION_SIZE,
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL);
 }
 
 /* Completions of the victims: how far the packets came. */
@@ -571,7 +566,7 @@ static void victims_make(void)
 	struct ibv_qp *gone;
 
 	victim.memory = pages_make(REGION_SIZE, MAP_SHARED | MAP_ANONYMOUS);
-	victim.mr = mr_make(&target);
+	victim.mr = victims_mr(&target);
 	victim.cq = cq_make(&target, 4 * DEPTH);
 	victim.rc = victim_qp(&target, IBV_QPT_RC, victim.cq);
 	victim.ud = victim_qp(&target, IBV_QPT_UD, victim.cq);
@@ -579,7 +574,7 @@ static void victims_make(void)
 		die("UD: RESET to INIT");
 	qp_ready_ud(victim.ud);
 	if (!peer_imagined) {
-		victim.peer_mr = mr_make(&peer);
+		victim.peer_mr = victims_mr(&peer);
 		victim.peer_cq = cq_make(&peer, 4 * DEPTH);
 		victim.peer_rc = victim_qp(&peer, IBV_QPT_RC, victim.peer_cq);
 	}

@@ -1068,9 +1068,7 @@ static void fork_spoiler(struct choice *choice)
 	unsigned int i;
 
 	pthread_mutex_lock(&rings_lock);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (i = 0; i < 20000; i++) {

@@ -227,9 +227,7 @@ static void crew_start(unsigned int index)
 
 	for (i = 0; i < 2 * HANDS; i++)
 		shared->used[index][i].busy = false;
-	pid = fork();
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
+	pid = fork_child();
 	if (!pid) {
 		crew_run(index, number);
 		fflush(stdout);

@@ -716,9 +716,7 @@ static void sender_run(int from)
 		fill(memory[i] + PAYLOAD, i, false);
 		if (sending->is_disk)
 			continue;
-		mrs[i] = ibv_reg_mr(devices[SENDER].pd, memory[i], ROOM, sending->access);
-		if (!mrs[i])
-			die("ibv_reg_mr: %s", strerror(errno));
+		mrs[i] = mr_make(devices[SENDER].pd, memory[i], ROOM, sending->access);
 		meeting->address[SENDER][i] = (uintptr_t)memory[i] + PAYLOAD;
 		meeting->rkey[SENDER][i] = mrs[i]->rkey;
 	}
@@ -749,10 +747,7 @@ static bool sender_start(void)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		die("socketpair: %s", strerror(errno));
-	fflush(stdout);
-	sender = fork();
-	if (sender < 0)
-		die("fork: %s", strerror(errno));
+	sender = fork_child();
 	if (!sender) {
 		close(ends[0]);
 		sender_run(ends[1]);

@@ -269,9 +269,7 @@ static void memory_make(void)
 	pattern(peer_still, SLOT, seed, 0, source_of(!self, 0));
 	if (kind->paged)
 		access |= IBV_ACCESS_ON_DEMAND;
-	mr = ibv_reg_mr(device.pd, memory, SIZE, access);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr = mr_make(device.pd, memory, SIZE, access);
 }
 
 /* What the other end sees of raw frames. */
@@ -847,9 +845,7 @@ int main(int argc, char **argv)
 	for (self = 0; self < 2; self++) {
 		own = &news[self];
 		peer = &news[!self];
-		pids[self] = fork();
-		if (pids[self] < 0)
-			die("fork: %s", strerror(errno));
+		pids[self] = fork_child();
 		if (!pids[self])
 			end_run();
 	}

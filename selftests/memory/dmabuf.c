@@ -212,8 +212,7 @@ static void deregistered(struct ibv_mr *mr)
 	int error;
 
 	if (has_own_provider()) {
-		if (ibv_dereg_mr(mr))
-			die("ibv_dereg_mr: %s", strerror(errno));
+		mr_free(mr);
 		return;
 	}
 	error = command_write(mr->context, IB_USER_VERBS_CMD_DEREG_MR, &command, sizeof(command), 0);
@@ -549,9 +548,7 @@ static bool run_killed(void)
 
 	if (pipe(ready))
 		die("pipe: %s", strerror(errno));
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child) {
 		struct device own;
 		struct buffer buffer;

@@ -89,10 +89,7 @@ static void *map_anonymous(void *address)
 static void adopt(struct end *end, void *memory)
 {
 	end->memory = memory;
-	end->mr = ibv_reg_mr(end->device.pd, everywhere ? NULL : memory,
-			     everywhere ? SIZE_MAX : size, ALL & ~without);
-	if (!end->mr)
-		die("%s: ibv_reg_mr: %s", end->device.name, strerror(errno));
+	end->mr = mr_make(end->device.pd, everywhere ? NULL : memory, everywhere ? SIZE_MAX : size, ALL & ~without);
 }
 
 static void start(void)
@@ -248,9 +245,7 @@ static bool run_forked(int opcode)
 		return false;
 	memset(b->memory, old, size);
 	memset(a->memory, old, size);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child) {
 		size_t i;
 
@@ -417,9 +412,7 @@ static bool run_large(int opcode)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (range == MAP_FAILED)
 		die("mmap: %s", strerror(errno));
-	b->mr = ibv_reg_mr(b->device.pd, range, all, ALL);
-	if (!b->mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	b->mr = mr_make(b->device.pd, range, all, ALL);
 	for (round = 0; ok && round < 4; round++) {
 		for (i = 0; ok && i <= 4; i++) {
 			b->memory = range + (i ? i * step - size / 2 : 0);
@@ -428,8 +421,7 @@ static bool run_large(int opcode)
 		if (madvise(range, all, MADV_DONTNEED))
 			die("madvise: %s", strerror(errno));
 	}
-	if (ibv_dereg_mr(b->mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
+	mr_free(b->mr);
 	munmap(range, all);
 	b->memory = memory;
 	b->mr = mr;
@@ -647,9 +639,7 @@ static bool run_orphaned(int opcode)
 	random_fill(a->memory, 8);
 	qp_free(a->qp);
 	a->qp = qp_make(&a->device, IBV_QPT_RC, a->send_cq, a->recv_cq, depth, NULL);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child)
 		be_the_peer(tell[1], go[0], last);
 	close(tell[1]);
@@ -964,9 +954,7 @@ static bool stuck(enum ibv_wr_opcode opcode, enum cause cause)
 			ok = advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0);
 		break;
 	case FLUSHED_ADVICE:
-		child = fork();
-		if (child < 0)
-			die("fork: %s", strerror(errno));
+		child = fork_child();
 		if (!child) {
 			alarm(1);
 			advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH);
@@ -1033,9 +1021,7 @@ static bool run_interrupted_flush(int opcode)
 	(void)opcode;
 	if (range == MAP_FAILED || !small_pages(range, INTERRUPTED))
 		die("mmap: %s", strerror(errno));
-	mr = ibv_reg_mr(b->device.pd, range, INTERRUPTED, ALL);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr = mr_make(b->device.pd, range, INTERRUPTED, ALL);
 	all.lkey = mr->lkey;
 	signals = 0;
 	if (sigaction(SIGALRM, &counted, &before) || setitimer(ITIMER_REAL, &often, NULL))
@@ -1049,8 +1035,7 @@ static bool run_interrupted_flush(int opcode)
 	setitimer(ITIMER_REAL, &never, NULL);
 	sigaction(SIGALRM, &before, NULL);
 	ksft_print_msg("%u times, %d signals: %s\n", calls, (int)signals, strerror(error));
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
+	mr_free(mr);
 	munmap(range, INTERRUPTED);
 	return !error && signals >= SIGNALS;
 }
@@ -1349,10 +1334,7 @@ static bool another_goes_on(void)
 	int status, i;
 	pid_t child;
 
-	fflush(stdout);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child) {
 		for (i = 0; i < 2; i++) {
 			struct end *end = &ends[i];

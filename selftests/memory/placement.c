@@ -546,9 +546,7 @@ static bool run_on_demand(void)
 	memory = aligned_alloc(4096, 64 * 4096);
 	if (!memory)
 		die("no memory");
-	mr = ibv_reg_mr(b->device.pd, memory, 64 * 4096, MR_ACCESS | IBV_ACCESS_ON_DEMAND);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr = mr_make(b->device.pd, memory, 64 * 4096, MR_ACCESS | IBV_ACCESS_ON_DEMAND);
 	flush(1, mr->rkey, 0, 0, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR);
 	atomic_write(2, mr->rkey, (uintptr_t)memory + 50 * 4096 + 8, value, IBV_SEND_SIGNALED);
 	flush(3, mr->rkey, (uintptr_t)memory, 64 * 4096, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
@@ -675,10 +673,7 @@ static struct region durable_make(void)
 		die("%s: mmap: %s", durable_file, strerror(errno));
 	close(fd);
 	region_fill(&region);
-	region.mr = ibv_reg_mr(b->device.pd, region.memory, SIZE,
-			       MR_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT);
-	if (!region.mr)
-		die("%s cannot be registered for persistence: %s", durable_file, strerror(errno));
+	region.mr = mr_make(b->device.pd, region.memory, SIZE, MR_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT);
 	return region;
 }
 

@@ -118,21 +118,6 @@ static bool are_as_expected(void)
 	return true;
 }
 
-static struct ibv_mr *registered(void *at, size_t size, int access)
-{
-	struct ibv_mr *mr = ibv_reg_mr(b->pd, at, size, access);
-
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
-	return mr;
-}
-
-static void deregistered(struct ibv_mr *mr)
-{
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
-}
-
 /* Zero, or the error. As ibv_rereg_mr(), which the provider does not have: the kernel's command. */
 static int again_at(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *at, size_t size, int access, void *iova)
 {
@@ -185,7 +170,7 @@ static unsigned long pinned(void)
 
 static bool run_rights(void)
 {
-	struct ibv_mr *mr = registered(places[0], SIZE, ALL_RIGHTS);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	bool ok = is_written(b->pd, 0, 100, mr->rkey);
 
 	ok = ok && !again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE);
@@ -193,14 +178,14 @@ static bool run_rights(void)
 	ok = ok && is_refused(b->pd, IBV_WR_RDMA_READ, places[0], mr->rkey);
 	ok = ok && !again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL_RIGHTS);
 	ok = ok && is_written(b->pd, 0, 9000, mr->rkey);
-	deregistered(mr);
+	mr_free(mr);
 	return ok;
 }
 
 static bool run_memory(void)
 {
 	unsigned long before = pinned();
-	struct ibv_mr *mr = registered(places[0], SIZE, ALL_RIGHTS);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	bool ok = is_written(b->pd, 0, 0, mr->rkey);
 
 	ok = ok && !again(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, places[1], SIZE / 2, 0);
@@ -211,13 +196,13 @@ static bool run_memory(void)
 		ksft_print_msg("%lu KiB pinned, %lu before\n", pinned(), before);
 		ok = false;
 	}
-	deregistered(mr);
+	mr_free(mr);
 	return ok && pinned() == before;
 }
 
 static bool run_domain(void)
 {
-	struct ibv_mr *mr = registered(places[0], SIZE, ALL_RIGHTS);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	struct ibv_pd *pd = ibv_alloc_pd(b->context);
 	bool ok;
 
@@ -229,14 +214,14 @@ static bool run_domain(void)
 	ok = ok && is_written(pd, 0, 1, mr->rkey);
 	/* It is the region's now. */
 	ok = ok && ibv_dealloc_pd(pd) == EBUSY;
-	deregistered(mr);
+	mr_free(mr);
 	return !ibv_dealloc_pd(pd) && ok;
 }
 
 static bool run_all(void)
 {
 	const int flags = IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS;
-	struct ibv_mr *mr = registered(places[0], SIZE, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_pd *pd = ibv_alloc_pd(b->context);
 	bool ok;
 
@@ -246,7 +231,7 @@ static bool run_all(void)
 	ok = ok && is_written(pd, 1, 7, mr->rkey);
 	ok = ok && is_refused(pd, IBV_WR_RDMA_WRITE, places[1] + 6, mr->rkey);
 	ok = ok && is_refused(b->pd, IBV_WR_RDMA_WRITE, places[1] + 7, mr->rkey);
-	deregistered(mr);
+	mr_free(mr);
 	return !ibv_dealloc_pd(pd) && ok;
 }
 
@@ -259,13 +244,13 @@ static bool run_read_only(void)
 
 	if (memory == MAP_FAILED)
 		die("mmap: %s", strerror(errno));
-	mr = registered(memory, SIZE, 0);
+	mr = mr_make(b->pd, memory, SIZE, 0);
 	ok = again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL_RIGHTS);
 	ok = ok && !again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ);
 	link = link_make(b->pd);
 	ok = ok && access_by(&link, IBV_WR_RDMA_READ, memory, mr->rkey) == IBV_WC_SUCCESS;
 	link_free(&link);
-	deregistered(mr);
+	mr_free(mr);
 	munmap(memory, SIZE);
 	return ok;
 }
@@ -274,7 +259,7 @@ static bool run_on_demand(void)
 {
 	const int flags = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS;
 	unsigned long before = pinned();
-	struct ibv_mr *mr = registered(places[0], SIZE, ALL_RIGHTS);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	bool ok;
 
 	/* How memory is held cannot change alone. */
@@ -286,14 +271,14 @@ static bool run_on_demand(void)
 	ok = ok && again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL_RIGHTS) == EINVAL;
 	ok = ok && !again(mr, flags, NULL, places[0], SIZE, ALL_RIGHTS);
 	ok = ok && is_written(b->pd, 0, 20000, mr->rkey);
-	deregistered(mr);
+	mr_free(mr);
 	return ok;
 }
 
 /* A window keeps its region as it is. */
 static bool run_window(void)
 {
-	struct ibv_mr *mr = registered(places[0], SIZE, ALL_RIGHTS);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	struct ibv_mw *window = ibv_alloc_mw(b->pd, IBV_MW_TYPE_1);
 	struct ibv_mw_bind bind = {
 		.send_flags = IBV_SEND_SIGNALED,
@@ -315,7 +300,7 @@ static bool run_window(void)
 		die("ibv_dealloc_mw: %s", strerror(errno));
 	ok = ok && !again(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, places[1], SIZE, 0);
 	ok = ok && is_written(b->pd, 1, 300, mr->rkey);
-	deregistered(mr);
+	mr_free(mr);
 	return ok;
 }
 
@@ -323,7 +308,7 @@ static bool run_window(void)
 static bool run_nothing_there(void)
 {
 	uint8_t *gap = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct ibv_mr *mr = registered(places[0], SIZE, ALL_RIGHTS);
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	unsigned long before = pinned();
 	bool ok;
 
@@ -332,7 +317,7 @@ static bool run_nothing_there(void)
 	ok = again(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, gap, SIZE, 0);
 	ok = ok && again(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, NULL, gap, SIZE, ALL_RIGHTS);
 	ok = ok && is_written(b->pd, 0, 4000, mr->rkey) && pinned() == before;
-	deregistered(mr);
+	mr_free(mr);
 	munmap(gap, SIZE);
 	return ok;
 }
@@ -376,7 +361,7 @@ static bool run_traffic(void)
 	int done = 0, refused = 0;
 	pthread_t thread;
 
-	shared = registered(places[0], SIZE, ALL_RIGHTS);
+	shared = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	is_over = false;
 	if (pthread_create(&thread, NULL, move_about, &is_quiet))
 		die("pthread_create");
@@ -407,7 +392,7 @@ static bool run_traffic(void)
 	for (unsigned int i = 0; i < 2; i++)
 		memcpy(expected[i], places[i], SIZE);
 	ok = ok && is_written(b->pd, 0, 5, shared->rkey);
-	deregistered(shared);
+	mr_free(shared);
 	return ok;
 }
 

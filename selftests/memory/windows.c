@@ -387,8 +387,7 @@ static bool bring_to(enum state state)
 		lkey = mr->lkey;
 		if (!unbind())
 			return false;
-		if (ibv_dereg_mr(mr))
-			die("ibv_dereg_mr: %s", strerror(errno));
+		mr_free(mr);
 		/* Its key stays what it was. */
 		mr = calloc(1, sizeof(*mr));
 		if (!mr)
@@ -551,11 +550,8 @@ static bool run_region_rights(int rights, unsigned int access, bool ok)
 	bool done;
 
 	start(IBV_MW_TYPE_2);
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
-	mr = ibv_reg_mr(b->device.pd, hidden.memory, SIZE, rights);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr_free(mr);
+	mr = mr_make(b->device.pd, hidden.memory, SIZE, rights);
 	bind = usual();
 	bind.access = access;
 	done = bind_as(bind, ok ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR);
@@ -668,11 +664,8 @@ static bool run_no_rights(void)
 	bool ok;
 
 	start(IBV_MW_TYPE_2);
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
-	mr = ibv_reg_mr(b->device.pd, hidden.memory, SIZE, BINDABLE | ALL);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr_free(mr);
+	mr = mr_make(b->device.pd, hidden.memory, SIZE, BINDABLE | ALL);
 	bind = usual();
 	bind.access = 0;
 	ok = bind_as(bind, IBV_WC_SUCCESS) && writes(false);
@@ -991,11 +984,8 @@ static bool run_on_demand(void)
 	bool ok;
 
 	start(IBV_MW_TYPE_2);
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
-	mr = ibv_reg_mr(b->device.pd, hidden.memory, SIZE, BINDABLE | IBV_ACCESS_ON_DEMAND);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr_free(mr);
+	mr = mr_make(b->device.pd, hidden.memory, SIZE, BINDABLE | IBV_ACCESS_ON_DEMAND);
 	ok = bind_usual() && writes(true) && reach(IBV_WR_RDMA_READ, true) &&
 	     invalidate(0, key, IBV_WC_SUCCESS) && writes(false);
 	return finish() && ok;
@@ -1027,10 +1017,7 @@ static bool run_end_of_process(int type)
 	int status, i;
 	pid_t child;
 
-	fflush(stdout);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (child == 0) {
 		open_all();
 		start(type);

@@ -605,10 +605,7 @@ static bool try_charged(void (*make_object)(struct device *device), unsigned int
 
 	if (mkdir(CGROUP, 0755) && errno != EEXIST)
 		die(CGROUP ": %s", strerror(errno));
-	fflush(stdout);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child) {
 		cgroup_write(CGROUP "/cgroup.procs", "0");
 		device_open(&device, devices[0].name, 4);

@@ -1182,10 +1182,7 @@ static pid_t flooder_start(enum flood_kind kind, struct news *news)
 	struct flood *flood;
 	pid_t pid;
 
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
+	pid = fork_child();
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -1302,10 +1299,7 @@ static bool run_datagrams_come_back(void)
 	pid_t child;
 	bool ok;
 
-	fflush(stdout);
-	child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
+	child = fork_child();
 	if (!child) {
 		usleep(50000);
 		ok = address_change("del", second);

@@ -77,21 +77,6 @@ static void destroy_pair(struct pair *pair)
 		qp_free(pair->qps[i]);
 }
 
-static struct ibv_mr *make_mr(struct device *device, void *memory, size_t size, int access)
-{
-	struct ibv_mr *mr = ibv_reg_mr(device->pd, memory, size, access);
-
-	if (!mr)
-		die("%s: ibv_reg_mr of %zu bytes: %s", device->name, size, strerror(errno));
-	return mr;
-}
-
-static void destroy_mr(struct ibv_mr *mr)
-{
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr: %s", strerror(errno));
-}
-
 /* A WRITE or READ of so many bytes, and its completion. */
 static bool moves(struct pair *pair, enum ibv_wr_opcode opcode, void *local, struct ibv_mr *mr, void *remote,
 		  uint32_t rkey, uint32_t length)
@@ -201,7 +186,7 @@ static bool run_mrs(void)
 	before = kernel_kib();
 	began = now_ms();
 	for (i = 0; i < MRS; i++)
-		mrs[i] = make_mr(b, to.memory, page, ALL);
+		mrs[i] = mr_make(b->pd, to.memory, page, ALL);
 	used = kernel_kib() - before;
 	ksft_print_msg("%d regions: %ld bytes each, %llu us each to register\n", MRS, used * 1024 / MRS,
 		       (unsigned long long)(now_ms() - began) * 1000 / MRS);
@@ -214,7 +199,7 @@ static bool run_mrs(void)
 	}
 	began = now_ms();
 	for (i = 0; i < MRS; i++)
-		destroy_mr(mrs[i]);
+		mr_free(mrs[i]);
 	ksft_print_msg("%llu us each to deregister\n", (unsigned long long)(now_ms() - began) * 1000 / MRS);
 	destroy_pair(&pair);
 	region_free(&from);
@@ -240,7 +225,7 @@ static bool run_large(int access)
 	region_make(&from, a, 2 * piece, ALL);
 	connect_pair(&pair);
 	began = now_ms();
-	mr = make_mr(b, memory, LARGE, ALL | access);
+	mr = mr_make(b->pd, memory, LARGE, ALL | access);
 	ksft_print_msg("%llu ms to register\n", (unsigned long long)(now_ms() - began));
 	for (at = 0; ok && at + piece <= LARGE; at += (16 << 20) - 4099) {
 		random_fill(from.memory, piece);
@@ -256,7 +241,7 @@ static bool run_large(int access)
 	if (!ok)
 		ksft_print_msg("at %#zx\n", at);
 	began = now_ms();
-	destroy_mr(mr);
+	mr_free(mr);
 	ksft_print_msg("%llu ms to deregister\n", (unsigned long long)(now_ms() - began));
 	destroy_pair(&pair);
 	region_free(&from);

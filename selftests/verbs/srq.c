@@ -676,9 +676,7 @@ static bool run_domain(void)
 
 	if (!pd)
 		die("ibv_alloc_pd: %s", strerror(errno));
-	mr = ibv_reg_mr(pd, target.memory, target.size, ACCESS);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr = mr_make(pd, target.memory, target.size, ACCESS);
 	start(pd, 2, 0);
 	/* A key of the queue pair's domain, then one of the queue's. */
 	ok = !try_receive(0, SLOT, target.mr->lkey) && !try_receive(1, SLOT, mr->lkey);

@@ -250,10 +250,7 @@ static bool run_other_domain(void)
 
 	if (!pd)
 		die("ibv_alloc_pd: %s", strerror(errno));
-	mr = ibv_reg_mr(pd, b->open.memory, SIZE,
-			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	mr = mr_make(pd, b->open.memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	start(PATIENT);
 	ok = refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		     mr->rkey, IBV_WC_REM_ACCESS_ERR);

@@ -766,9 +766,7 @@ static bool run_destroyed_in_the_middle(void)
 	int absence;
 	bool ok;
 
-	place.mr = ibv_reg_mr(pds[0], memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
-	if (!place.mr)
-		die("ibv_reg_mr, on demand: %s", strerror(errno));
+	place.mr = mr_make(pds[0], memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 	srq_make(&srq, link->domain, pds[0], recv_cqs[0]);
 	srq_post(&srq, 7, &place, 0, SIZE);
 	absence = absence_begin(memory, SIZE);

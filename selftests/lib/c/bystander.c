@@ -105,9 +105,7 @@ void bystander_start(struct bystander *bystander, const char *device, const char
 		die("no memory for a bystander");
 	fflush(stdout);
 	bystander->news = news;
-	bystander->pid = fork();
-	if (bystander->pid < 0)
-		die("fork: %s", strerror(errno));
+	bystander->pid = fork_child();
 	if (!bystander->pid) {
 		bool ok;
 

@@ -218,6 +218,34 @@ void *pages_make(size_t size, int flags)
 	return memory;
 }
 
+struct ibv_mr *mr_make(struct ibv_pd *pd, void *memory, size_t size, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, size, access);
+
+	if (!mr)
+		die("%s: ibv_reg_mr of %zu bytes: %s", ibv_get_device_name(pd->context->device), size, strerror(errno));
+	return mr;
+}
+
+void mr_free(struct ibv_mr *mr)
+{
+	int error = ibv_dereg_mr(mr);
+
+	if (error)
+		die("ibv_dereg_mr: %s", strerror(error));
+}
+
+pid_t fork_child(void)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	return pid;
+}
+
 void region_make(struct region *region, struct device *device, size_t size, int access)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -228,9 +256,7 @@ void region_make(struct region *region, struct device *device, size_t size, int 
 	if (!region->memory || !region->expected)
 		die("no memory for a region of %zu bytes", size);
 	region_fill(region);
-	region->mr = ibv_reg_mr(device->pd, region->memory, size, access);
-	if (!region->mr)
-		die("%s: ibv_reg_mr of %zu bytes: %s", device->name, size, strerror(errno));
+	region->mr = mr_make(device->pd, region->memory, size, access);
 }
 
 void region_fill(struct region *region)
@@ -259,10 +285,7 @@ bool region_check(const struct region *region, const char *name)
 
 void region_free(struct region *region)
 {
-	int error = ibv_dereg_mr(region->mr);
-
-	if (error)
-		die("ibv_dereg_mr: %s", strerror(error));
+	mr_free(region->mr);
 	free(region->memory);
 	free(region->expected);
 }

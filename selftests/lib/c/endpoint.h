@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define PORT 1
 
@@ -83,6 +84,9 @@ void device_close(struct device *device);
 
 /* Memory of zeros, not registered, with these flags of mmap(). */
 void *pages_make(size_t size, int flags);
+/* ibv_reg_mr() and ibv_dereg_mr(), which must not fail. */
+struct ibv_mr *mr_make(struct ibv_pd *pd, void *memory, size_t size, int access);
+void mr_free(struct ibv_mr *mr);
 void region_make(struct region *region, struct device *device, size_t size, int access);
 /* New random content, which is also the expected one. */
 void region_fill(struct region *region);
@@ -92,6 +96,9 @@ void region_free(struct region *region);
 
 /* So many bytes of it, from `at` on. */
 struct ibv_sge region_sge(const struct region *region, size_t at, uint32_t length);
+
+/* fork(), which must not fail; nothing is printed twice. */
+pid_t fork_child(void);
 
 /* Post what must be taken. */
 void send_post(struct ibv_qp *qp, struct ibv_send_wr *wr);

@@ -50,10 +50,7 @@ pid_t fuzzer_fork(void)
 {
 	pid_t pid;
 
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
+	pid = fork_child();
 	if (!pid)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	return pid;
