@@ -262,8 +262,8 @@ static bool netdevs_have_mtu(int mtu)
 }
 
 /*
- * A datagram may be as long as the port's MTU is when it is sent, not when the QPs came to RTR and RTS. A longer one does
- * not leave, and is no error.
+ * A datagram may be as long as the port's MTU is when it is sent, not when the QPs came to RTR and RTS. A longer one
+ * does not leave, and is no error.
  */
 static bool run_mtu(void)
 {

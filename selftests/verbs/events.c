@@ -182,7 +182,7 @@ static void to_rts(struct end *from, struct end *to)
 
 	attr.qp_state = IBV_QPS_RTS;
 	qp_change(from->qp, attr, from->qp->qp_type == IBV_QPT_RC ? RTS_RC_MASK : RTS_MASK,
-	       "RTR to RTS");
+		  "RTR to RTS");
 }
 
 /* Two connected queue pairs; the second one as far as that state. */

@@ -106,7 +106,7 @@ static uint64_t rnr_time(uint8_t timer, uint8_t retries)
 
 	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = retries });
 	qp_change(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = timer }, IBV_QP_MIN_RNR_TIMER,
-	    "RNR timer");
+		  "RNR timer");
 	before = now_us();
 	send_one(1);
 	ok = completed(send_cqs[0], "the send", 1, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -398,7 +398,7 @@ static bool run_refused_doorbell(int state)
 		ksft_print_msg("a send posted in state %d is taken\n", state);
 	if (state == IBV_QPS_INIT)
 		qp_change(qps[0], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE,
-		    "INIT to RESET");
+			  "INIT to RESET");
 	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, PATIENT);
 	region_fill(&regions[0]);
 	receive_one(1, 11, 0);

@@ -68,7 +68,11 @@ impl AddressHandle for Ah {
         mut address: Address,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        let new = |address, number, flags| {
+        if udata.is_some() && matches!(address.sl, PACKET_UDP_IPV6 | PACKET_UDP_IPV4) {
+            // Probably a reply: `ibv_create_ah_from_wc()` copies it. A level that was chosen cannot be told from it.
+            address.sl = 0;
+        }
+        let new = |number, flags| {
             let ah = Self {
                 pd: pd.clone(),
                 number,
@@ -78,19 +82,15 @@ impl AddressHandle for Ah {
             Arc::new(ah, flags)
         };
         let Some(udata) = udata else {
-            return Ok(new(address, None, GFP_ATOMIC)?);
+            return Ok(new(None, GFP_ATOMIC)?);
         };
-        if matches!(address.sl, PACKET_UDP_IPV6 | PACKET_UDP_IPV4) {
-            // Probably a reply: `ibv_create_ah_from_wc()` copies it. A level that was chosen cannot be told from it.
-            address.sl = 0;
-        }
         let handles = HANDLES.whole()?;
         let slot = handles.reserve_cyclic(NUMBERS)?;
         udata.copy_out(&CreateAhResponse {
             number: slot.key(),
             reserved: 0,
         })?;
-        let ah = new(address, Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
+        let ah = new(Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
         slot.fill(ah.clone())?;
         Ok(ah)
     }

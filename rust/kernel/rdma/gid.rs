@@ -88,8 +88,8 @@ impl Attr {
     /// The entry's place in the table.
     #[inline]
     pub fn index(&self) -> u16 {
-        // SAFETY: By the type invariant the entry lives; this field is constant. No reference to the whole entry is made, as
-        // in `gid_of`.
+        // SAFETY: By the type invariant the entry lives; this field is constant. No reference to the whole entry is
+        // made, as in `gid_of`.
         unsafe { (&raw const (*self.0.as_ptr()).index).read() }
     }
 

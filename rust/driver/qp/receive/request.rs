@@ -227,8 +227,8 @@ impl ReceiveSide {
         cursor.write_datagram(offset, skb, from, len)
     }
 
-    /// Places an RDMA WRITE's payload at `va`. The key is checked for `check_len` bytes from there: for the whole message
-    /// with its first packet, so that nothing is written of a message that does not fit.
+    /// Places an RDMA WRITE's payload at `va`. The key is checked for `check_len` bytes from there: for the whole
+    /// message with its first packet, so that nothing is written of a message that does not fit.
     #[allow(clippy::too_many_arguments)] // A step of the responder, and where its payload is.
     fn place_remote(
         &mut self,

@@ -22,7 +22,8 @@ pub trait Modify: Sized + Send + Sync + 'static {
     /// meanwhile. Context: process, may sleep.
     fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result;
 
-    /// Returns all attributes: what was set, and for what was not the value that it is used with. Context: process, may sleep.
+    /// Returns all attributes: what was set, and for what was not the value that it is used with.
+    /// Context: process, may sleep.
     fn query(self: &Arc<Self>) -> Attr;
 }
 
