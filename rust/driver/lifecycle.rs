@@ -161,6 +161,17 @@ impl rdma::device::Device for Device {
         attributes::of(self.guid())
     }
 
+    /// After a change of the namespace (`rdma dev set netns`) the device goes on.
+    fn enabled(self: &Arc<Self>) {
+        if self.reinstate() {
+            self.has_moved();
+        }
+    }
+
+    fn disabled(self: &Arc<Self>) {
+        retire(self);
+    }
+
     /// Lets go of the network. There is no QP that would have to, too, as in [`stop`].
     fn gone(self: &Arc<Self>) {
         if let Some(site) = self.detach() {

@@ -45,6 +45,7 @@ module! {
 /// The loaded module. What is dropped first stands first, see [`Ferroce::drop`].
 struct Ferroce {
     link: Option<rdma::link::LinkType<verbs::Ferroce>>,
+    client: Option<rdma::client::Client<verbs::Ferroce>>,
     watch: Option<net::NetdevNotifier<link::Watch>>,
     files: Option<Pin<KBox<debugfs::Files>>>,
     registry: Arc<device::registry::Registry>,
@@ -88,9 +89,11 @@ impl kernel::Module for Ferroce {
         let files = debugfs::Files::new()?;
         let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;
         let watch = net::NetdevNotifier::register(watch)?;
+        let client = rdma::client::register(c"ferroce")?;
         let link = rdma::link::register()?;
         Ok(Self {
             link: Some(link),
+            client: Some(client),
             watch: Some(watch),
             files: Some(files),
             registry,
@@ -105,6 +108,7 @@ impl Drop for Ferroce {
         // No device is made any more.
         drop(self.link.take());
         lifecycle::unregister_all(&self.registry);
+        drop(self.client.take());
         // No device is left that could be on a netdev.
         drop(self.watch.take());
         drop(self.files.take());

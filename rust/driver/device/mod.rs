@@ -120,7 +120,7 @@ pub(crate) struct Device {
     number: u64,
     guid: [u8; 8],
     counters: Counters,
-    /// Set once, when it becomes known that the device will be unregistered.
+    /// Set when it becomes known that the device will be unregistered, or goes to another namespace.
     retired: Atomic<bool>,
     /// Set once, when the device lets go of the network.
     dead: Atomic<bool>,
@@ -130,6 +130,8 @@ pub(crate) struct Device {
     netdev_mtu: Atomic<u32>,
     /// Its netdev has lost addresses that are still in the GID table, and that `ib_core` will not delete.
     addresses_gone: Atomic<bool>,
+    /// It has come to another namespace, and which addresses of netdevs above its own it may use was decided before.
+    has_moved: Atomic<bool>,
     /// Until when its clients may leave, as its netdev goes: by [`sync::monotonic_ns`]; 0 if it does not.
     leaves_until: Atomic<u64>,
     /// Packets of all QPs that wait for pages, and the bytes of memory that they use.
@@ -204,6 +206,7 @@ impl Device {
                 was_active: Atomic::new(netdev.is_operational()),
                 netdev_mtu: Atomic::new(netdev.mtu()),
                 addresses_gone: Atomic::new(false),
+                has_moved: Atomic::new(false),
                 leaves_until: Atomic::new(0),
                 waiting_packets: Atomic::new(0),
                 waiting_memory: Atomic::new(0),
@@ -302,6 +305,11 @@ impl Device {
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
         smp_mb();
+    }
+
+    /// Undoes [`Device::retire`]: the device is in another namespace. Returns whether there was anything to undo. Context: any.
+    pub(crate) fn reinstate(&self) -> bool {
+        self.retired.xchg(false, Relaxed)
     }
 
     /// Whether the device will be unregistered. The barrier pairs with that of [`Device::retire`]. Context: any.

@@ -39,14 +39,22 @@ impl WorkItem<PORT_STATE> for Device {
     fn run(device: Arc<Device>) {
         if let (Some(handle), Some(netdev)) = (device.handle(), device.netdev()) {
             handle.dispatch_port_state(&netdev);
-            if netdev.is_ethernet() {
+            if netdev.is_ethernet() && !device.has_moved.load(Relaxed) {
                 return;
             }
             // The thread that changes an address holds RTNL, and often changes more of them. The scan takes RTNL, too. A
             // retired device is not scanned: the holder of RTNL may wait for its end (`lifecycle::leave`).
             net::wait_for_rtnl();
             if !device.is_retired() {
-                handle.rescan_gids(&netdev, &device.addresses_gone);
+                let own_are_stale = device.addresses_gone.xchg(false, Relaxed);
+                let above_are_stale = device.has_moved.xchg(false, Relaxed);
+                handle.rescan_gids(|other| {
+                    if device.is_on(other) {
+                        own_are_stale
+                    } else {
+                        above_are_stale
+                    }
+                });
             }
         }
     }
@@ -74,6 +82,13 @@ impl Device {
         if event == AddressEvent::Removed {
             self.addresses_gone.store(true, Relaxed);
         }
+        self.port_changed();
+    }
+
+    /// The device has come to another namespace, in exclusive mode: the addresses of netdevs above its own count anew, soon,
+    /// as those it may use are others now ([`rdma::gid::TableAddress::add`]). Context: any.
+    pub(crate) fn has_moved(self: &Arc<Self>) {
+        self.has_moved.store(true, Relaxed);
         self.port_changed();
     }
 

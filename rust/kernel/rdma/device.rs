@@ -141,6 +141,14 @@ pub trait Device: Sized + Send + Sync + 'static {
     /// The device's attributes: what works, no more. Context: process, may sleep.
     fn query(&self) -> Attr;
 
+    /// The device goes into use: it is registered, or has come to another namespace (`rdma dev set netns`). Its other clients
+    /// may follow. Context: process, with locks of `ib_core`.
+    fn enabled(self: &Arc<Self>);
+
+    /// The device goes out of use: it is unregistered, or goes to another namespace. `ib_core` has its other clients leave,
+    /// then destroys the objects of processes. Context: process, may sleep.
+    fn disabled(self: &Arc<Self>);
+
     /// The device is gone: all its objects are destroyed, and no other operation will be called.
     /// Context: process, may sleep.
     fn gone(self: &Arc<Self>);
@@ -167,7 +175,7 @@ pub(crate) unsafe fn core<'a, T>(device: *const bindings::ib_device) -> &'a Arc<
 ///
 /// # Safety
 ///
-/// `device` must be a device that [`register`] made.
+/// `device` must be valid, and registered.
 pub(crate) unsafe fn is_of<D: Driver>(device: *const bindings::ib_device) -> bool {
     // SAFETY: The device is valid, and its operations are constant.
     let query_device = unsafe { (*device).ops.query_device };

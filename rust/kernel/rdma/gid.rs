@@ -2,6 +2,7 @@
 
 //! Entries of a port's GID table.
 
+use crate::port;
 use core::{
     marker::PhantomData,
     ptr::NonNull, //
@@ -78,11 +79,30 @@ impl Attr {
         Some(Self(ptr))
     }
 
+    /// The entry at `index` of the table of `device`, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// `device` must be registered.
+    pub(crate) unsafe fn get(device: *mut bindings::ib_device, index: c_int) -> Option<Self> {
+        // SAFETY: The caller promises a registered device.
+        let attr = unsafe { bindings::rdma_get_gid_attr(device, port::NUMBER, index) };
+        // INVARIANT: The reference is the caller's.
+        let attr = kernel::error::from_err_ptr(attr.cast_mut()).ok()?;
+        NonNull::new(attr).map(Self)
+    }
+
     /// The GID.
     #[inline]
     pub fn gid(&self) -> Gid {
         // SAFETY: By the type invariant the entry lives.
         unsafe { gid_of(self.0) }
+    }
+
+    /// The netdev that has the address; [`None`] once it is gone. Context: any.
+    pub(crate) fn to_netdev(&self) -> Option<net::NetDev> {
+        let guard = rcu::read_lock();
+        self.netdev(&guard).map(net::NetDevice::to_owned)
     }
 
     /// The entry's place in the table.

@@ -22,6 +22,7 @@
 pub mod access;
 mod address_space;
 pub mod ah;
+pub mod client;
 pub mod counter;
 pub mod cq;
 pub mod details;

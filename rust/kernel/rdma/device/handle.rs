@@ -3,11 +3,12 @@
 //! The handle of a registered device: the driver unregisters it, and tells `ib_core` of changes.
 
 use super::embedded;
-use core::ptr::NonNull;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use crate::{
+    gid::Attr,
+    port, //
 };
+use core::ptr::NonNull;
+use kernel::ffi::c_int;
 use rdma_bindings as bindings;
 
 /// A registered device, or one that was.
@@ -49,21 +50,26 @@ impl Handle {
         }
     }
 
-    /// Has the GID table follow the addresses of the device's netdev, as `ib_core` does by itself if that is an Ethernet
-    /// one. If addresses are gone (`are_gone`, which becomes false), all of the netdev's are deleted until RTNL is free,
-    /// and may get other places in the table: `ib_core` deletes no single one. Process context, not under RTNL.
-    pub fn rescan_gids(&self, netdev: &net::NetDevice, are_gone: &Atomic<bool>) {
+    /// Has the GID table follow the addresses of the device's netdev and of those above. Those of netdevs that are stale
+    /// (`is_stale`) are deleted before, and may get other places in the table: `ib_core` deletes no single one. Context:
+    /// process, may sleep, not under RTNL.
+    pub fn rescan_gids(&self, is_stale: impl Fn(&net::NetDevice) -> bool) {
         let device = self.0.as_ptr();
         // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
-        // it is held so, entries may be added.
+        // it is held so, entries may be looked up and added.
         unsafe {
-            if bindings::ib_device_try_get(device) {
-                if are_gone.xchg(false, Relaxed) {
-                    self.delete_gids(netdev);
-                }
-                bindings::rdma_roce_rescan_port(device, 1);
-                bindings::ib_device_put(device);
+            if !bindings::ib_device_try_get(device) {
+                return;
             }
+            for index in 0..port::GID_TABLE_LEN as c_int {
+                if let Some(netdev) = Attr::get(device, index).and_then(|attr| attr.to_netdev()) {
+                    if is_stale(&netdev) {
+                        self.delete_gids(&netdev);
+                    }
+                }
+            }
+            bindings::rdma_roce_rescan_port(device, port::NUMBER);
+            bindings::ib_device_put(device);
         }
     }
 
@@ -72,7 +78,7 @@ impl Handle {
         // SAFETY: The memory of the device is valid, and with it the table. Only entries of the table lead to the driver's
         // part of the device: `ib_core` empties the table before that part goes, and adds none afterwards.
         unsafe {
-            bindings::roce_del_all_netdev_gids(self.0.as_ptr(), 1, netdev.as_ptr());
+            bindings::roce_del_all_netdev_gids(self.0.as_ptr(), port::NUMBER, netdev.as_ptr());
         }
     }
 
