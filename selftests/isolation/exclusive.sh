@@ -54,14 +54,15 @@ has_gid()
 	fail "no GID for $3 after $tries tries"
 }
 
+# connection NAMESPACE [ADDRESS PEER]: rping from there to `other`, and back.
 connection()
 {
-	local at=$1
-	has_gid "$at" "$dev1" 10.6.0.1
-	server_at=$at client_at=other pair 60 "$cm_port" rping -s -a 10.6.0.1 -p "$cm_port" -v -V -C "$n" -- \
-		rping -c -a 10.6.0.1 -p "$cm_port" -v -V -C "$n" &&
-		server_at=other client_at=$at pair 60 "$cm_port" rping -s -a 10.6.0.2 -p "$cm_port" -v -V -C "$n" -- \
-			rping -c -a 10.6.0.2 -p "$cm_port" -v -V -C "$n"
+	local at=$1 address=${2:-10.6.0.1} peer=${3:-10.6.0.2}
+	has_gid "$at" "$dev1" "$address"
+	server_at=$at client_at=other pair 60 "$cm_port" rping -s -a "$address" -p "$cm_port" -v -V -C "$n" -- \
+		rping -c -a "$address" -p "$cm_port" -v -V -C "$n" &&
+		server_at=other client_at=$at pair 60 "$cm_port" rping -s -a "$peer" -p "$cm_port" -v -V -C "$n" -- \
+			rping -c -a "$peer" -p "$cm_port" -v -V -C "$n"
 }
 
 move_netdev()
@@ -84,19 +85,84 @@ device_first()
 	move_device "$1" "$2" && move_netdev "$1" "$2" && seen_in "$2" "$dev1"
 }
 
-# A pod with a netdev above the device's cannot use the device; so it keeps UDP port 4791.
+# Adds a macvlan above the device's netdev to the pod.
+above_up()
+{
+	ip -n first link add above link v1 type macvlan mode bridge && ip -n first link set above netns pod &&
+		namespace_up pod above 1500 10.6.0.5 fd06::5 && has_gid "$1" "$dev1" 10.6.0.5
+}
+
+# UDP port 4791 of the pod is free: a program can have it, and answers until its time is over.
+port_is_free()
+{
+	ip netns exec pod timeout $((2 * slowness)) python3 "$here/lib/udp_echo.py" answer :: 4791 >"$ktap_dir/answer" 2>&1
+	[ $? -eq 124 ] && grep -qx ready "$ktap_dir/answer"
+}
+
+# The pod cannot use the device; so it keeps its port.
 port_kept()
 {
-	local status
-	ip -n first link add above link v1 type macvlan mode bridge && ip -n first link set above netns pod &&
-		namespace_up pod above 1500 10.6.0.5 fd06::5 && has_gid first "$dev1" 10.6.0.5 || return 1
-	ip netns exec pod timeout $((5 * slowness)) python3 "$here/lib/udp_echo.py" answer :: 4791 >"$ktap_dir/answer" 2>&1
-	status=$?
+	above_up first || return 1
+	port_is_free || fail "a program cannot have it: $(cat "$ktap_dir/answer")"
 	ip -n pod link delete above
-	cat "$ktap_dir/answer"
-	# It answers until its time is over.
-	[ "$status" -eq 124 ] || fail "a program cannot have it: status $status"
-	grep -qx ready "$ktap_dir/answer" || fail "a program cannot have it"
+}
+
+# The device goes to the pod, whose macvlan then has its packets there, and leaves it again.
+port_given_back()
+{
+	move_device first pod && above_up pod || return 1
+	connection pod 10.6.0.5 || fail "rping over the macvlan"
+	! port_is_free || fail "the port is free in use"
+	move_device pod first || return 1
+	await $((25 * slowness)) port_is_free || fail "the port is not free"
+	ip -n pod link delete above
+}
+
+# The VLAN and its address are in the pod before the device.
+vlan_first()
+{
+	move_netdev first pod || return 1
+	vlan pod v1 10.7.0.1 && vlan other v2 10.7.0.2 && has_gid first "$dev1" 10.7.0.1 || return 1
+	move_device first pod || return 1
+	connection pod 10.7.0.1 10.7.0.2 || fail "rping over the VLAN"
+	ip -n pod link delete v1.7 && ip -n other link delete v2.7 && netdev_first pod first
+}
+
+vlan()
+{
+	ip -n "$1" link add link "$2" name "$2.7" type vlan id 7 && namespace_up "$1" "$2.7" 1500 "$3" "fd07::${3##*.}"
+}
+
+# Nothing but its completion queue tells a process that polls.
+poller_told()
+{
+	local server client status
+	ip netns exec first ib_send_bw -d "$dev1" -F -R -p "$cm_port" -n 5000000 >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec first" "$cm_port" "$server"
+	ip netns exec other ib_send_bw -d "$dev2" -F -R -p "$cm_port" -n 5000000 10.6.0.1 >"$ktap_dir/client" 2>&1 &
+	client=$!
+	await $((100 * slowness)) traffic_flows || fail "no traffic"
+	move_device first pod || return 1
+	await $((200 * slowness)) ended "$server" || echo "the process does not end"
+	cat "$ktap_dir/server"
+	kill "$server" "$client" 2>/dev/null
+	wait "$server"
+	status=$?
+	# 143: it was killed just now.
+	case $status in
+	0 | 143) fail "the process ends with $status" ;;
+	esac
+}
+
+traffic_flows()
+{
+	[ "$(ip netns exec first cat /sys/class/net/v1/statistics/rx_bytes)" -gt $((2 << 20)) ]
+}
+
+ended()
+{
+	! kill -0 "$1" 2>/dev/null
 }
 
 # The pod goes with traffic under way: the netdev goes with it, as a veth does, and the device with the netdev.
@@ -129,7 +195,7 @@ down()
 	await $((100 * slowness)) sh -c "! rdma dev show | grep -E '$dev1|$dev2'" || fail "devices are still there: $(rdma dev show)"
 }
 
-ktap_start 11
+ktap_start 15
 row "two namespaces, a device each" up
 row "in its first namespace: rping" connection first
 row "a pod above its netdev keeps UDP port 4791" port_kept
@@ -137,6 +203,10 @@ row "netdev first, then device, to a pod" netdev_first first pod
 row "netdev first: rping" connection pod
 row "netdev first, then device, back" netdev_first pod first
 row "back: rping" connection first
+row "a process that only polls hears of the end of its device" poller_told
+row "its device comes back" move_device pod first
+row "a pod has the device and a netdev above its own: rping; UDP port 4791 is free afterwards" port_given_back
+row "netdev, VLAN and address, then device, to a pod: rping" vlan_first
 row "device first, then netdev, to a pod" device_first first pod
 row "device first: rping" connection pod
 row "a pod ends with traffic under way" pod_ends

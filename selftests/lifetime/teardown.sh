@@ -81,10 +81,11 @@ stayer=
 stuck=
 peer=
 
-traffic_start()
+# bandwidth_start [OPTION...]: of ib_send_bw.
+bandwidth_start()
 {
 	local before tries
-	local options=(-F -e -b -q 8 -s 65536 -n 5000000)
+	local options=(-F -q 8 -s 65536 -n 5000000 "$@")
 	ip netns exec n1 ib_send_bw -d "$dev1" -x "$gid1" "${options[@]}" >"$ktap_dir/server" 2>&1 &
 	server_pid=$!
 	await_listener in1 18515 "$server_pid"
@@ -101,6 +102,17 @@ traffic_start()
 	echo "no traffic flows after $tries tries"
 	tail -n 5 "$ktap_dir/server" "$ktap_dir/client"
 	return 1
+}
+
+traffic_start()
+{
+	bandwidth_start -e -b
+}
+
+# Nothing but its completion queue tells the server that polls: it calls no verb.
+polling_start()
+{
+	bandwidth_start
 }
 
 # ready FILE...: who writes to it says so.
@@ -222,6 +234,10 @@ act()
 	link-again) link_again ;;
 	netdev-del) within "ip link del" ip -n n1 link del veth1 && within "their end" devices_gone "$dev1" "$dev2" ;;
 	rmmod) within "rmmod" rmmod "$module" && within "their end" devices_gone "$dev1" "$dev2" ;;
+	rmmod-rxe)
+		within "rmmod rdma_rxe" rmmod rdma_rxe && within "their end" devices_gone "$dev1" "$dev2" &&
+			within "the end of the traffic" wait_gone "$server_pid" "$client_pid"
+		;;
 	namespace-del) namespace_delete ;;
 	namespace-end)
 		within "the end of the namespace" namespace_end &&
@@ -262,6 +278,7 @@ round()
 	local case=$1 load=$2 failed=0
 	[ "$load" != stuck ] || [ -e /proc/sys/vm/unprivileged_userfaultfd ] ||
 		skip "this kernel has no userfaultfd"
+	[ "$case" != rmmod-rxe ] || modprobe rdma_rxe 2>/dev/null || skip "this kernel has no rxe"
 	kernel_log_mark
 	within "loading" module_load || return 1
 	links_up || failed=1
@@ -283,7 +300,7 @@ round()
 cases=(
 	"link-del traffic" "link-del hold" "link-again hold" "link-del connection"
 	"netdev-del traffic" "netdev-del hold"
-	"rmmod traffic" "rmmod hold"
+	"rmmod traffic" "rmmod hold" "rmmod-rxe polling"
 	"namespace-del traffic" "namespace-del hold" "namespace-end stuck"
 	"kill-server traffic" "kill-client traffic" "kill-holders hold"
 )
