@@ -263,7 +263,7 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
     }
     // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
     if packet.pkey & 0x7fff != crate::device::port::DEFAULT_PKEY & 0x7fff {
-        qp.device().count_drop(Counter::BadKey, qp.number);
+        qp.device().count_drop(Counter::BadPkey, qp.number);
         return false;
     }
     // A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8, annex

@@ -782,16 +782,28 @@ static const struct {
 	{ "for nobody", "unknown_qp", sample_nobody, false },
 	{ "not from the peer", "unknown_qp", sample_stranger, false },
 	{ "congestion notifications", "rcvd_cnp", sample_cnp, false },
-	{ "wrong partition", "bad_key", sample_pkey, false },
-	{ "wrong queue key", "bad_key", sample_qkey, false },
+	{ "wrong partition", "bad_pkey", sample_pkey, false },
+	{ "wrong queue key", "bad_qkey", sample_qkey, false },
 	{ "behind a gap", "out_of_seq_request", sample_gap, true },
 	{ "duplicates", "duplicate_request", sample_duplicate, true },
 	{ "responses nobody asked for", "stale_response", sample_ghost, true },
 	{ "no receive", "no_receive", sample_too_long, false },
 };
 
+/* How many packets of a class the port has counted. */
+static uint32_t of_port(int which)
+{
+	struct ibv_port_attr attr;
+
+	if (ibv_query_port(target.context, PORT, &attr))
+		die("ibv_query_port fails");
+	return classes[which].send == sample_pkey ? attr.bad_pkey_cntr : attr.qkey_viol_cntr;
+}
+
 static bool class_run(int which)
 {
+	bool is_of_port = classes[which].send == sample_pkey || classes[which].send == sample_qkey;
+	uint32_t port_before = of_port(which), port;
 	uint64_t before, after, end;
 	unsigned int i;
 
@@ -819,6 +831,11 @@ static bool class_run(int which)
 	if (after < SAMPLES || (after > SAMPLES && !classes[which].shared)) {
 		ksft_print_msg("%u packets raise %s by %" PRIu64 "\n", SAMPLES,
 			       classes[which].counter, after);
+		return false;
+	}
+	port = of_port(which) - port_before;
+	if (port != (is_of_port ? SAMPLES : 0)) {
+		ksft_print_msg("%u packets raise the port's counter by %u\n", SAMPLES, port);
 		return false;
 	}
 	return true;
@@ -1091,8 +1108,8 @@ static void flood(unsigned int seconds, uint64_t fewest, long *most)
 }
 
 static const char *const raised[] = {
-	"malformed_pkts", "icrc_err", "unknown_qp", "bad_key", "rcvd_cnp", "out_of_seq_request",
-	"duplicate_request", "stale_response", "no_receive", "sent_nak",
+	"malformed_pkts", "icrc_err", "unknown_qp", "bad_pkey", "bad_qkey", "rcvd_cnp",
+	"out_of_seq_request", "duplicate_request", "stale_response", "no_receive", "sent_nak",
 };
 
 /* The device's own count of what it dropped, by class: each must have gone up. */

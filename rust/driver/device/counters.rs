@@ -78,8 +78,10 @@ counters! {
     UnknownQp = c"unknown_qp",
     /// Packets for a multicast group that no QP of the device is attached to.
     UnknownGroup = c"unknown_group",
-    /// Packets with a wrong P_Key or Q_Key.
-    BadKey = c"bad_key",
+    /// Packets with a wrong P_Key.
+    BadPkey = c"bad_pkey",
+    /// Datagrams with a wrong Q_Key.
+    BadQkey = c"bad_qkey",
     /// Packets that the QP's service or state does not take.
     Refused = c"refused_pkts",
     /// Datagrams that met no receive, or too short a one.
@@ -132,7 +134,8 @@ impl Counter {
     /// The counter of packets that a QP dropped for `reason`.
     pub(crate) fn of_drop(reason: DropReason) -> Self {
         match reason {
-            DropReason::Pkey | DropReason::Qkey => Self::BadKey,
+            DropReason::Pkey => Self::BadPkey,
+            DropReason::Qkey => Self::BadQkey,
             DropReason::SequenceGap => Self::OutOfSequence,
             DropReason::Forgotten => Self::Forgotten,
             DropReason::NoReceive | DropReason::TooLong => Self::NoReceive,

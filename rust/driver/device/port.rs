@@ -115,6 +115,8 @@ impl Port for Device {
                 .filter(|_| !self.is_retired())
                 .and_then(|netdev| netdev.link_speed()),
             max_message: MAX_MESSAGE,
+            bad_pkeys: self.counters().value(Counter::BadPkey as usize),
+            bad_qkeys: self.counters().value(Counter::BadQkey as usize),
         }
     }
 

@@ -47,6 +47,11 @@ pub struct Attr {
     pub speed: Option<u32>,
     /// The largest message, in bytes.
     pub max_message: u32,
+    /// Packets that were dropped for a wrong P_Key, and for a wrong Q_Key.
+    /// Packets that were dropped because their P_Key is wrong.
+    pub bad_pkeys: u64,
+    /// Packets that were dropped because their Q_Key is wrong.
+    pub bad_qkeys: u64,
 }
 
 /// The one port of a device, whose core this is.
@@ -117,6 +122,9 @@ pub(crate) unsafe extern "C" fn query<T: Port>(
     raw.gid_tbl_len = GID_TABLE_LEN as c_int;
     raw.port_cap_flags = CAP_CM;
     raw.max_msg_sz = attr.max_message;
+    // They stay at their maximum (IBTA 14.2.5.6).
+    raw.bad_pkey_cntr = u32::try_from(attr.bad_pkeys).unwrap_or(u32::MAX);
+    raw.qkey_viol_cntr = u32::try_from(attr.bad_qkeys).unwrap_or(u32::MAX);
     raw.pkey_tbl_len = PKEY_TABLE_LEN;
     raw.max_vl_num = 1;
     (raw.active_width, raw.active_speed) = width_and_speed(attr.speed.unwrap_or(1_000));
