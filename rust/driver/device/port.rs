@@ -46,13 +46,16 @@ impl WorkItem<PORT_STATE> for Device {
             // retired device is not scanned: the holder of RTNL may wait for its end (`lifecycle::leave`).
             net::wait_for_rtnl();
             if !device.is_retired() {
-                let own_are_stale = device.addresses_gone.xchg(false, Relaxed);
-                let above_are_stale = device.has_moved.xchg(false, Relaxed);
-                handle.rescan_gids(|other| {
-                    if device.is_on(other) {
-                        own_are_stale
-                    } else {
-                        above_are_stale
+                handle.rescan_gids(|| {
+                    let own_are_stale = device.addresses_gone.xchg(false, Relaxed);
+                    let above_are_stale = device.has_moved.xchg(false, Relaxed);
+                    let device = &device;
+                    move |other| {
+                        if device.is_on(other) {
+                            own_are_stale
+                        } else {
+                            above_are_stale
+                        }
                     }
                 });
             }

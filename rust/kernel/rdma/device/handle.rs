@@ -50,10 +50,11 @@ impl Handle {
         }
     }
 
-    /// Has the GID table follow the addresses of the device's netdev and of those above. Those of netdevs that are stale
-    /// (`is_stale`) are deleted before, and may get other places in the table: `ib_core` deletes no single one. Context:
-    /// process, may sleep, not under RTNL.
-    pub fn rescan_gids(&self, is_stale: impl Fn(&net::NetDevice) -> bool) {
+    /// Has the GID table follow the addresses of the device's netdev and of those above. Does nothing if the device is not
+    /// registered. Else `stale` is called, and what that returns says of a netdev whether its addresses are deleted before:
+    /// they may get other places in the table, as `ib_core` deletes no single one. Context: process, may sleep, not under
+    /// RTNL.
+    pub fn rescan_gids<F: Fn(&net::NetDevice) -> bool>(&self, stale: impl FnOnce() -> F) {
         let device = self.0.as_ptr();
         // SAFETY: The memory of the device is valid. Only if it is registered, and for as long as
         // it is held so, entries may be looked up and added.
@@ -61,6 +62,7 @@ impl Handle {
             if !bindings::ib_device_try_get(device) {
                 return;
             }
+            let is_stale = stale();
             for index in 0..port::GID_TABLE_LEN as c_int {
                 if let Some(netdev) = Attr::get(device, index).and_then(|attr| attr.to_netdev()) {
                     if is_stale(&netdev) {
