@@ -21,10 +21,12 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
+#include "cgroup.h"
 #include "command.h"
 #include "test.h"
 #include "wire.h"
@@ -65,6 +67,10 @@ static bool everywhere;
 static int without;
 
 #define CHUNK ((size_t)2 << 20)
+#define SPARSE ((size_t)4 << 30)
+/* Page tables that are enough to tell. */
+#define TABLES 16
+#define CGROUP CGROUPS "/ferroce"
 
 static void *map(void *address, int flags, int fd)
 {
@@ -1413,6 +1419,80 @@ static bool run_many_stuck(int opcode)
 /* What the regions are of. */
 enum extent { OWN, EVERYWHERE, NOT_WRITABLE };
 
+/* The bytes of the process's page tables. */
+static size_t page_tables(void)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	size_t kib = 0;
+	char line[256];
+
+	while (file && !kib && fgets(line, sizeof(line), file))
+		sscanf(line, "VmPTE: %zu kB", &kib);
+	if (!kib)
+		die("/proc/self/status: no VmPTE");
+	fclose(file);
+	return kib << 10;
+}
+
+/*
+ * In a cgroup of its own: a worker takes the advice, as much of it as there is room for, and brings in one page of each
+ * chunk: the zero page, which costs nothing but its page table.
+ */
+static bool is_charged(void)
+{
+	size_t before, charged_before, made, charged, offset;
+	struct device device;
+	uint8_t *range;
+	uint32_t lkey;
+	uint64_t end;
+
+	cgroup_write(CGROUP "/cgroup.procs", "0");
+	device_open(&device, a->device.name, family);
+	range = mmap(NULL, SPARSE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (range == MAP_FAILED || !small_pages(range, SPARSE))
+		die("mmap: %s", strerror(errno));
+	lkey = mr_make(device.pd, NULL, SIZE_MAX, IBV_ACCESS_ON_DEMAND)->lkey;
+	before = page_tables();
+	charged_before = cgroup_number(CGROUP "/memory.stat", "pagetables");
+	for (offset = 0; offset < SPARSE; offset += CHUNK) {
+		struct ibv_sge piece = { .addr = (uintptr_t)range + offset, .length = 1, .lkey = lkey };
+		int error = advise(device.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &piece, 1);
+
+		if (error)
+			die("advice: %s", strerror(error));
+	}
+	end = now_ms() + patience_ms(10000);
+	do {
+		usleep(100000);
+		made = page_tables() - before;
+		charged = cgroup_number(CGROUP "/memory.stat", "pagetables") - charged_before;
+	} while ((made < TABLES * page || charged < made / 4 * 3) && now_ms() < end);
+	ksft_print_msg("page tables: %zu KiB, %zu KiB of them charged\n", made >> 10, charged >> 10);
+	return made >= TABLES * page && charged >= made / 4 * 3;
+}
+
+static bool run_charged(int unused)
+{
+	int status;
+	pid_t child;
+
+	(void)unused;
+	if (mkdir(CGROUP, 0755) && errno != EEXIST)
+		die(CGROUP ": %s", strerror(errno));
+	child = fork_child();
+	if (!child) {
+		bool is = is_charged();
+
+		fflush(stdout);
+		_exit(!is);
+	}
+	if (waitpid(child, &status, 0) != child)
+		die("waitpid: %s", strerror(errno));
+	if (rmdir(CGROUP))
+		die(CGROUP ": %s", strerror(errno));
+	return !status;
+}
+
 static const struct row rows[] = {
 	{ "SEND, absent pages", .run_with = run_absent, IBV_WR_SEND, OWN },
 	{ "WRITE, absent pages", .run_with = run_absent, IBV_WR_RDMA_WRITE, OWN },
@@ -1513,6 +1593,7 @@ static const struct row rows[] = {
 	  .run_with = run_stuck_advice, IBV_WR_SEND, EVERYWHERE },
 	{ "signals while waiting for advice to be taken", .run_with = run_interrupted_flush, IBV_WR_SEND, OWN },
 	{ "killed while waiting for advice to be taken", .run_with = run_stuck_flush, IBV_WR_SEND, OWN },
+	{ "page tables that advice makes are charged to the process", .run_with = run_charged, IBV_WR_SEND, OWN },
 };
 
 static void begin(char **names)
@@ -1559,6 +1640,8 @@ static bool run_row(const struct row *row)
 
 	if (is_stuck(row) && !has_userfaultfd())
 		return row_skip("this kernel has no userfaultfd");
+	if (row->run_with == run_charged && !cgroup_has("memory"))
+		return row_skip("no memory cgroups");
 	everywhere = row->needs != OWN;
 	without = row->needs == NOT_WRITABLE ? IBV_ACCESS_REMOTE_WRITE : 0;
 	start();

@@ -16,6 +16,7 @@ use crate::{
     },
     page_list::{
         end_of,
+        Charge,
         Effort,
         Forgotten,
         PageList,
@@ -181,7 +182,10 @@ impl AddressSpace {
             list: list.clone(),
             used: true,
         };
-        let node = RBTreeNode::new(number, chunk, GFP_KERNEL).inspect_err(|_| list.release())?;
+        let charge = Charge::to(&mm);
+        let node =
+            RBTreeNode::new(number, chunk, GFP_KERNEL_ACCOUNT).inspect_err(|_| list.release())?;
+        drop(charge);
 
         let mut chunks = self.chunks.lock();
         let (result, victim, unused) = if chunks.mm.is_none() {

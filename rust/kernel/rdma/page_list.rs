@@ -111,13 +111,14 @@ pub(crate) struct Forgotten {
 
 /// Charges what is allocated meanwhile for the account of the owner of an address space, whoever the current
 /// task is.
-struct Charge {
+pub(crate) struct Charge {
     group: *mut kernel_bindings::mem_cgroup,
     before: *mut kernel_bindings::mem_cgroup,
 }
 
 impl Charge {
-    fn to(mm: &MmWithUser) -> Self {
+    /// Context: process.
+    pub(crate) fn to(mm: &MmWithUser) -> Self {
         // SAFETY: The address space exists. The result comes with a reference, or is null where there are no
         // memory cgroups, which is as good for the second function.
         unsafe {
@@ -331,6 +332,8 @@ impl PageList {
             .count
             .min(MAX_BATCH)
             .min(self.pages().saturating_sub(wanted.first));
+        // Page tables and the page cache of files.
+        let _charge = Charge::to(&mm);
         let mut pages = KVVec::with_capacity(wanted.count, GFP_KERNEL)?;
         match effort {
             Effort::Fault => self.get_pages(&mm, &wanted, 0, &mut pages),
