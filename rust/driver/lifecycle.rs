@@ -161,10 +161,12 @@ impl rdma::device::Device for Device {
         attributes::of(self.guid())
     }
 
-    /// After a change of the namespace (`rdma dev set netns`) the device goes on.
+    /// After a change of the namespace (`rdma dev set netns`) the device goes on, unless its netdev goes.
     fn enabled(self: &Arc<Self>) {
-        if self.reinstate() {
+        if self.leaves_until() == 0 && !self.is_dead() && self.reinstate() {
             self.has_moved();
+            // QPs of processes have left groups meanwhile, which a retired device does not tell the network.
+            self.settle_groups();
         }
     }
 

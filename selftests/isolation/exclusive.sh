@@ -155,6 +155,33 @@ poller_told()
 	esac
 }
 
+# What a process was attached to when its device went is forgotten: the next one gets the packets.
+group_returns()
+{
+	local group=239.77.3.1 receiver status
+	ip netns exec first mckey -m "$group" -b 10.6.0.1 >"$ktap_dir/server" 2>&1 &
+	receiver=$!
+	await $((100 * slowness)) in_group first v1 "$group" || fail "not in the group"
+	move_device first pod || return 1
+	kill "$receiver" 2>/dev/null
+	wait "$receiver"
+	await $((100 * slowness)) not in_group first v1 "$group" || fail "still in the group"
+	move_device pod first && has_gid first "$dev1" 10.6.0.1 || return 1
+	ip netns exec first timeout $((20 * slowness)) mckey -m "$group" -b 10.6.0.1 >"$ktap_dir/server" 2>&1 &
+	receiver=$!
+	await $((100 * slowness)) in_group first v1 "$group" || fail "not in the group again"
+	ip netns exec other timeout $((20 * slowness)) mckey -m "$group" -b 10.6.0.2 -s
+	wait "$receiver"
+	status=$?
+	cat "$ktap_dir/server"
+	[ "$status" -eq 0 ] || fail "the receiver ends with $status"
+}
+
+not()
+{
+	! "$@"
+}
+
 traffic_flows()
 {
 	[ "$(ip netns exec first cat /sys/class/net/v1/statistics/rx_bytes)" -gt $((2 << 20)) ]
@@ -195,7 +222,7 @@ down()
 	await $((100 * slowness)) sh -c "! rdma dev show | grep -E '$dev1|$dev2'" || fail "devices are still there: $(rdma dev show)"
 }
 
-ktap_start 15
+ktap_start 16
 row "two namespaces, a device each" up
 row "in its first namespace: rping" connection first
 row "a pod above its netdev keeps UDP port 4791" port_kept
@@ -205,6 +232,7 @@ row "netdev first, then device, back" netdev_first pod first
 row "back: rping" connection first
 row "a process that only polls hears of the end of its device" poller_told
 row "its device comes back" move_device pod first
+row "a multicast group: left as the device goes, and entered again" group_returns
 row "a pod has the device and a netdev above its own: rping; UDP port 4791 is free afterwards" port_given_back
 row "netdev, VLAN and address, then device, to a pod: rping" vlan_first
 row "device first, then netdev, to a pod" device_first first pod

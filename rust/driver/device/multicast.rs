@@ -159,6 +159,10 @@ impl Group {
         members.is_empty()
     }
 
+    fn is_empty(&self) -> bool {
+        self.members.lock().is_empty()
+    }
+
     /// Lets packets find the group. Errors: `ENOSPC` if there are too many like it.
     fn publish(self: &Arc<Self>) -> Result {
         let keys = Self::keys(self.device, &self.address);
@@ -199,9 +203,17 @@ impl Groups {
     }
 
     /// Makes `netdev`, where it is now, a member of all groups, and no other netdev. QPs remain attached, if need be to no
-    /// effect. If `closed`, there are no new members. Context: process, not under RTNL.
+    /// effect. Leaves the groups that were only to be left later ([`Self::leave`]). If `closed`, there are no new members. Context: process, not under RTNL.
     pub(crate) fn settle(&mut self, netdev: Option<&NetDev>, closed: bool) {
         self.closed = closed;
+        let mut index = 0usize;
+        while let Some(joined) = self.joined.get(index) {
+            if joined.group.is_empty() {
+                drop(take(&mut self.joined, index));
+            } else {
+                index = index.wrapping_add(1);
+            }
+        }
         for joined in self.joined.iter_mut() {
             let membership = joined.membership.as_ref();
             if membership
@@ -250,7 +262,15 @@ impl Groups {
     pub(crate) fn enter(&mut self, netdev: Option<&NetDev>, address: Address, qp: u32) -> Result {
         let gid = address.to_gid();
         if let Some(joined) = self.joined.iter().find(|it| it.group.address == gid) {
-            return joined.group.add(qp);
+            let is_first = joined.group.is_empty();
+            joined.group.add(qp)?;
+            // It was only to be left later.
+            if is_first {
+                return joined.group.publish().inspect_err(|_| {
+                    joined.group.remove(qp);
+                });
+            }
+            return Ok(());
         }
         if self.joined.len() >= MAX_MULTICAST_GROUPS {
             return Err(ENOMEM);
@@ -268,8 +288,8 @@ impl Groups {
         })
     }
 
-    /// Undoes one [`Self::enter`]. If `is_deferred`, the netdev stays in the group until the device leaves it: leaving
-    /// takes RTNL.
+    /// Undoes one [`Self::enter`]. If `is_deferred`, the netdev stays in the group until [`Self::settle`]: leaving takes
+    /// RTNL.
     pub(crate) fn leave(&mut self, address: Address, qp: u32, is_deferred: bool) {
         let gid = address.to_gid();
         let found = self

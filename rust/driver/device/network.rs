@@ -135,7 +135,7 @@ impl Device {
     }
 
     /// Has the network know its multicast groups where it is now, soon: RTNL is taken for it. Context: any.
-    fn settle_groups(self: &Arc<Self>) {
+    pub(crate) fn settle_groups(self: &Arc<Self>) {
         let _ = self
             .process_queue()
             .enqueue::<_, SETTLE_GROUPS>(self.clone());

@@ -430,7 +430,8 @@ unsafe fn is_unanswered(mr: *const bindings::ib_mr) -> bool {
         let user = (&raw const (*mr).__bindgen_anon_1).cast::<*const bindings::ib_uobject>();
         // What was answered is on the list of its file.
         let list = &raw const (*user.read()).list;
-        core::ptr::eq((*list).next, list)
+        // Other threads change it, under a lock of the file.
+        core::ptr::eq((&raw const (*list).next).read_volatile(), list)
     }
 }
 
