@@ -183,17 +183,18 @@ static void flow_post(struct flow *flow, unsigned int index)
 	uint64_t *target = (uint64_t *)sides[1].sink.memory + index;
 	struct ibv_send_wr wrs[BATCH], *bad;
 	struct ibv_sge sges[BATCH];
-	unsigned int i, at;
+	/* A CPU decides every 10 ms, and then has to have met several queue pairs. */
+	unsigned int batch = BATCH / patience_ms(1), i, at;
 
-	for (i = 0; i < BATCH; i++) {
+	for (i = 0; i < batch; i++) {
 		at = ++flow->number % (BATCH * BATCHES);
 		numbers[at] = flow->number;
 		sges[i] = region_sge(&sides[0].source, (uint8_t *)&numbers[at] - sides[0].source.memory, 8);
 		wrs[i] = (struct ibv_send_wr){
 			.wr_id = index,
-			.next = i + 1 < BATCH ? &wrs[i + 1] : NULL,
+			.next = i + 1 < batch ? &wrs[i + 1] : NULL,
 			.opcode = IBV_WR_RDMA_WRITE,
-			.send_flags = i + 1 < BATCH ? 0 : IBV_SEND_SIGNALED,
+			.send_flags = i + 1 < batch ? 0 : IBV_SEND_SIGNALED,
 			.sg_list = &sges[i],
 			.num_sge = 1,
 			.wr.rdma = { .remote_addr = (uintptr_t)target, .rkey = sides[1].sink.mr->rkey },
