@@ -21,7 +21,6 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -70,7 +69,6 @@ static int without;
 #define SPARSE ((size_t)4 << 30)
 /* Page tables that are enough to tell. */
 #define TABLES 16
-#define CGROUP CGROUPS "/ferroce"
 
 static void *map(void *address, int flags, int fd)
 {
@@ -1438,7 +1436,7 @@ static size_t page_tables(void)
  * In a cgroup of its own: a worker takes the advice, as much of it as there is room for, and brings in one page of each
  * chunk: the zero page, which costs nothing but its page table.
  */
-static bool is_charged(void)
+static bool is_charged(const void *unused)
 {
 	size_t before, charged_before, made, charged, offset;
 	struct device device;
@@ -1446,7 +1444,7 @@ static bool is_charged(void)
 	uint32_t lkey;
 	uint64_t end;
 
-	cgroup_write(CGROUP "/cgroup.procs", "0");
+	(void)unused;
 	device_open(&device, a->device.name, family);
 	range = mmap(NULL, SPARSE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (range == MAP_FAILED || !small_pages(range, SPARSE))
@@ -1473,24 +1471,8 @@ static bool is_charged(void)
 
 static bool run_charged(int unused)
 {
-	int status;
-	pid_t child;
-
 	(void)unused;
-	if (mkdir(CGROUP, 0755) && errno != EEXIST)
-		die(CGROUP ": %s", strerror(errno));
-	child = fork_child();
-	if (!child) {
-		bool is = is_charged();
-
-		fflush(stdout);
-		_exit(!is);
-	}
-	if (waitpid(child, &status, 0) != child)
-		die("waitpid: %s", strerror(errno));
-	if (rmdir(CGROUP))
-		die(CGROUP ": %s", strerror(errno));
-	return !status;
+	return cgroup_run(is_charged, NULL);
 }
 
 static const struct row rows[] = {

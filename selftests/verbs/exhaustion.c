@@ -532,7 +532,6 @@ static bool run_cq_ex(void)
 }
 
 #define CHARGED 8000
-#define CGROUP CGROUPS "/ferroce"
 
 static void make_window(struct device *device)
 {
@@ -595,37 +594,30 @@ static long charged_allocations(void)
  * process's cgroup on Linux 7.2. Allocations are counted, as bytes include the process's own memory. Objects end with
  * their process.
  */
-static bool try_charged(void (*make_object)(struct device *device), unsigned int allocations)
+struct object {
+	void (*make)(struct device *device);
+	unsigned int allocations;
+};
+
+static bool is_charged(const void *argument)
 {
+	const struct object *object = argument;
 	unsigned long long bytes;
 	struct device device;
 	long charged;
-	pid_t child;
-	int i, status;
+	int i;
 
-	if (mkdir(CGROUP, 0755) && errno != EEXIST)
-		die(CGROUP ": %s", strerror(errno));
-	child = fork_child();
-	if (!child) {
-		cgroup_write(CGROUP "/cgroup.procs", "0");
-		device_open(&device, devices[0].name, 4);
-		make_object(&device);
-		bytes = cgroup_number(CGROUP "/memory.current", NULL);
-		charged = charged_allocations();
-		for (i = 0; i < CHARGED; i++)
-			make_object(&device);
-		charged = charged_allocations() - charged;
-		bytes = cgroup_number(CGROUP "/memory.current", NULL) - bytes;
-		ksft_print_msg("each: %.2f allocations, of %u; the cgroup has %lld bytes more\n",
-			       (double)charged / CHARGED, allocations, (long long)bytes / CHARGED);
-		fflush(stdout);
-		_exit(2 * charged < (2 * allocations - 1) * (long)CHARGED);
-	}
-	if (waitpid(child, &status, 0) != child)
-		die("waitpid: %s", strerror(errno));
-	if (rmdir(CGROUP))
-		die(CGROUP ": %s", strerror(errno));
-	return !status;
+	device_open(&device, devices[0].name, 4);
+	object->make(&device);
+	bytes = cgroup_number(CGROUP "/memory.current", NULL);
+	charged = charged_allocations();
+	for (i = 0; i < CHARGED; i++)
+		object->make(&device);
+	charged = charged_allocations() - charged;
+	bytes = cgroup_number(CGROUP "/memory.current", NULL) - bytes;
+	ksft_print_msg("each: %.2f allocations, of %u; the cgroup has %lld bytes more\n",
+		       (double)charged / CHARGED, object->allocations, (long long)bytes / CHARGED);
+	return 2 * charged >= (2 * object->allocations - 1) * (long)CHARGED;
 }
 
 /*
@@ -634,8 +626,9 @@ static bool try_charged(void (*make_object)(struct device *device), unsigned int
  */
 static bool run_charged(void (*make_object)(struct device *device), unsigned int allocations)
 {
-	return try_charged(make_object, allocations) || try_charged(make_object, allocations) ||
-	       try_charged(make_object, allocations);
+	struct object object = { make_object, allocations };
+
+	return cgroup_run(is_charged, &object) || cgroup_run(is_charged, &object) || cgroup_run(is_charged, &object);
 }
 
 static bool run_windows_charged(void)

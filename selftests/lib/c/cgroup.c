@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cgroup.h"
@@ -62,4 +64,27 @@ bool cgroup_has(const char *controller)
 	snprintf(change, sizeof(change), "+%s", controller);
 	cgroup_write(CGROUPS "/cgroup.subtree_control", change);
 	return true;
+}
+
+bool cgroup_run(bool (*run)(const void *argument), const void *argument)
+{
+	pid_t child;
+	int status;
+
+	if (mkdir(CGROUP, 0755) && errno != EEXIST)
+		die(CGROUP ": %s", strerror(errno));
+	child = fork_child();
+	if (!child) {
+		bool is;
+
+		cgroup_write(CGROUP "/cgroup.procs", "0");
+		is = run(argument);
+		fflush(stdout);
+		_exit(!is);
+	}
+	if (waitpid(child, &status, 0) != child)
+		die("waitpid: %s", strerror(errno));
+	if (rmdir(CGROUP))
+		die(CGROUP ": %s", strerror(errno));
+	return !status;
 }

@@ -13,5 +13,9 @@ void cgroup_write(const char *path, const char *text);
 unsigned long long cgroup_number(const char *path, const char *name);
 /* Whether cgroups have that controller ("memory", "rdma"); then those below the first may use it. */
 bool cgroup_has(const char *controller);
+/* The cgroup that cgroup_run() makes, below the first. */
+#define CGROUP CGROUPS "/ferroce"
+/* Runs a function in a process and a cgroup of its own, which both end with it. Returns what the function does. */
+bool cgroup_run(bool (*run)(const void *argument), const void *argument);
 
 #endif
