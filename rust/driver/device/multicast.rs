@@ -203,7 +203,8 @@ impl Groups {
     }
 
     /// Makes `netdev`, where it is now, a member of all groups, and no other netdev. QPs remain attached, if need be to no
-    /// effect. Leaves the groups that were only to be left later ([`Self::leave`]). If `closed`, there are no new members. Context: process, not under RTNL.
+    /// effect. Leaves the groups that were only to be left later ([`Self::leave`]). If `closed`, there are no new members.
+    /// Context: process, not under RTNL.
     pub(crate) fn settle(&mut self, netdev: Option<&NetDev>, closed: bool) {
         self.closed = closed;
         let mut index = 0usize;
