@@ -43,6 +43,7 @@ pub use listener::{
 };
 pub use multicast::Membership;
 pub use namespace::{
+    HeldNet,
     Namespaces,
     Net,
     NetCookie,

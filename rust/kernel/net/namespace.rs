@@ -88,25 +88,21 @@ impl Namespaces {
 
     /// Returns the namespace that `dev` is in, `ENODEV` if that is about to end. Process.
     pub fn of(&self, dev: &NetDevice) -> Result<Net> {
-        let net = {
-            let _guard = rcu::read_lock();
-            // SAFETY: `dev` is a network device, whose namespace stays in memory at least as long as the
-            // guard.
-            unsafe { bindings::maybe_get_net(bindings::dev_net(dev.as_ptr())) }
+        let held = HeldNet::of(dev)?;
+        let pass = self.enter(&held).ok_or(ENODEV)?;
+        // INVARIANT: The gate is that of the namespace.
+        let inner = Inner {
+            net: held.0,
+            _pass: pass,
         };
-        let net = NonNull::new(net).ok_or(ENODEV)?;
-        let pass = self.enter(net);
-        // SAFETY: `maybe_get_net` gave us the reference.
-        unsafe { bindings::put_net(net.as_ptr()) };
-        let pass = pass.ok_or(ENODEV)?;
-        Ok(Net(Arc::new(Inner { net, _pass: pass }, GFP_KERNEL)?))
+        Ok(Net(Arc::new(inner, GFP_KERNEL)?))
     }
 
-    /// Enters the gate of `net`, of which the caller has a reference.
-    fn enter(&self, net: NonNull<kernel_bindings::net>) -> Option<Pass<'static>> {
+    /// Enters the gate of `net`.
+    fn enter(&self, net: &HeldNet) -> Option<Pass<'static>> {
         // SAFETY: By the type invariant `OPERATIONS` is registered, so `id` is constant now.
         let id = unsafe { *OPERATIONS.id.get() };
-        // SAFETY: The caller has a reference to `net`, and `id` is of a registered storage.
+        // SAFETY: `net` is a namespace, and `id` is of a registered storage.
         let gate = unsafe { bindings::net_generic(net.as_ptr(), id) }.cast::<Gate>();
         // SAFETY: By the type invariant that is a gate; it stays as long as somebody is inside: the end of
         // the namespace waits for them, in `exit_namespace`.
@@ -156,6 +152,36 @@ unsafe extern "C" fn exit_namespace(net: *mut kernel_bindings::net) {
     // the namespace, or the namespace is not ending and `Namespaces` is being dropped. The last one to
     // leave is out of the gate too: it completes as its last step.
     unsafe { ptr::drop_in_place(gate) };
+}
+
+/// A namespace that is not ended, and keeps its network devices, as long as this is there. Short-lived. Drop: any context.
+///
+/// # Invariants
+///
+/// `0` is a namespace, and one reference to it is this value's.
+pub struct HeldNet(NonNull<kernel_bindings::net>);
+
+impl HeldNet {
+    /// Holds the namespace that `dev` is in; `ENODEV` if that is about to end. Any context.
+    pub fn of(dev: &NetDevice) -> Result<Self> {
+        let _guard = rcu::read_lock();
+        // SAFETY: `dev` is a network device, whose namespace stays in memory at least as long as the guard.
+        let net = unsafe { bindings::maybe_get_net(bindings::dev_net(dev.as_ptr())) };
+        // INVARIANT: `maybe_get_net` took a reference, if it did not return null.
+        Ok(Self(NonNull::new(net).ok_or(ENODEV)?))
+    }
+
+    /// Returns the C namespace, which is valid as long as `self`.
+    pub fn as_ptr(&self) -> *mut kernel_bindings::net {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for HeldNet {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is ours.
+        unsafe { bindings::put_net(self.as_ptr()) };
+    }
 }
 
 /// A namespace that cannot end.

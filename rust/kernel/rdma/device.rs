@@ -251,14 +251,10 @@ pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<
         registration.core.gone();
         return Err(EINVAL.into());
     }
-    // SAFETY: The size is that of an `Obj<D::Device>`; the netdev is referenced, and its namespace stays
-    // while the netdev is in it.
-    let device = unsafe {
-        bindings::_ib_alloc_device(
-            size_of::<Obj<D::Device>>(),
-            bindings::dev_net(registration.netdev.as_ptr()),
-        )
-    };
+    // Held to the end of this function. A registered device goes to `init_net` when its namespace ends.
+    let net = net::HeldNet::of(registration.netdev).inspect_err(|_| registration.core.gone())?;
+    // SAFETY: The size is that of an `Obj<D::Device>`; the namespace is held until the device is registered.
+    let device = unsafe { bindings::_ib_alloc_device(size_of::<Obj<D::Device>>(), net.as_ptr()) };
     let Some(device) = NonNull::new(device) else {
         registration.core.gone();
         return Err(ENOMEM.into());
