@@ -36,7 +36,7 @@ __rust_helper bool rust_helper_dst_takes_udp_fraglists(const struct dst_entry *d
 	const netdev_features_t needed = NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM | NETIF_F_GSO_UDP_L4 |
 					 NETIF_F_GSO_FRAGLIST;
 
-	return !dst->lwtstate && !dst_xfrm(dst) && !(needed & ~dst_dev(dst)->features);
+	return !dst->lwtstate && !dst_xfrm(dst) && !(needed & ~dst_dev_rcu(dst)->features);
 }
 
 /*

@@ -156,11 +156,12 @@ impl Path {
     }
 
     /// Returns whether super-packets of datagrams of `len` bytes are any use: where they do not leave as they are, the
-    /// stack would copy them to cut them up, and it would drop those that are too long for the path. Bottom halves are
-    /// off.
+    /// stack would copy them to cut them up, and it would drop those that are too long for the path. Process or softirq
+    /// context.
     pub(crate) fn takes_bursts(&self, len: usize) -> bool {
         let len = u32::try_from(len.saturating_add(self.template.len())).unwrap_or(u32::MAX);
-        // SAFETY: By the type invariant.
+        let _rcu = rcu::read_lock();
+        // SAFETY: By the type invariant. The route's netdev stays as long as the RCU read lock is held.
         let leaves_whole = unsafe { bindings::dst_takes_udp_fraglists(self.dst.as_ptr()) };
         leaves_whole && len <= self.mtu() && !self.query.destination.is_multicast()
     }

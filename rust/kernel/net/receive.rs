@@ -217,8 +217,8 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network, as if it had come in by netdev number `ifindex` there. [`None`] if it was not addressed, or is several; it
-    /// is dropped then. Any context.
+    /// network, as if it had come in by netdev number `ifindex` there. [`None`] if it was not addressed, is several, or its
+    /// headers were changed into others; it is dropped then. Any context.
     pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
@@ -227,16 +227,19 @@ impl RxSkb {
         let skb = packet.into_raw()?;
         let raw = skb.as_ptr();
         // SAFETY: The packet is ours; its data are the headers of IP and UDP, in the linear part, and the datagram,
-        // and its network header is set. Of an IPv4 header it is `ip_len` bytes.
-        unsafe {
+        // and its network header is set. Of an IPv4 header it is `ip_len` bytes; whatever it says of its length, a packet's
+        // memory is longer.
+        let is_sound = unsafe {
             if ip_len == IPV4_LEN {
                 bindings::ip_send_check((*raw).data.cast());
             }
             skb::pull(raw, ip_len);
             Self::adopt(raw, Control { netns, ifindex });
-        }
-        // INVARIANT: As just made: a `TxSkb` is in one piece, and its UDP header says how long it is.
-        Some(Self(skb))
+            Self::is_sound(raw)
+        };
+        // INVARIANT: As just made; dropped below if it is not.
+        let packet = Self(skb);
+        is_sound.then_some(packet)
     }
 
     /// As [`Self::of_sent`], of a copy of the datagram.
