@@ -322,6 +322,29 @@ static bool run_nothing_there(void)
 	return ok;
 }
 
+/* More than max_mr_size is refused for its length: nothing is pinned, which would fail otherwise. */
+static bool run_too_long(void)
+{
+	struct ibv_mr *mr = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
+	struct ibv_device_attr device;
+	uint8_t *gap;
+	size_t size;
+	bool ok;
+
+	if (ibv_query_device(b->context, &device))
+		die("ibv_query_device");
+	size = device.max_mr_size + 4096;
+	gap = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (gap == MAP_FAILED)
+		die("mmap of %zu bytes: %s", size, strerror(errno));
+	ok = !ibv_reg_mr(b->pd, gap, size, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL;
+	ok = ok && again(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, gap, size, 0) == EINVAL;
+	ok = ok && is_written(b->pd, 0, 4000, mr->rkey);
+	mr_free(mr);
+	munmap(gap, size);
+	return ok;
+}
+
 static struct ibv_mr *shared;
 static atomic_bool is_over;
 
@@ -405,6 +428,7 @@ static const struct row rows[] = {
 	{ "memory on demand, and back", run_on_demand },
 	{ "a region that a window is bound to", run_window },
 	{ "memory that is not there", run_nothing_there },
+	{ "memory longer than max_mr_size", run_too_long },
 	{ "in the midst of messages", run_traffic },
 };
 

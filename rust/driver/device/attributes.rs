@@ -12,7 +12,8 @@ use rdma::{
         paging,
         Attr, //
     },
-    qp::Cap, //
+    qp::Cap,
+    umem, //
 };
 
 /// WRs of a queue of a QP: as many as RDMA network cards take, which consumers are written for. The kernel keeps a private
@@ -67,7 +68,7 @@ pub(crate) fn of(guid: [u8; 8]) -> Attr {
     Attr {
         firmware_version: 0,
         sys_image_guid: guid,
-        max_mr_size: u64::MAX,
+        max_mr_size: umem::MAX_LEN,
         page_sizes: 0xffff_f000,
         vendor_id: 0x00ff_ffff,
         vendor_part_id: 0,

@@ -36,6 +36,9 @@ impl Access {
     pub const OPTIONAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_OPTIONAL);
     /// Remote flushes of all kinds.
     pub const FLUSH: Self = Self(Self::FLUSH_GLOBAL.0 | Self::FLUSH_PERSISTENT.0);
+    /// Those whose memory must be writable (`ib_access_writable()`).
+    pub(crate) const WRITABLE: Self =
+        Self(Self::LOCAL_WRITE.0 | Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0 | Self::MW_BIND.0);
     /// The rights of remote peers to read and write.
     pub const REMOTE: Self =
         Self(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);

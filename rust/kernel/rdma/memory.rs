@@ -16,7 +16,8 @@ use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
-        Full, //
+        Full,
+        Release, //
     },
 };
 use net::Segment;
@@ -94,6 +95,12 @@ pub unsafe trait Memory {
     fn is_persistent(&self) -> bool {
         false
     }
+
+    /// Whether the CPU's atomic instructions work on the memory.
+    #[inline]
+    fn has_atomics(&self) -> bool {
+        true
+    }
 }
 
 impl dyn Memory + '_ {
@@ -144,8 +151,12 @@ impl dyn Memory + '_ {
         self.pieces(offset, segment.len(), Intent::Write, f)
     }
 
-    /// Does `what` to the word at `offset`; returns the old value. An unaligned word is out of range.
+    /// Does `what` to the word at `offset`; returns the old value, 0 for [`Exchange::Store`]. An unaligned word is out of
+    /// range; so is any if the memory has no atomics, but for [`Exchange::Store`].
     pub fn exchange(&self, offset: u64, what: Exchange) -> Result<u64, Fault> {
+        if !matches!(what, Exchange::Store(_)) && !self.has_atomics() {
+            return Err(Fault::OutOfRange);
+        }
         let mut old = None;
         let persistent = self.is_persistent();
         self.pieces(
@@ -168,7 +179,10 @@ impl dyn Memory + '_ {
                         }
                     }
                     Exchange::Add(add) => word.fetch_add(add, Full),
-                    Exchange::Store(value) => word.xchg(value, Full),
+                    Exchange::Store(value) => {
+                        word.store(value, Release);
+                        0
+                    }
                 });
                 if persistent {
                     // SAFETY: `bytes` is valid for writes of `len` bytes.
@@ -281,6 +295,9 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// `kvmalloc()` refuses more than `INT_MAX` bytes.
+    pub(crate) const MAX_CAPACITY: usize = i32::MAX as usize / size_of::<usize>();
+
     /// An empty list that can grow to `capacity` blocks without allocating.
     pub(crate) fn with_capacity(capacity: usize) -> Result<Self> {
         // A process chooses the size and is charged for it, so a failure deserves no warning of the kernel.

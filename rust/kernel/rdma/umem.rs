@@ -14,10 +14,7 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
+    error::from_err_ptr,
     new_mutex,
     page::{
         PAGE_SHIFT,
@@ -42,13 +39,13 @@ use sync::{
 ///
 /// # Invariants
 ///
-/// While the gate is open, and while there are passes, there is an origin, and the blocks are its
-/// memory.
+/// - While the gate is open, and while there are passes, there is an origin, and the blocks are its memory.
+/// - Without one of the rights [`Access::WRITABLE`], the memory is only to be read: pages are pinned for reading.
 #[pin_data]
 pub struct Umem {
     blocks: Blocks,
-    /// The pages keep their contents without power, and are to be flushed.
-    persistent: bool,
+    /// The rights that the memory was taken for.
+    access: Access,
     is_dma_buf: bool,
     #[pin]
     gate: Gate,
@@ -58,7 +55,7 @@ pub struct Umem {
 
 /// The owner of the memory; dropping it gives the memory back, in process context, and may sleep.
 enum Origin {
-    Process(PinnedPages),
+    Process { _pages: PinnedPages },
     DmaBuf { _buffer: DmaBuf },
 }
 
@@ -79,11 +76,14 @@ impl Drop for PinnedPages {
     }
 }
 
+/// The most bytes that can be pinned at once, from the start of a page: the list of pages is one allocation.
+pub const MAX_LEN: u64 = (Blocks::MAX_CAPACITY as u64) << PAGE_SHIFT;
+
 impl Umem {
     /// Pins `len` bytes at the user address `start` of the current process.
     ///
-    /// Errors: `EINVAL`, if they are to be flushed for persistence ([`Access::FLUSH_PERSISTENT`]) and are
-    /// not all of memory that keeps its contents without power; those of pinning.
+    /// Errors: `EINVAL`, if they are more pages than [`MAX_LEN`] has, or are to be flushed for persistence
+    /// ([`Access::FLUSH_PERSISTENT`]) and are not all of memory that keeps its contents without power; those of pinning.
     ///
     /// # Safety
     ///
@@ -95,6 +95,15 @@ impl Umem {
         access: Access,
     ) -> Result<Arc<Self>> {
         let size = usize::try_from(len)?;
+        let first_offset = (start as usize) & PAGE_SIZE.wrapping_sub(1);
+        let pages = first_offset
+            .checked_add(size)
+            .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
+            .ok_or(EINVAL)?
+            >> PAGE_SHIFT;
+        if pages > Blocks::MAX_CAPACITY {
+            return Err(EINVAL);
+        }
         // SAFETY: The device is valid by the promise of the caller, there are no attributes, and
         // any address and size may be asked for.
         let raw = unsafe {
@@ -109,13 +118,7 @@ impl Umem {
         };
         // INVARIANT: The function returned a new umem.
         let raw = PinnedPages(NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?);
-        let first_offset = (start as usize) & PAGE_SIZE.wrapping_sub(1);
-        let pages = first_offset
-            .checked_add(size)
-            .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
-            .ok_or(EINVAL)?
-            >> PAGE_SHIFT;
-        let persistent = access.contains(Access::FLUSH_PERSISTENT);
+        let is_persistent = access.contains(Access::FLUSH_PERSISTENT);
         let mut blocks = Blocks::with_capacity(pages)?;
         let mut iter: bindings::ib_block_iter = pin_init::zeroed();
         // SAFETY: The umem is valid; its table lists its pages, mapped for the device.
@@ -137,7 +140,7 @@ impl Umem {
             let page = (iter.__dma_addr as usize) & !PAGE_SIZE.wrapping_sub(1);
             let address = core::ptr::with_exposed_provenance(page);
             // SAFETY: That is the kernel address of a page in the direct mapping.
-            let is_fit = !persistent || unsafe { bindings::is_persistent_page(address) };
+            let is_fit = !is_persistent || unsafe { bindings::is_persistent_page(address) };
             if !is_fit {
                 return Err(EINVAL);
             }
@@ -148,7 +151,7 @@ impl Umem {
         // SAFETY: The blocks are the pinned pages, in order, and stay so until the umem is
         // released, which waits for those who use the blocks (see `release`).
         unsafe { blocks.set_range(PAGE_SHIFT as u32, first_offset, len)? };
-        Self::new(Origin::Process(raw), blocks, persistent)
+        Self::new(Origin::Process { _pages: raw }, blocks, access)
     }
 
     /// `len` bytes from `offset` on, of the buffer that the current process has open as `fd`. Process context.
@@ -176,16 +179,16 @@ impl Umem {
         // SAFETY: The block is the part of the buffer, and stays so until that is released, which waits for those who
         // use the blocks (see `release`).
         unsafe { blocks.set_range(block_size.trailing_zeros(), 0, len)? };
-        Self::new(Origin::DmaBuf { _buffer: buffer }, blocks, false)
+        Self::new(Origin::DmaBuf { _buffer: buffer }, blocks, Access::WRITABLE)
     }
 
-    /// `blocks` must be the memory of `origin`.
-    fn new(origin: Origin, blocks: Blocks, persistent: bool) -> Result<Arc<Self>> {
-        // INVARIANT: The gate is open, and there is an origin, with these blocks.
+    /// `blocks` must be the memory of `origin`, which was taken for `access`.
+    fn new(origin: Origin, blocks: Blocks, access: Access) -> Result<Arc<Self>> {
+        // INVARIANT: The gate is open, and there is an origin, with these blocks and rights.
         Arc::pin_init(
             pin_init!(Self {
                 blocks,
-                persistent,
+                access,
                 is_dma_buf: matches!(origin, Origin::DmaBuf { .. }),
                 gate <- Gate::new(),
                 origin <- new_mutex!(Some(origin)),
@@ -209,26 +212,28 @@ impl Umem {
         self.len() == 0
     }
 
-    /// Whether the memory is such that a region may have these rights. Process context.
+    /// Whether the memory is such that a region may have these rights. Any context.
     ///
-    /// Errors: `EACCES` if pages are not pinned for writing, `EINVAL` if they do not keep their contents without power,
-    /// or are released.
+    /// Errors: `EACCES` if it is only to be read, `EINVAL` if it does not keep its contents without power.
     pub(crate) fn check_access(&self, access: Access) -> Result {
-        if access.contains(Access::FLUSH_PERSISTENT) && !self.persistent {
+        if access.contains(Access::FLUSH_PERSISTENT) && !self.is_persistent() {
             return Err(EINVAL);
         }
-        match &*self.origin.lock() {
-            // SAFETY: The umem is valid by its type invariant.
-            Some(Origin::Process(pages)) => to_result(unsafe {
-                bindings::ib_umem_check_rereg(
-                    pages.0.as_ptr(),
-                    bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS as c_int,
-                    access.bits() as c_int,
-                )
-            }),
-            Some(Origin::DmaBuf { .. }) => Ok(()),
-            None => Err(EINVAL),
+        if access.intersects(Access::WRITABLE) && !self.is_writable() {
+            return Err(EACCES);
         }
+        Ok(())
+    }
+
+    /// Whether the pages keep their contents without power, and are to be flushed.
+    #[inline]
+    fn is_persistent(&self) -> bool {
+        self.access.contains(Access::FLUSH_PERSISTENT)
+    }
+
+    #[inline]
+    fn is_writable(&self) -> bool {
+        self.access.intersects(Access::WRITABLE)
     }
 
     /// Access to the pages; [`None`] once they are, or are about to be, released. Any context.
@@ -236,8 +241,7 @@ impl Umem {
     pub fn enter(&self) -> Option<Pages<'_>> {
         Some(Pages {
             _pass: self.gate.enter()?,
-            blocks: &self.blocks,
-            persistent: self.persistent,
+            umem: self,
         })
     }
 
@@ -253,11 +257,11 @@ impl Umem {
 /// Pages that stay pinned while this value lives. Short-lived: releasing waits for it.
 pub struct Pages<'a> {
     _pass: Pass<'a>,
-    blocks: &'a Blocks,
-    persistent: bool,
+    umem: &'a Umem,
 }
 
-// SAFETY: The pieces are those of the blocks, which stay valid as long as the pass does.
+// SAFETY: The pieces are those of the blocks, which stay valid as long as the pass does. Memory that is only to be read has
+// none for writing.
 unsafe impl Memory for Pages<'_> {
     #[inline]
     fn pieces(
@@ -267,11 +271,20 @@ unsafe impl Memory for Pages<'_> {
         intent: Intent,
         f: &mut dyn FnMut(*mut u8, usize, usize),
     ) -> Result<(), Fault> {
-        self.blocks.pieces(offset, len, intent, f)
+        if intent == Intent::Write && !self.umem.is_writable() {
+            return Err(Fault::OutOfRange);
+        }
+        self.umem.blocks.pieces(offset, len, intent, f)
     }
 
     #[inline]
     fn is_persistent(&self) -> bool {
-        self.persistent
+        self.umem.is_persistent()
+    }
+
+    #[inline]
+    fn has_atomics(&self) -> bool {
+        // Its driver may have mapped it without caching. No CPU but x86 promises atomic instructions for such memory.
+        !self.umem.is_dma_buf || cfg!(CONFIG_X86)
     }
 }
