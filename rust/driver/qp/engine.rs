@@ -70,9 +70,6 @@ pub(super) trait Side: Sized + Unpin {
     /// The state that both sides have.
     fn engine(&mut self) -> &mut Engine;
 
-    /// The packets of this side of `qp` that wait for pages.
-    fn waiting(qp: &Qp) -> &Waiting;
-
     /// Looks at a packet that finds others waiting: whether it waits, too.
     fn arrive(&mut self, _packet: &Packet) -> Arrival {
         Arrival::Keep
@@ -112,7 +109,7 @@ pub(super) trait Side: Sized + Unpin {
     fn wait_no_more(&mut self, qp: &Qp) {
         self.engine().incoming = Paging::default();
         self.engine().outgoing = Paging::default();
-        Self::waiting(qp).clear();
+        self.engine().waiting.clear(qp);
     }
 }
 
@@ -161,6 +158,8 @@ pub(super) struct Engine {
     pub(super) incoming: Paging,
     /// Pages that packets to be sent wait for.
     pub(super) outgoing: Paging,
+    /// Received packets that wait for pages.
+    pub(super) waiting: Waiting,
 }
 
 impl Engine {
@@ -173,6 +172,7 @@ impl Engine {
             paced_since: None,
             incoming: Paging::default(),
             outgoing: Paging::default(),
+            waiting: Waiting::default(),
         }
     }
 

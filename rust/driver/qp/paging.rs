@@ -21,10 +21,7 @@ use super::{
     Qp, //
 };
 use crate::{
-    device::{
-        counters::Counter,
-        Device, //
-    },
+    device::counters::Counter,
     memory::{
         access::{
             Absent,
@@ -45,7 +42,7 @@ use kernel::{
     workqueue::WorkItem, //
 };
 use net::{
-    RxQueue,
+    RxList,
     RxSkb, //
 };
 use roce::{
@@ -108,70 +105,50 @@ impl Paging {
 /// as it likes: the device bounds them all together, by their number and by their memory.
 ///
 /// To be cleared before it is dropped, or the device goes on counting them.
-#[pin_data]
-pub(super) struct Waiting {
-    device: Arc<Device>,
-    #[pin]
-    queue: RxQueue,
-}
+#[derive(Default)]
+pub(super) struct Waiting(RxList);
 
 impl Waiting {
-    /// None.
-    pub(super) fn new(device: &Arc<Device>) -> impl PinInit<Self> + use<> {
-        let device = device.clone();
-        pin_init!(Self {
-            device,
-            queue <- RxQueue::new(),
-        })
-    }
-
     /// Keeps a packet for later, behind the others; or drops it if there are too many.
-    pub(super) fn keep(&self, skb: RxSkb) {
-        if self.queue.len() >= MAX_WAITING {
-            self.count_drop();
-        } else if let Some(skb) = self.admit(skb, false) {
-            self.queue.push(skb);
+    fn keep(&mut self, qp: &Qp, skb: RxSkb) {
+        if self.0.len() >= MAX_WAITING {
+            qp.device().count_drop(Counter::PagingDropped, 0);
+        } else if let Some(skb) = admit(qp, skb, false) {
+            self.0.push(skb);
         }
     }
 
     /// Puts the packet back that found the pages absent, before the others; or drops it if the device has too many of
     /// these, as the network might have.
-    pub(super) fn push_front(&self, skb: RxSkb) {
-        if let Some(skb) = self.admit(skb, true) {
-            self.queue.push_front(skb);
+    fn push_front(&mut self, qp: &Qp, skb: RxSkb) {
+        if let Some(skb) = admit(qp, skb, true) {
+            self.0.push_front(skb);
         }
-    }
-
-    /// Makes a packet one that may wait, if there is room for it; drops it otherwise.
-    fn admit(&self, skb: RxSkb, is_first: bool) -> Option<RxSkb> {
-        let kept = skb
-            .into_kept()
-            .filter(|skb| self.device.packet_may_wait(skb.memory(), is_first));
-        if kept.is_none() {
-            self.count_drop();
-        }
-        kept
-    }
-
-    fn count_drop(&self) {
-        self.device.count_drop(Counter::PagingDropped, 0);
     }
 
     /// Takes the first.
-    pub(super) fn pop(&self) -> Option<RxSkb> {
-        let skb = self.queue.pop()?;
-        self.device.packet_waits_no_more(skb.memory());
+    fn pop(&mut self, qp: &Qp) -> Option<RxSkb> {
+        let skb = self.0.pop()?;
+        qp.device().packet_waits_no_more(skb.memory());
         Some(skb)
     }
 
     /// Drops all.
-    pub(super) fn clear(&self) {
-        while self.pop().is_some() {}
+    pub(super) fn clear(&mut self, qp: &Qp) {
+        while self.pop(qp).is_some() {}
     }
+}
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+/// Makes a packet one that may wait, if there is room for it; drops it otherwise.
+fn admit(qp: &Qp, skb: RxSkb, is_first: bool) -> Option<RxSkb> {
+    let device = qp.device();
+    let kept = skb
+        .into_kept()
+        .filter(|skb| device.packet_may_wait(skb.memory(), is_first));
+    if kept.is_none() {
+        device.count_drop(Counter::PagingDropped, 0);
     }
+    kept
 }
 
 impl Pager for Qp {
@@ -250,37 +227,35 @@ pub(super) fn take_in<S: Side>(
     skb: RxSkb,
     round: &mut Round,
 ) {
-    let waiting = S::waiting(qp);
-    if !waiting.is_empty() {
+    if !side.engine().waiting.0.is_empty() {
         match side.arrive(packet) {
             Arrival::Receive => {}
             Arrival::Keep => {
-                waiting.keep(skb);
+                side.engine().waiting.keep(qp, skb);
                 return;
             }
             Arrival::Duplicate => return,
         }
     }
     if side.take_in(qp, packet, &skb, round).is_err() {
-        waiting.push_front(skb);
+        side.engine().waiting.push_front(qp, skb);
     }
 }
 
 /// Takes in some of the packets that waited. Returns whether there are more.
 fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, round: &mut Round) -> bool {
-    let waiting = S::waiting(qp);
     for _ in 0..REPLAY_BUDGET {
         if side.engine().incoming.waiting {
             return false;
         }
-        let Some(skb) = waiting.pop() else {
+        let Some(skb) = side.engine().waiting.pop(qp) else {
             return false;
         };
         let Some(packet) = arrival::reread(&skb) else {
             continue;
         };
         if side.take_in(qp, &packet, &skb, round).is_err() {
-            waiting.push_front(skb);
+            side.engine().waiting.push_front(qp, skb);
         }
     }
     true

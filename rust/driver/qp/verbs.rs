@@ -204,8 +204,8 @@ impl QueuePair for Qp {
         let qp = Self::new(
             pd,
             init,
-            Sending::new(init, send_source, pd.device())?,
-            Receiving::new(init, recv_source, pd.device())?,
+            Sending::new(init, send_source)?,
+            Receiving::new(init, recv_source)?,
             published,
         )?;
         match qp.enlist().and_then(|()| table::publish(&qp)) {

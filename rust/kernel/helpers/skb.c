@@ -175,18 +175,3 @@ __rust_helper void rust_helper_skb_set_priority(struct sk_buff *skb, u32 priorit
 {
 	skb->priority = priority;
 }
-
-__rust_helper void rust_helper_skb_queue_head_init(struct sk_buff_head *list)
-{
-	skb_queue_head_init(list);
-}
-
-__rust_helper void rust_helper_skb_queue_purge(struct sk_buff_head *list)
-{
-	skb_queue_purge(list);
-}
-
-__rust_helper unsigned int rust_helper_skb_queue_len_lockless(const struct sk_buff_head *list)
-{
-	return skb_queue_len_lockless(list);
-}

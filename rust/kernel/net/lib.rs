@@ -21,7 +21,6 @@ pub mod netdev;
 pub mod notifier;
 pub mod page_pool;
 pub mod path;
-pub mod queue;
 pub mod receive;
 mod rtnl;
 pub mod segment;
@@ -65,7 +64,6 @@ pub use path::{
     Path,
     Transmit, //
 };
-pub use queue::RxQueue;
 pub use receive::RxSkb;
 pub use rtnl::wait_for_rtnl;
 pub use segment::{

@@ -64,6 +64,13 @@ impl RxList {
         });
     }
 
+    /// Puts a packet before all others. Any context.
+    pub fn push_front(&mut self, packet: RxSkb) {
+        let others = core::mem::take(self);
+        self.push(packet);
+        self.append(others);
+    }
+
     /// Takes the first packet. Any context.
     #[inline]
     pub fn pop(&mut self) -> Option<RxSkb> {

@@ -21,19 +21,13 @@ use super::{
         Round, //
         Side,
     },
-    paging::{
-        Waiting,
-        WaitsForPages, //
-    },
+    paging::WaitsForPages,
     Qp, //
 };
 use crate::{
-    device::{
-        counters::{
-            Tally,
-            OF_RECEIVES, //
-        },
-        Device, //
+    device::counters::{
+        Tally,
+        OF_RECEIVES, //
     },
     memory::{
         access::{
@@ -114,9 +108,6 @@ pub(super) struct Receiving {
     /// A kernel consumer's requests that no message has taken.
     #[pin]
     pub(super) posted: SpinLockIrq<Option<PostedReceives>>,
-    /// Packets that wait for pages, under the receive lock.
-    #[pin]
-    waiting: Waiting,
     /// Where the first request came that took a thread to respond to.
     place: bulk::Place,
     /// How long a QP in the error state waits until it looks for requests again.
@@ -125,11 +116,7 @@ pub(super) struct Receiving {
 
 impl Receiving {
     /// What a QP that is created so receives with. Context: process, may sleep.
-    pub(super) fn new(
-        init: &Init<Qp>,
-        source: RecvSource,
-        device: &Arc<Device>,
-    ) -> Result<impl PinInit<Self> + use<>> {
+    pub(super) fn new(init: &Init<Qp>, source: RecvSource) -> Result<impl PinInit<Self> + use<>> {
         let cap = &init.cap;
         let posted = match source {
             RecvSource::Kernel => {
@@ -152,13 +139,11 @@ impl Receiving {
             failed: None,
         });
         let (cq, srq) = (init.recv_cq.clone(), init.srq.clone());
-        let waiting = Waiting::new(device);
         Ok(pin_init!(Self {
             cq,
             srq,
             side <- new_spin_lock_bh!(side, "Qp::receive"),
             posted <- new_spin_lock_irq!(posted, "Receiving::posted"),
-            waiting <- waiting,
             place: bulk::Place::new(),
             rescan_ns: AtomicU32::new(0),
         }))
@@ -296,10 +281,6 @@ impl Side for ReceiveSide {
 
     fn engine(&mut self) -> &mut Engine {
         &mut self.engine
-    }
-
-    fn waiting(qp: &Qp) -> &Waiting {
-        &qp.receive.waiting
     }
 
     fn arrive(&mut self, packet: &Packet) -> Arrival {

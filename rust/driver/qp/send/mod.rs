@@ -22,10 +22,7 @@ use super::{
         Round, //
         Side,
     },
-    paging::{
-        Waiting,
-        WaitsForPages, //
-    },
+    paging::WaitsForPages,
     Qp, //
 };
 use crate::{
@@ -105,9 +102,6 @@ pub(super) struct Sending {
     /// A kernel consumer's requests that are not fetched.
     #[pin]
     pub(super) posted: SpinLockIrq<Option<PostedSends>>,
-    /// Responses that wait for pages, under the send lock.
-    #[pin]
-    waiting: Waiting,
     #[pin]
     pub(super) doorbells: SpinLockBh<Doorbells>,
     /// Doorbells whose requests are held: counted under the lock of `doorbells`, taken back under the send lock.
@@ -118,11 +112,7 @@ pub(super) struct Sending {
 
 impl Sending {
     /// What a QP that is created so sends with. Context: process, may sleep.
-    pub(super) fn new(
-        init: &Init<Qp>,
-        source: SendSource,
-        device: &Arc<Device>,
-    ) -> Result<impl PinInit<Self> + use<>> {
+    pub(super) fn new(init: &Init<Qp>, source: SendSource) -> Result<impl PinInit<Self> + use<>> {
         let slots = match source.ring() {
             Some(ring) => ring.slots(),
             None => {
@@ -157,13 +147,11 @@ impl Sending {
             sends: 0,
         });
         let (cq, signal_all) = (init.send_cq.clone(), init.signal_all);
-        let waiting = Waiting::new(device);
         Ok(pin_init!(Self {
             cq,
             signal_all,
             side <- new_spin_lock_bh!(side, "Qp::send"),
             posted <- new_spin_lock_irq!(posted, "Sending::posted"),
-            waiting <- waiting,
             doorbells <- new_spin_lock_bh!(Doorbells::new(), "Sending::doorbells"),
             held: AtomicU32::new(0),
             place: bulk::Place::new(),
@@ -266,10 +254,6 @@ impl Side for SendSide {
 
     fn engine(&mut self) -> &mut Engine {
         &mut self.engine
-    }
-
-    fn waiting(qp: &Qp) -> &Waiting {
-        &qp.send.waiting
     }
 
     fn take_in(
