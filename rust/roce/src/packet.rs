@@ -3,6 +3,10 @@
 //! A packet's headers in native form, for both ways: everything that stands in front of the payload.
 
 use zerocopy::{
+    byteorder::big_endian::{
+        U32,
+        U64, //
+    },
     FromBytes,
     Immutable,
     IntoBytes,
@@ -39,6 +43,9 @@ pub const MAX_PAYLOAD_LEN: u32 = 4096;
 
 /// Length of an ATOMIC WRITE's payload in bytes (IBTA 1.7, A19.4.2).
 pub const ATOMIC_WRITE_LEN: u32 = 8;
+
+/// What follows the BTH of a congestion notification packet: zero when sent, ignored when received (IBTA A17.9.3).
+type CnpReserved = [u8; 16];
 
 /// Where an RDMA operation takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,13 +189,13 @@ pub struct Packet {
     pub atomic: Option<AtomicRequest>,
     /// For acknowledgements and READ responses, but not their middle packets.
     pub aeth: Option<Aeth>,
-    /// For ATOMIC acknowledgements: what stood at the address before.
+    /// For ATOMIC acknowledgements: what stood at the address before (AtomicAckETH, IBTA 9.3.5.3).
     pub atomic_ack: Option<u64>,
     /// For UD.
     pub deth: Option<Deth>,
-    /// Immediate data: the native value of the big-endian field.
+    /// Immediate data: the native value of the big-endian field (ImmDt, IBTA 9.3.6).
     pub immediate: Option<u32>,
-    /// For SEND with Invalidate: the R_Key.
+    /// For SEND with Invalidate: the R_Key (IETH, IBTA 9.3.7).
     pub invalidate_rkey: Option<u32>,
     /// For FLUSH.
     pub flush: Option<Flush>,
@@ -370,19 +377,16 @@ impl Packet {
             });
         }
         if opcode.has_atomic_ack() {
-            let ack: wire::atomic_ack_eth::AtomicAckEth = take(rest)?;
-            self.atomic_ack = Some(ack.original.get());
+            self.atomic_ack = Some(take::<U64>(rest)?.get());
         }
         if opcode.has_immediate() {
-            let immediate: wire::imm_dt::ImmDt = take(rest)?;
-            self.immediate = Some(immediate.data.get());
+            self.immediate = Some(take::<U32>(rest)?.get());
         }
         if opcode.has_invalidate() {
-            let ieth: wire::ieth::Ieth = take(rest)?;
-            self.invalidate_rkey = Some(ieth.rkey.get());
+            self.invalidate_rkey = Some(take::<U32>(rest)?.get());
         }
         if matches!(opcode.operation(), Operation::Cnp) {
-            take::<wire::cnp::Cnp>(rest)?;
+            take::<CnpReserved>(rest)?;
         }
         Ok(())
     }
@@ -491,22 +495,16 @@ impl Packet {
             put(out, &header)?;
         }
         if let Some(original) = self.atomic_ack {
-            let header = wire::atomic_ack_eth::AtomicAckEth {
-                original: original.into(),
-            };
-            put(out, &header)?;
+            put(out, &U64::new(original))?;
         }
         if let Some(immediate) = self.immediate {
-            let header = wire::imm_dt::ImmDt {
-                data: immediate.into(),
-            };
-            put(out, &header)?;
+            put(out, &U32::new(immediate))?;
         }
         if let Some(rkey) = self.invalidate_rkey {
-            put(out, &wire::ieth::Ieth { rkey: rkey.into() })?;
+            put(out, &U32::new(rkey))?;
         }
         if matches!(self.opcode.operation(), Operation::Cnp) {
-            put(out, &wire::cnp::Cnp { reserved: [0; 16] })?;
+            put(out, &CnpReserved::default())?;
         }
         Some(())
     }
