@@ -44,16 +44,12 @@ use roce::{
     packet::Packet,
     requester::MAX_BURST_LEN,
     responder::{
-        Atomic,
         AtomicOperation,
         ReceiveCompletion,
         ReceiveOperation,
         Step, //
     },
-    ticket::{
-        Outcome,
-        Ticket, //
-    },
+    ticket::Ticket,
     wire::U24, //
 };
 
@@ -149,17 +145,10 @@ impl ReceiveSide {
                     rkey,
                     va,
                     operation,
-                } => {
-                    let answer = match atomic(qp, pd, rkey, va, operation) {
-                        Ok(original) => Atomic::Done { original },
-                        Err(fault) => match self.engine.incoming.outcome(qp, Err(fault)) {
-                            Outcome::Again => Atomic::Again,
-                            Outcome::InvalidRequest => Atomic::InvalidRequest,
-                            _ => Atomic::Protection,
-                        },
-                    };
-                    self.responder.commit_atomic(ticket, packet, answer)
-                }
+                } => match atomic(qp, pd, rkey, va, operation) {
+                    Ok(original) => self.responder.commit_atomic(ticket, packet, original),
+                    Err(fault) => self.commit(qp, packet, ticket, Err(fault)),
+                },
                 Step::AtomicWrite { ticket, rkey, va } => {
                     let written = atomic_write(qp, pd, rkey, va, skb, payload);
                     self.commit(qp, packet, ticket, written)

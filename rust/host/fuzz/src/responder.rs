@@ -21,7 +21,6 @@ use roce::{
     qp::Type,
     responder::{
         Arrival,
-        Atomic,
         ReadBurst,
         Receive,
         Resource,
@@ -394,18 +393,13 @@ impl Model {
                 Step::Atomic { ticket, va, .. } => {
                     assert_eq!(va & 7, 0);
                     assert!(self.responder.config().access.atomic);
-                    let atomic = match outcome {
-                        Outcome::Done => {
-                            self.value += 1;
-                            original = self.value;
-                            Atomic::Done { original }
-                        }
-                        Outcome::Again => Atomic::Again,
-                        Outcome::Protection => Atomic::Protection,
-                        Outcome::InvalidRequest => Atomic::InvalidRequest,
-                        _ => Atomic::Operational,
-                    };
-                    self.responder.commit_atomic(ticket, &packet, atomic)
+                    if matches!(outcome, Outcome::Done) {
+                        self.value += 1;
+                        original = self.value;
+                        self.responder.commit_atomic(ticket, &packet, original)
+                    } else {
+                        self.responder.commit(ticket, &packet, outcome)
+                    }
                 }
             };
         }

@@ -27,7 +27,6 @@ use super::{
         Kind,
         Run, //
     },
-    Atomic,
     AtomicOperation,
     Message,
     Negative,
@@ -97,19 +96,14 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// Answers [`Step::Atomic`].
+    /// Answers [`Step::Atomic`] that is done: `original` stood at the address before. Any other outcome is for
+    /// [`Self::commit`].
     #[inline(never)]
-    pub fn commit_atomic(&mut self, ticket: Ticket, packet: &Packet, atomic: Atomic) -> Step {
+    pub fn commit_atomic(&mut self, ticket: Ticket, packet: &Packet, original: u64) -> Step {
         if !self.take_pending(ticket, Stage::Access) {
             return Step::Dropped(DropReason::State);
         }
-        match atomic {
-            Atomic::Done { original } => self.remember(packet, Kind::Atomic { original }, 1),
-            Atomic::Protection => self.access_failed(packet, true),
-            Atomic::Operational => self.access_failed(packet, false),
-            Atomic::InvalidRequest => self.invalid(packet),
-            Atomic::Again => self.park(packet),
-        }
+        self.remember(packet, Kind::Atomic { original }, 1)
     }
 
     /// Whether that step of that stage is what is pending; it is not any more.

@@ -16,7 +16,7 @@
 //! For XRC, receives come from the SRQ [`Packet::xrc_srqn`](crate::packet::Packet::xrc_srqn) of the request,
 //! and memory is accessed on its behalf; responses to a READ have the number in [`ReadBurst`]. It is
 //! for the driver to find the SRQ each time, and to say so if there is none: [`Receive::Invalid`],
-//! [`Atomic::InvalidRequest`], [`Outcome::InvalidRequest`](crate::ticket::Outcome::InvalidRequest).
+//! [`Outcome::InvalidRequest`](crate::ticket::Outcome::InvalidRequest).
 //!
 //! When the QP goes to the error state or is reset, the driver completes the current receive, if
 //! [`Responder::has_receive`], and then the receives in the queue.
@@ -53,7 +53,6 @@ pub use self::{
         Response, //
     },
     step::{
-        Atomic,
         AtomicOperation,
         Receive,
         ReceiveCompletion,

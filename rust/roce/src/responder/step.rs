@@ -141,24 +141,6 @@ pub enum AtomicOperation {
     },
 }
 
-/// How an atomic operation went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Atomic {
-    /// It is done.
-    Done {
-        /// What stood at the address before.
-        original: u64,
-    },
-    /// The memory may not be accessed in this way.
-    Protection,
-    /// The device failed.
-    Operational,
-    /// The request is for an XRC SRQ that there is not.
-    InvalidRequest,
-    /// It cannot be done now; nothing has happened.
-    Again,
-}
-
 /// What became of [`Step::TakeReceive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {

@@ -32,7 +32,6 @@ use roce::{
         SendWr, //
     },
     responder::{
-        Atomic,
         ReadBurst,
         Receive,
         ReceiveCompletion,
@@ -333,18 +332,12 @@ impl Peer {
                     self.responder.commit_receive(ticket, packet, receive)
                 }
                 Step::Atomic { ticket, .. } => {
-                    let atomic = match self.outcome {
-                        Outcome::Done => Atomic::Done {
-                            original: self.value,
-                        },
-                        Outcome::Again => Atomic::Again,
-                        Outcome::InvalidRequest => Atomic::InvalidRequest,
-                        _ => Atomic::Protection,
-                    };
                     if self.outcome == Outcome::Done {
                         self.value += 1;
+                        self.responder.commit_atomic(ticket, packet, self.value - 1)
+                    } else {
+                        self.responder.commit(ticket, packet, self.outcome)
                     }
-                    self.responder.commit_atomic(ticket, packet, atomic)
                 }
                 Step::PlaceReceive { ticket, .. }
                 | Step::PlaceRemote { ticket, .. }

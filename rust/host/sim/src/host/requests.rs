@@ -5,7 +5,6 @@
 use roce::{
     packet::Packet,
     responder::{
-        Atomic,
         Receive,
         Response,
         Step, //
@@ -129,18 +128,18 @@ impl Host {
                 va,
                 operation,
             } => {
-                let atomic = match self.range(srqn, rkey, va, 8) {
-                    _ if parks => Atomic::Again,
-                    None => Atomic::Protection,
+                let refused = match self.range(srqn, rkey, va, 8) {
+                    _ if parks => Outcome::Again,
+                    None => Outcome::Protection,
                     Some(place) => {
                         let bytes: [u8; 8] = (&*place).try_into().expect("8 bytes");
                         let original = u64::from_ne_bytes(bytes);
                         let new = apply(original, operation);
                         place.copy_from_slice(&new.to_ne_bytes());
-                        Atomic::Done { original }
+                        return self.responder.commit_atomic(ticket, packet, original);
                     }
                 };
-                self.responder.commit_atomic(ticket, packet, atomic)
+                self.responder.commit(ticket, packet, refused)
             }
             Step::AtomicWrite { ticket, rkey, va } => {
                 let outcome = match self.range(srqn, rkey, va, 8) {
@@ -189,11 +188,8 @@ impl Host {
                 self.responder
                     .commit_receive(ticket, packet, Receive::Invalid)
             }
-            Step::Atomic { ticket, .. } => {
-                self.responder
-                    .commit_atomic(ticket, packet, Atomic::InvalidRequest)
-            }
-            Step::PlaceReceive { ticket, .. }
+            Step::Atomic { ticket, .. }
+            | Step::PlaceReceive { ticket, .. }
             | Step::PlaceRemote { ticket, .. }
             | Step::CheckRead { ticket, .. }
             | Step::AtomicWrite { ticket, .. }

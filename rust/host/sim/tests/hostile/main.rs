@@ -30,7 +30,6 @@ use roce::{
         MAX_BURST_LEN, //
     },
     responder::{
-        Atomic,
         ReadBurst,
         Receive,
         RemoteAccess,
@@ -431,14 +430,11 @@ impl Receiver {
                 }
                 Step::Atomic { ticket, va, .. } => {
                     assert_eq!(va & 7, 0);
-                    let atomic = match outcome {
-                        Outcome::Done => Atomic::Done { original: 1 },
-                        Outcome::Again => Atomic::Again,
-                        Outcome::Protection => Atomic::Protection,
-                        Outcome::InvalidRequest => Atomic::InvalidRequest,
-                        _ => Atomic::Operational,
-                    };
-                    self.responder.commit_atomic(ticket, &packet, atomic)
+                    if matches!(outcome, Outcome::Done) {
+                        self.responder.commit_atomic(ticket, &packet, 1)
+                    } else {
+                        self.responder.commit(ticket, &packet, outcome)
+                    }
                 }
             };
         }
