@@ -25,14 +25,21 @@ use net::{
     NetCookie,
     NetId, //
 };
-use rdma::{
-    gid::Gid,
-    mtu::Mtu, //
-};
+use rdma::gid::Gid;
+use roce::qp::Mtu;
 
 /// Memory of packets in this machine's queues, in bytes, beyond which QPs wait: with full-sized packets a
 /// tenth, with the smallest ones less than all of a receiver's backlog (1000 packets).
 pub(crate) const QUEUE_LIMIT: usize = 768 << 10;
+
+/// Bytes that RoCEv2 may add around a payload, as `iboe_get_mtu()` has it, by which `rdma_cm` chooses path MTUs: IPv6,
+/// UDP, BTH, XRCETH and AtomicETH headers and ICRC take 40 + 8 + 12 + 4 + 28 + 4 bytes.
+const HEADROOM: u32 = 96;
+
+/// The largest path MTU whose packets fit an MTU of `bytes` of IP; 256 if none does. Context: any.
+pub(crate) fn path_mtu(bytes: u32) -> Mtu {
+    Mtu::at_most(bytes.saturating_sub(HEADROOM)).unwrap_or(Mtu::M256)
+}
 
 impl WorkItem<SETTLE_GROUPS> for Device {
     type Pointer = Arc<Device>;
@@ -148,7 +155,7 @@ impl Device {
 
     /// The largest path MTU. Context: any.
     pub(crate) fn mtu(&self) -> Mtu {
-        Mtu::of_netdev(self.netdev_mtu.load(Relaxed))
+        path_mtu(self.netdev_mtu.load(Relaxed))
     }
 
     /// The MTU of `netdev` may have changed. If it did, IP may be back on the netdev, without the memberships. Context:

@@ -4,6 +4,7 @@
 
 use crate::device::{
     counters::Counter,
+    network,
     Device,
     PORT_STATE, //
 };
@@ -17,12 +18,12 @@ use kernel::{
 use net::AddressEvent;
 use rdma::{
     mad::PortCounters,
-    mtu::Mtu,
     port::{
         Attr,
         Port, //
     }, //
 };
+use roce::qp::Mtu;
 
 /// The one P_Key: full membership of the default partition (IBTA 10.9.1.2).
 pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
@@ -110,8 +111,8 @@ impl Port for Device {
                 .as_ref()
                 .is_some_and(|netdev| netdev.is_operational()),
             link: netdev.as_ref().is_some_and(|netdev| netdev.is_up()),
-            max_mtu: Mtu::Mtu4096,
-            active_mtu: Mtu::of_netdev(netdev_mtu),
+            max_mtu: Mtu::M4096 as u32,
+            active_mtu: network::path_mtu(netdev_mtu) as u32,
             netdev_mtu,
             // That takes RTNL, whose holder may wait for the end of a device that is retired (`lifecycle::leave`).
             speed: netdev

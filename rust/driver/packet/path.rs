@@ -4,6 +4,7 @@
 
 use crate::device::{
     multicast,
+    network,
     registry::ROCE_PORT,
     Device, //
 };
@@ -22,7 +23,6 @@ use net::{
     Transmit,
     TxSkb, //
 };
-use rdma::mtu::Mtu;
 
 /// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
 const DSCP: u8 = 0xfc;
@@ -181,7 +181,7 @@ impl Path {
 
     /// The largest path MTU that fits the route now, as in `enum ib_mtu`. Context: process or softirq.
     pub(crate) fn mtu_enum(&self) -> u32 {
-        Mtu::of_netdev(self.route.mtu()).number()
+        network::path_mtu(self.route.mtu()) as u32
     }
 
     /// Writes the IP and UDP headers of `skb`. Context: any.

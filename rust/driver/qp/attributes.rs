@@ -238,7 +238,7 @@ impl Modify for Qp {
         let mut attr = attributes.set.clone();
         attr.path_mtu = match protocol_type(self.ty).is_connected() {
             true => path_mtu(self, &attr) as u32,
-            false => self.device().mtu().number(),
+            false => self.device().mtu() as u32,
         };
         if self.ty == Type::Gsi {
             attr.port = PORT;
@@ -264,7 +264,7 @@ impl Modify for Qp {
 }
 
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
-    let mtu = qp.device().mtu().number();
+    let mtu = qp.device().mtu() as u32;
     let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
         || (mask.contains(AttrMask::PATH_MTU) && (attr.path_mtu == 0 || attr.path_mtu > mtu))

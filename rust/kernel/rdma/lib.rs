@@ -37,7 +37,6 @@ pub mod link;
 pub mod mad;
 pub mod memory;
 pub mod mr;
-pub mod mtu;
 pub mod mw;
 mod object;
 pub mod on_demand;

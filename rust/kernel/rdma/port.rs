@@ -7,8 +7,7 @@ use crate::{
         self,
         TableAddress, //
     },
-    mad::PortCounters,
-    mtu::Mtu, //
+    mad::PortCounters, //
 };
 use kernel::{
     error::from_result,
@@ -37,17 +36,16 @@ pub struct Attr {
     pub active: bool,
     /// Whether the link is there, even if it is not in use.
     pub link: bool,
-    /// The largest MTU that the device knows.
-    pub max_mtu: Mtu,
-    /// The largest MTU that the netdev carries.
-    pub active_mtu: Mtu,
+    /// The largest path MTU that the device knows, as in `enum ib_mtu`.
+    pub max_mtu: u32,
+    /// The largest path MTU that the netdev carries, as in `enum ib_mtu`.
+    pub active_mtu: u32,
     /// The netdev's own MTU, in bytes.
     pub netdev_mtu: u32,
     /// Speed in Mb/s, if it is known.
     pub speed: Option<u32>,
     /// The largest message, in bytes.
     pub max_message: u32,
-    /// Packets that were dropped for a wrong P_Key, and for a wrong Q_Key.
     /// Packets that were dropped because their P_Key is wrong.
     pub bad_pkeys: u64,
     /// Packets that were dropped because their Q_Key is wrong.
@@ -116,8 +114,8 @@ pub(crate) unsafe extern "C" fn query<T: Port>(
     } else {
         bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED
     } as u8;
-    raw.max_mtu = attr.max_mtu.number();
-    raw.active_mtu = attr.active_mtu.number();
+    raw.max_mtu = attr.max_mtu;
+    raw.active_mtu = attr.active_mtu;
     raw.phys_mtu = attr.netdev_mtu;
     raw.gid_tbl_len = GID_TABLE_LEN as c_int;
     raw.port_cap_flags = CAP_CM;

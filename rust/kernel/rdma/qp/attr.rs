@@ -105,7 +105,7 @@ impl AttrMask {
 pub struct Attr {
     pub state: State,
     pub cur_state: State,
-    /// As in `enum ib_mtu`, see [`crate::mtu::Mtu`].
+    /// As in `enum ib_mtu`.
     pub path_mtu: u32,
     pub path_mig_state: u32,
     pub qkey: u32,
