@@ -79,13 +79,6 @@ impl<T: Send + Sync + 'static> Table<T> {
         }
     }
 
-    /// Takes away what is at `key`. Context: any.
-    pub(crate) fn remove(&'static self, key: u32) {
-        if let Some(table) = self.0.get(&rcu::read_lock()) {
-            table.remove(key);
-        }
-    }
-
     /// Takes away what is at `key` if it is `value`. Context: any.
     pub(crate) fn remove_if(&'static self, key: u32, value: &Arc<T>) {
         if let Some(table) = self.0.get(&rcu::read_lock()) {

@@ -150,9 +150,9 @@ pub(super) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
 
 impl Mr {
     /// Nobody finds it by its key any more. Context: process.
-    pub(super) fn withdraw(&self) {
+    pub(super) fn withdraw(self: &Arc<Self>) {
         self.is_withdrawn.store(true, Release);
-        REGIONS.remove(self.index);
+        REGIONS.remove_if(self.index, self);
     }
 
     /// The state of a window; an error if this is a region. Context: process or softirq.

@@ -143,7 +143,7 @@ impl MemoryRegion for Mr {
 }
 
 /// Ends a region. Errors: `EINVAL` if it is a window. Context: process, may sleep.
-fn end(mr: &Mr, mut state: SpinLockBhGuard<'_, State>) -> Result {
+fn end(mr: &Arc<Mr>, mut state: SpinLockBhGuard<'_, State>) -> Result {
     let memory = match &mut state.backing {
         Backing::User { memory, range } => {
             range.end();

@@ -81,7 +81,7 @@ pub(super) fn withdraw(qp: &Arc<Qp>) {
     if qp.is_general_services() {
         GENERAL_SERVICES.remove_hashed(services_keys(qp.device()), qp);
     } else {
-        QPS.remove(qp.number);
+        QPS.remove_if(qp.number, qp);
     }
 }
 

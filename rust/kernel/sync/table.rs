@@ -36,20 +36,6 @@ struct Entry<T> {
 }
 
 impl<T: Send + Sync + 'static> Entry<T> {
-    /// Makes an entry that is in no table. Process.
-    fn new(value: Arc<T>) -> Result<KBox<Self>> {
-        let entry = KBox::new(
-            Self {
-                value,
-                release: Opaque::uninit(),
-            },
-            GFP_KERNEL_ACCOUNT,
-        )?;
-        // SAFETY: The work is valid for writes, and does not move: it is behind the box.
-        unsafe { bindings::init_rcu_work(entry.release.get(), Some(Self::release)) };
-        Ok(entry)
-    }
-
     /// Drops an entry whose grace period is over. Process.
     ///
     /// # Safety
@@ -131,13 +117,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
 
     /// Puts `value` at `key`; `EBUSY` if something is there. Process.
     pub fn insert(&self, key: u32, value: Arc<T>) -> Result {
-        let entry = Entry::new(value)?;
-        self.own(entry, |xa, entry| {
-            // SAFETY: The lock of `xa` is held, by the contract of `own`.
-            to_result(unsafe {
-                kernel::bindings::__xa_insert(xa, index(key), entry, kernel::bindings::GFP_KERNEL)
-            })
-        })
+        self.reserve(key)?.fill(value)
     }
 
     /// Takes the first free key of `range`, from behind the last one that was given out, round and round, for an object
@@ -196,25 +176,9 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         })
     }
 
-    /// Takes away what is at `key`, and returns whether there was something; leaves a reservation alone. Any context.
+    /// Takes away what is at `key` if it is `value`. Any context.
     #[inline(never)]
-    pub fn remove(&self, key: u32) -> bool {
-        let entry = self.locked(|xa| {
-            // SAFETY: `xa` is initialised, and its lock held.
-            let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) };
-            if !entry.is_null() {
-                // SAFETY: As above.
-                unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
-            }
-            entry.cast::<Entry<T>>()
-        });
-        // SAFETY: The entry was the table's, and is ours since it left the table.
-        unsafe { self.release(entry) }
-    }
-
-    /// Takes away what is at `key` if it is `value`, and returns whether it was. Any context.
-    #[inline(never)]
-    pub fn remove_if(&self, key: u32, value: &Arc<T>) -> bool {
+    pub fn remove_if(&self, key: u32, value: &Arc<T>) {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and its lock held.
             let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) }.cast::<Entry<T>>();
@@ -230,7 +194,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             }
         });
         // SAFETY: The entry, if any, was the table's, and is ours since it left the table.
-        unsafe { self.release(entry) }
+        unsafe { self.release(entry) };
     }
 
     /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
@@ -248,14 +212,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     #[inline(never)]
     fn find(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
         let _guard = rcu::read_lock();
-        let entry = self.search(at, inclusive);
-        // SAFETY: An `Entry<T>` is not freed before `_guard` is dropped; until then it holds its reference.
-        unsafe { entry.as_ref() }.map(|entry| entry.value.clone())
-    }
-
-    /// As [`Self::find`], but returns the entry, or null. Reserved entries are not found, so by the type invariant it is
-    /// one of the table's.
-    fn search(&self, at: &mut usize, inclusive: bool) -> *mut Entry<T> {
         let find = if inclusive {
             kernel::bindings::xa_find
         } else {
@@ -263,7 +219,10 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         };
         let last = index(u32::MAX);
         // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
-        unsafe { find(self.xa.get(), at, last, kernel::bindings::XA_PRESENT) }.cast()
+        let entry = unsafe { find(self.xa.get(), at, last, kernel::bindings::XA_PRESENT) };
+        // SAFETY: Reserved entries are not found, so by the type invariant this is null or an `Entry<T>`. It is not freed
+        // before `_guard` is dropped; until then it holds its reference.
+        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
     }
 
     /// Runs `f` with the lock of `xa` held.
@@ -277,29 +236,14 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         result
     }
 
-    /// Runs `f`, which puts `entry` into `xa`, with the lock held; on failure the entry is dropped.
-    fn own<R>(
-        &self,
-        entry: KBox<Entry<T>>,
-        f: impl FnOnce(*mut kernel::bindings::xarray, *mut c_void) -> Result<R>,
-    ) -> Result<R> {
-        let entry = KBox::into_raw(entry);
-        // INVARIANT: On success the table owns the entry.
-        self.locked(|xa| f(xa, entry.cast::<c_void>()))
-            .inspect_err(|_| {
-                // SAFETY: It came from `into_raw` just now, and went nowhere.
-                drop(unsafe { KBox::from_raw(entry) });
-            })
-    }
-
-    /// Gives back the table's reference of `entry` after a grace period, and returns whether there is one.
+    /// Gives back the table's reference of `entry` after a grace period, if there is one.
     ///
     /// # Safety
     ///
     /// `entry` is null, or was the table's and has left it; the caller hands it over.
-    unsafe fn release(&self, entry: *mut Entry<T>) -> bool {
+    unsafe fn release(&self, entry: *mut Entry<T>) {
         if entry.is_null() {
-            return false;
+            return;
         }
         // SAFETY: The work is initialised, and queued only here, once, as the caller handed the entry
         // over. The workqueue outlives it: a table waits, when it is dropped, until such work has reached
@@ -307,24 +251,13 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         unsafe {
             kernel::bindings::queue_rcu_work(self.queue.as_ptr(), (*entry).release.get());
         }
-        true
-    }
-
-    /// Takes away everything.
-    #[inline(never)]
-    fn clear(&self) {
-        let mut at = 0;
-        while !self.search(&mut at, true).is_null() {
-            // CAST: Keys are 32 bits wide.
-            self.remove(at as u32);
-        }
     }
 }
 
 #[pinned_drop]
 impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
     fn drop(self: Pin<&mut Self>) {
-        self.clear();
+        self.for_each(|key, value| self.remove_if(key, value));
         // SAFETY: `xa` is initialised, and nobody uses the table any more. What may be left are
         // reservations, of which none is left either: they borrow the table.
         unsafe { kernel::bindings::xa_destroy(self.xa.get()) };
@@ -363,23 +296,23 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
         );
         // SAFETY: The work is valid for writes, and does not move: it is behind the box.
         unsafe { bindings::init_rcu_work(entry.release.get(), Some(Entry::<T>::release)) };
-        let key = self.key;
-        self.table
-            .own(entry, |xa, entry| {
-                // SAFETY: `xa` is initialised, and its lock is held by the contract of `own`. The slot
-                // exists, so no memory is needed.
-                let old = unsafe {
-                    kernel::bindings::__xa_store(
-                        xa,
-                        index(key),
-                        entry,
-                        kernel::bindings::GFP_ATOMIC,
-                    )
-                };
-                // SAFETY: `old` is what `__xa_store` returned.
-                to_result(unsafe { kernel::bindings::xa_err(old) })
-            })
-            .inspect_err(|_| self.free())
+        let entry = KBox::into_raw(entry);
+        // INVARIANT: If nothing fails, the table owns the entry.
+        // SAFETY: `locked` holds the lock of `xa`, which is initialised. The slot exists, so no memory is needed.
+        let old = self.table.locked(|xa| unsafe {
+            kernel::bindings::__xa_store(
+                xa,
+                index(self.key),
+                entry.cast::<c_void>(),
+                kernel::bindings::GFP_ATOMIC,
+            )
+        });
+        // SAFETY: `old` is what `__xa_store` returned.
+        to_result(unsafe { kernel::bindings::xa_err(old) }).inspect_err(|_| {
+            // SAFETY: It came from `into_raw` just now, and went nowhere.
+            drop(unsafe { KBox::from_raw(entry) });
+            self.free();
+        })
     }
 
     /// Makes the key free again.
