@@ -147,8 +147,9 @@ impl WorkItem<UNREGISTER> for Device {
         if let Some(handle) = device.handle() {
             handle.unregister();
             drain(device.registry(), &handle);
+            // Not one that came meanwhile, which is registered: whoever sets it queues this work again.
+            drop(device.take_handle());
         }
-        drop(device.take_handle());
     }
 }
 
@@ -163,11 +164,17 @@ impl rdma::device::Device for Device {
 
     /// After a change of the namespace (`rdma dev set netns`) the device goes on, unless its netdev goes.
     fn enabled(self: &Arc<Self>) {
-        if self.leaves_until() == 0 && !self.is_dead() && self.reinstate() {
-            self.has_moved();
-            // QPs of processes have left groups meanwhile, which a retired device does not tell the network.
-            self.settle_groups();
+        if self.is_leaving() || !self.reinstate() {
+            return;
         }
+        // Its netdev may have begun to go just now.
+        if self.is_leaving() {
+            retire(self);
+            return;
+        }
+        self.has_moved();
+        // QPs of processes have left groups meanwhile, which a retired device does not tell the network.
+        self.settle_groups();
     }
 
     fn disabled(self: &Arc<Self>) {

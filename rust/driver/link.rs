@@ -133,7 +133,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     if netdev.is_operational() != was_operational || !netdev.is_ethernet() {
         device.port_changed();
     }
-    if device.is_dead() {
+    if device.is_leaving() {
         // The netdev went, or somebody has unregistered the device, before the way to do so was
         // known. Both are harmless twice.
         device.unregister_later();

@@ -35,7 +35,9 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed, //
+            Full,
+            Relaxed,
+            Release, //
         },
         Arc,
         Mutex, //
@@ -303,13 +305,14 @@ impl Device {
     /// Notes that the device will be unregistered. Of a thread that calls this and then reads the state of a QP, and one
     /// that changes that state and then calls [`Device::is_retired`], at least one sees what the other wrote. Context: any.
     pub(crate) fn retire(&self) {
-        self.retired.store(true, Relaxed);
+        // Release: whoever undoes this sees why it was done (`Device::is_leaving`).
+        self.retired.store(true, Release);
         smp_mb();
     }
 
     /// Undoes [`Device::retire`]: the device is in another namespace. Returns whether there was anything to undo. Context: any.
     pub(crate) fn reinstate(&self) -> bool {
-        self.retired.xchg(false, Relaxed)
+        self.retired.xchg(false, Full)
     }
 
     /// Whether the device will be unregistered. The barrier pairs with that of [`Device::retire`]. Context: any.
@@ -326,6 +329,11 @@ impl Device {
     /// Notes that its netdev goes, and its clients may leave until `time`, in ns by [`sync::monotonic_ns`]. Context: any.
     pub(crate) fn leaves_by(&self, time: u64) {
         self.leaves_until.store(time, Relaxed);
+    }
+
+    /// Whether its netdev goes, or it has let go of the network. Context: any.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaves_until() != 0 || self.is_dead()
     }
 
     /// Whether the device has let go of the network. Context: any.

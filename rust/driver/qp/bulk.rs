@@ -129,12 +129,11 @@ impl Qp {
         };
         let now = sync::monotonic_ns();
         let queue = self.device().bulk_queue();
-        let asked = {
-            let bh = BhGuard::new();
-            match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
-                Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
-                None => queue.enqueue::<_, ID>(self.clone()),
-            }
+        // To the end: were the worker to run in place of this, and queue itself again, its time would be overwritten.
+        let bh = BhGuard::new();
+        let asked = match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
+            Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
+            None => queue.enqueue::<_, ID>(self.clone()),
         };
         if asked.is_err() {
             return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < starved;

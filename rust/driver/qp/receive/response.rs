@@ -4,6 +4,7 @@
 
 use super::{
     super::{
+        engine::wait_for_queues,
         paths::TxPath,
         Qp, //
     },
@@ -47,8 +48,9 @@ impl ReceiveSide {
             return;
         }
         while batch.room() >= Batch::BURST {
-            let budget = u32::try_from(batch.room()).unwrap_or(0);
-            match self.responder.poll_response(budget) {
+            let room = batch.room();
+            let budget = u32::try_from(room).unwrap_or(0);
+            let is_done = match self.responder.poll_response(budget) {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
@@ -59,12 +61,19 @@ impl ReceiveSide {
                     {
                         qp.count_unsent(1);
                     }
+                    true
                 }
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
                     let outcome = self.engine.outgoing.outcome(qp, sent);
                     self.responder.commit_read(burst.ticket, outcome);
+                    matches!(outcome, Outcome::Done)
                 }
+            };
+            if is_done && batch.room() == room {
+                // No memory: without a pause all of a long READ would be lost in one long go.
+                wait_for_queues(qp);
+                return;
             }
         }
     }
