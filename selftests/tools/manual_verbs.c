@@ -217,6 +217,7 @@ static void context_operations(struct end *end)
 	      device.max_mr > 0 && device.max_mr_size > 0 && device.max_pd > 0 && device.max_ah > 0 &&
 	      device.max_srq > 0 && device.max_mw > 0 && device.max_mcast_grp > 0 &&
 	      device.max_qp_rd_atom > 0 && device.max_qp_init_rd_atom > 0 && device.max_pkeys == 1 &&
+	      device.device_cap_flags & IBV_DEVICE_BAD_PKEY_CNTR && device.device_cap_flags & IBV_DEVICE_BAD_QKEY_CNTR &&
 	      device.atomic_cap != IBV_ATOMIC_NONE && device.page_size_cap & 4096, "3.3.1 ibv_query_device");
 	entry(!ibv_query_port(context, PORT, &port) && port.link_layer == IBV_LINK_LAYER_ETHERNET &&
 	      port.state == IBV_PORT_ACTIVE && port.gid_tbl_len > 0 && port.pkey_tbl_len == 1 &&

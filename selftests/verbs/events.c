@@ -11,9 +11,12 @@
  */
 
 #include <poll.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/rdma_user_rxe.h>
 #include <sys/mman.h>
 
+#include "command.h"
 #include "test.h"
 #include "wire.h"
 
@@ -627,6 +630,8 @@ static bool run_out_of_range(void)
 	ok &= refused(b->qp, attr, RTR_RC_MASK, "no path_mtu");
 	attr.path_mtu = 6;
 	ok &= refused(b->qp, attr, RTR_RC_MASK, "path_mtu");
+	attr.path_mtu = b->device.active_mtu + 1;
+	ok &= refused(b->qp, attr, RTR_RC_MASK, "a path_mtu above the port's");
 	attr.path_mtu = IBV_MTU_256;
 	ok &= refused(b->qp, attr, RTR_RC_MASK & ~IBV_QP_RQ_PSN, "no rq_psn");
 	ok &= refused(b->qp, attr, RTR_RC_MASK | IBV_QP_SQ_PSN, "sq_psn");
@@ -1541,7 +1546,27 @@ static bool run_naks(void)
 	return ok;
 }
 
+/* As ibv_query_port_speed() of rdma-core 62. */
+#define METHOD_QUERY_PORT_SPEED (UVERBS_METHOD_QUERY_GID_ENTRY + 1)
+
+/* A veth pair's is 10 Gb/s, in units of 100 Mb/s. */
+static bool run_port_speed(void)
+{
+	uint64_t speed = 0;
+	struct ib_uverbs_attr attributes[] = {
+		{ 0, sizeof(uint64_t), .data = PORT },
+		{ 1, sizeof(speed), .data = (uintptr_t)&speed },
+	};
+	int error = command_method(a->device.context, UVERBS_OBJECT_DEVICE, METHOD_QUERY_PORT_SPEED, attributes,
+				   ARRAY_SIZE(attributes));
+
+	if (error || speed != 100)
+		ksft_print_msg("%s, %lu\n", strerror(error), speed);
+	return !error && speed == 100;
+}
+
 static const struct row rows[] = {
+	{ "attributes: the port's speed", run_port_speed },
 	{ "attributes: RC: what was set is read", run_attributes_rc },
 	{ "attributes: UD: what was set is read", run_attributes_ud },
 	{ "attributes: PSNs go on with each packet", run_psns },

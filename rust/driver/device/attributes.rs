@@ -74,6 +74,8 @@ pub(crate) fn of(guid: [u8; 8]) -> Attr {
         vendor_part_id: 0,
         hw_version: 0,
         cap_flags: cap::CURRENT_QP_STATE
+            | cap::BAD_PKEY_COUNTER
+            | cap::BAD_QKEY_COUNTER
             | cap::PORT_ACTIVE_EVENT
             | cap::SYS_IMAGE_GUID
             | cap::RNR_NAK

@@ -34,6 +34,10 @@ pub mod cap {
     /// The state that a consumer assumes can be given when a QP is modified.
     pub const CURRENT_QP_STATE: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_CURR_QP_STATE_MOD as u64;
+    /// The port counts packets with a wrong P_Key.
+    pub const BAD_PKEY_COUNTER: u64 = bindings::ib_device_cap_flags_IB_DEVICE_BAD_PKEY_CNTR as u64;
+    /// The port counts datagrams with a wrong Q_Key.
+    pub const BAD_QKEY_COUNTER: u64 = bindings::ib_device_cap_flags_IB_DEVICE_BAD_QKEY_CNTR as u64;
     /// Port events are raised.
     pub const PORT_ACTIVE_EVENT: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;

@@ -45,6 +45,7 @@ impl<D: Driver> Ops<D> {
         device_group: &raw const device::ATTRIBUTES.group,
 
         query_port: Some(port::query::<D::Device>),
+        query_port_speed: Some(port::speed::<D::Device>),
         get_port_immutable: Some(port::immutable::<D::Device>),
         get_link_layer: Some(port::link_layer),
         get_netdev: Some(port::netdev::<D::Device>),

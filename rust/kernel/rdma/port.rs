@@ -71,6 +71,13 @@ pub trait Port: Sized + Send + Sync + 'static {
     fn port_counters(&self) -> PortCounters;
 }
 
+impl Attr {
+    /// Mb/s, also if the netdev does not say.
+    fn mbps(&self) -> u32 {
+        self.speed.unwrap_or(1_000)
+    }
+}
+
 /// `IB_SPEED_*` and `IB_WIDTH_*` of `include/rdma/ib_verbs.h` that come closest.
 fn width_and_speed(mbps: u32) -> (u8, u16) {
     const WIDTH_1X: u8 = bindings::ib_port_width_IB_WIDTH_1X as u8;
@@ -125,8 +132,29 @@ pub(crate) unsafe extern "C" fn query<T: Port>(
     raw.qkey_viol_cntr = u32::try_from(attr.bad_qkeys).unwrap_or(u32::MAX);
     raw.pkey_tbl_len = PKEY_TABLE_LEN;
     raw.max_vl_num = 1;
-    (raw.active_width, raw.active_speed) = width_and_speed(attr.speed.unwrap_or(1_000));
+    (raw.active_width, raw.active_speed) = width_and_speed(attr.mbps());
     raw.set_ip_gids(1);
+    0
+}
+
+/// `query_port_speed`: in units of 100 Mb/s, 0 if the port is down.
+///
+/// # Safety
+///
+/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+pub(crate) unsafe extern "C" fn speed<T: Port>(
+    device: *mut bindings::ib_device,
+    _port: u32,
+    speed: *mut u64,
+) -> c_int {
+    // SAFETY: `ib_core` passes a device of this driver, and a place to fill in.
+    let (core, speed) = unsafe { (crate::device::core::<T>(device), &mut *speed) };
+    let attr = core.query_port();
+    *speed = if attr.active {
+        attr.mbps().div_ceil(100).into()
+    } else {
+        0
+    };
     0
 }
 

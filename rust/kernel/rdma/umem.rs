@@ -40,7 +40,7 @@ use sync::{
 /// # Invariants
 ///
 /// - While the gate is open, and while there are passes, there is an origin, and the blocks are its memory.
-/// - Without one of the rights [`Access::WRITABLE`], the memory is only to be read: pages are pinned for reading.
+/// - Without a right to write in `access`, the memory is only to be read: pages are pinned for reading.
 #[pin_data]
 pub struct Umem {
     blocks: Blocks,
