@@ -142,7 +142,7 @@ impl Verbs {
     /// Those of a QP that is created so.
     fn new(init: &Init<Qp>, published: [Option<Published>; 2]) -> impl PinInit<Self> + use<'_> {
         pin_init!(Self {
-            is_user: init.is_user,
+            is_user: init.context.is_some(),
             cap: init.cap,
             events: init.events.clone(),
             handle: init.handle.clone(),

@@ -154,13 +154,13 @@ impl QueuePair for Qp {
             return Err(EINVAL);
         }
         // A kernel consumer's requests have no field for the number of an XRC SRQ.
-        if init.ty == Type::XrcInitiator && !init.is_user {
+        if init.ty == Type::XrcInitiator && init.context.is_none() {
             return Err(not_supported());
         }
         if init.ty == Type::RawPacket {
             let netdev = pd.device().netdev().ok_or(ENODEV)?;
             // A kernel consumer that wants to send frames has the network stack.
-            if !init.is_user || !netdev.has_ethernet_frames() {
+            if init.context.is_none() || !netdev.has_ethernet_frames() {
                 return Err(not_supported());
             }
         }

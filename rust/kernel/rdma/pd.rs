@@ -40,15 +40,15 @@ pub(crate) unsafe extern "C" fn create<P: ProtectionDomain>(
     udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and for a
-        // process to one of its contexts.
+        // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and for user calls valid driver
+        // data.
         let (device, context) = unsafe {
             (
                 crate::device::core::<P::Device>((*pd).device),
-                ucontext::of_uobject::<P::Context>((*pd).uobject),
+                ucontext::of_udata::<P::Context>(udata),
             )
         };
-        let core = P::alloc(device, context.filter(|_| !udata.is_null()))?;
+        let core = P::alloc(device, context)?;
         // SAFETY: The object is new; `ib_core` allocated it with the size in the vtable.
         unsafe { Obj::<P>::init(pd, core) };
         Ok(0)

@@ -179,8 +179,6 @@ pub struct Init<Q: QueuePair> {
     pub cap: Cap,
     /// Every send request asks for a completion.
     pub signal_all: bool,
-    /// Whether a process owns the QP, for ever.
-    pub is_user: bool,
     /// Where completions of send requests go.
     pub send_cq: Arc<Q::Cq>,
     /// Where completions of receive requests go. Of an XRC initiator, which has none, that of its send requests.
@@ -189,7 +187,7 @@ pub struct Init<Q: QueuePair> {
     pub xrcd: Option<Arc<Q::Xrcd>>,
     /// Where receive requests come from; [`None`] if the QP has a receive queue of its own.
     pub srq: Option<Arc<Q::Srq>>,
-    /// The process's context; [`None`] for a kernel consumer.
+    /// The context of the process that owns the QP, for ever; [`None`] for a kernel consumer.
     pub context: Option<Arc<Q::Context>>,
     /// Raises the QP's events.
     pub events: Events,
@@ -278,7 +276,13 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
     from_result(|| {
         // SAFETY: `ib_core` passes valid attributes that nobody else uses, and for user calls valid
         // driver data.
-        let (attr, mut udata) = unsafe { (&mut *attr, Udata::from_raw(udata)) };
+        let (attr, context, mut udata) = unsafe {
+            (
+                &mut *attr,
+                ucontext::of_udata::<Q::Context>(udata),
+                Udata::from_raw(udata),
+            )
+        };
         let ty = Type::from_raw(attr.qp_type).ok_or_else(not_supported)?;
         if attr.create_flags != 0 || !attr.rwq_ind_tbl.is_null() {
             return Err(not_supported());
@@ -312,12 +316,6 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
             // SAFETY: `ib_core` passes a queue of the same device.
             unsafe { srq::Obj::<Q::Srq>::get(attr.srq).core.clone() }
         });
-        let context = if is_user {
-            // SAFETY: A process's QP belongs to a protection domain of the same device: ib_core makes targets itself.
-            unsafe { ucontext::of_uobject::<Q::Context>((*(*qp).pd).uobject) }
-        } else {
-            None
-        };
         if is_user && context.is_none() {
             return Err(EINVAL);
         }
@@ -329,7 +327,6 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
             ty,
             cap: Cap::from_raw(&attr.cap),
             signal_all,
-            is_user,
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             xrcd: xrcd.clone(),

@@ -240,7 +240,13 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
     from_result(|| {
         // SAFETY: `ib_core` passes valid attributes that nobody else uses, and for user calls valid
         // driver data.
-        let (attr, mut udata) = unsafe { (&mut *attr, Udata::from_raw(udata)) };
+        let (attr, context, mut udata) = unsafe {
+            (
+                &mut *attr,
+                ucontext::of_udata::<Q::Context>(udata),
+                Udata::from_raw(udata),
+            )
+        };
         let is_xrc = match attr.srq_type {
             bindings::ib_srq_type_IB_SRQT_BASIC => false,
             bindings::ib_srq_type_IB_SRQT_XRC => true,
@@ -249,11 +255,10 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
         let is_user = udata.is_some();
         // SAFETY: `ib_core` passes a new object that belongs to a protection domain of a device of
         // this driver.
-        let (device, pd, context) = unsafe {
+        let (device, pd) = unsafe {
             (
                 crate::device::core::<Q::Device>((*srq).device),
                 pd::Obj::<Q::Pd>::get((*srq).pd),
-                ucontext::of_uobject::<Q::Context>((*(*srq).pd).uobject),
             )
         };
         if is_user && context.is_none() {
@@ -281,7 +286,7 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
         let init = Init::<Q> {
             max_wr: attr.attr.max_wr,
             max_sge: attr.attr.max_sge,
-            context: if is_user { context.cloned() } else { None },
+            context: context.cloned(),
             xrc,
             events: Events(link.clone()),
         };

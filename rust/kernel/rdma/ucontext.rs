@@ -39,23 +39,6 @@ pub trait UserContext: Sized + Send + Sync + 'static {
 
 pub(crate) type Obj<T> = Object<bindings::ib_ucontext, Arc<T>>;
 
-/// The context that a process's object belongs to; [`None`] for a kernel consumer's object.
-///
-/// # Safety
-///
-/// `uobject` must be null, or that of an object of a device whose driver has contexts of the type `T`,
-/// and the object must stay valid for `'a`.
-pub(crate) unsafe fn of_uobject<'a, T>(uobject: *const bindings::ib_uobject) -> Option<&'a Arc<T>> {
-    if uobject.is_null() {
-        return None;
-    }
-    // SAFETY: The object is valid, and its context outlives it.
-    unsafe {
-        let context = (*uobject).context;
-        (!context.is_null()).then(|| Obj::<T>::get(context))
-    }
-}
-
 /// The context that a verbs call was made in; [`None`] for a kernel consumer's call.
 ///
 /// # Safety
