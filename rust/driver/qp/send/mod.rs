@@ -208,9 +208,6 @@ impl SendSide {
         self.datagram_path = None;
         // What is armed next must not be taken for later than this.
         self.armed = None;
-        if let SendSource::User { outstanding, .. } = &mut self.source {
-            *outstanding = 0;
-        }
         self.discard(qp);
     }
 

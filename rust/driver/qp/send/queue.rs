@@ -50,8 +50,6 @@ pub(crate) enum SendSource {
     User {
         ring: SharedRing,
         consumer: Consumer,
-        /// Requests fetched and not complete: their ring slots are still the kernel's.
-        outstanding: u32,
         /// One WQE of the ring, while it is fetched.
         scratch: KVVec<u8>,
     },
@@ -73,7 +71,6 @@ impl SendSource {
         Ok(Self::User {
             ring,
             consumer: Consumer::new(),
-            outstanding: 0,
             scratch: filled(len, || Ok(0))?,
         })
     }
@@ -141,13 +138,8 @@ impl SendSide {
     pub(in super::super) fn discard(&mut self, qp: &Qp) {
         qp.release_held();
         match &mut self.source {
-            SendSource::User {
-                ring,
-                consumer,
-                outstanding,
-                ..
-            } => {
-                if *outstanding == 0 {
+            SendSource::User { ring, consumer, .. } => {
+                if self.requester.is_empty() {
                     consumer.discard_all(ring);
                 }
             }
@@ -168,13 +160,11 @@ impl SendSide {
         qp.release_held();
         let mut posted = None;
         let mut fresh = match &self.source {
-            // The producer index is read once a round: there is an end to it.
-            SendSource::User {
-                ring,
-                consumer,
-                outstanding,
-                ..
-            } => consumer.available(ring).saturating_sub(*outstanding),
+            // The slots of requests that are not complete are still the kernel's. The producer index is read once a
+            // round: there is an end to it.
+            SendSource::User { ring, consumer, .. } => consumer
+                .available(ring)
+                .saturating_sub(self.requester.len()),
             SendSource::Kernel => {
                 posted = Some(qp.send.posted.lock());
                 u32::MAX
@@ -190,10 +180,9 @@ impl SendSide {
                 SendSource::User {
                     ring,
                     consumer,
-                    outstanding,
                     scratch,
                 } => {
-                    if consumer.peek(ring, *outstanding, scratch).is_none() {
+                    if consumer.peek(ring, self.requester.len(), scratch).is_none() {
                         return false;
                     }
                     let find_ah = |number| ah::find(&qp.pd, number);
@@ -216,9 +205,6 @@ impl SendSide {
                 return false;
             }
             self.next = sequence.wrapping_add(1);
-            if let SendSource::User { outstanding, .. } = &mut self.source {
-                *outstanding = outstanding.wrapping_add(1);
-            }
         }
         fresh > 0 && self.requester.len() < self.requester.capacity()
     }
@@ -231,17 +217,8 @@ impl SendSide {
                 return notify;
             };
             let wqe = self.wqes.release(done.sequence);
-            if let SendSource::User {
-                ring,
-                consumer,
-                outstanding,
-                ..
-            } = &mut self.source
-            {
-                if *outstanding > 0 {
-                    *outstanding = outstanding.wrapping_sub(1);
-                    consumer.advance(ring);
-                }
+            if let SendSource::User { ring, consumer, .. } = &mut self.source {
+                consumer.advance(ring);
             }
             let Some(wqe) = wqe else {
                 continue;
