@@ -49,11 +49,18 @@ use rdma::{
 const MAX_PENDING: usize = 64;
 
 impl Wanted {
-    /// Brings them in, as long as `go_on` finds no reason not to. Errors: the process could not access a page
-    /// itself, or the memory is released.
-    fn fault_in(mut self, go_on: impl Fn() -> Result) -> Result {
+    /// Brings them in, for `pd`. Errors: `EFAULT` if the process could not access a page itself, or the memory is
+    /// released; `ENODEV` if the device goes away; `EINTR` if the process that waits is being killed.
+    fn fault_in(mut self, pd: &Pd) -> Result {
         while !self.pages.is_empty() {
-            go_on()?;
+            if pd.device().is_retired() {
+                return Err(ENODEV);
+            }
+            // Others wait until the pages are there: a system call that begins anew each time, with a timer that expires
+            // more often than it gets to its end, would never end.
+            if sync::fatal_signal_pending() {
+                return Err(EINTR);
+            }
             let count = self.memory.fault_in(&self.pages, self.effort)?;
             self.pages = self.pages.without_first(count);
         }
@@ -98,9 +105,7 @@ fn paged(pd: &Arc<Pd>, advice: Advice, at: &Advised) -> Result<(OnDemand, Missin
 impl Advise for Pd {
     /// Faults in, or if not `flush` has work fault in, the ranges.
     ///
-    /// Errors: `ENOENT`, `EPERM`, `EINVAL` and `EFAULT` as [`paged`] has them; with `flush` also `EFAULT` if the
-    /// process could not access a page itself, `ENODEV` if the device goes away, and `EINTR` if the process is being
-    /// killed.
+    /// Errors: those of [`paged`]; with `flush` also those of [`Wanted::fault_in`].
     fn advise(self: &Arc<Self>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result {
         let effort = match advice {
             Advice::Read | Advice::Write => Effort::Fault,
@@ -117,19 +122,8 @@ impl Advise for Pd {
             append(&mut all, wanted)?;
         }
         if flush {
-            let go_on = || {
-                if self.device().is_retired() {
-                    return Err(ENODEV);
-                }
-                // Others wait until the pages are there: a system call that begins anew each time, with a timer that
-                // expires more often than it gets to its end, would never end.
-                if sync::fatal_signal_pending() {
-                    return Err(EINTR);
-                }
-                Ok(())
-            };
             for wanted in all {
-                wanted.fault_in(go_on)?;
+                wanted.fault_in(self)?;
             }
             return Ok(());
         }
@@ -158,15 +152,9 @@ impl WorkItem<PREFETCH> for Pd {
 
     fn run(pd: Arc<Pd>) {
         let wanted = core::mem::take(&mut *pd.pending.lock());
-        let go_on = || {
-            if pd.device().is_retired() {
-                return Err(ENODEV);
-            }
-            Ok(())
-        };
         for wanted in wanted {
             // Who accesses what is missing will be told.
-            let _ = wanted.fault_in(go_on);
+            let _ = wanted.fault_in(&pd);
         }
         paging_turns::end(pd);
     }

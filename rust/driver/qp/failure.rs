@@ -41,7 +41,7 @@ impl WorkItem<OVERFLOW> for Cq {
     fn run(cq: Arc<Cq>) {
         cq.tell_overflow();
         // Their consumers cannot know any more what has become of their requests.
-        fail(cq.users(), |qp| qp.posts_to(&cq));
+        fail(cq.users());
     }
 }
 
@@ -50,15 +50,17 @@ impl WorkItem for Srq {
 
     fn run(srq: Arc<Srq>) {
         srq.tell_failure();
-        fail(srq.users(), |qp| qp.takes_from(&srq));
+        fail(srq.users());
     }
 }
 
-/// Moves each QP, if `is_user` says that it is one, to the error state, and tells its consumer. One in error stays:
-/// it is flushed already, at its own pace.
-fn fail(users: &Users, is_user: impl Fn(&Qp) -> bool) {
+/// Moves each QP of a queue that has failed to the error state, and tells its consumer. One in error stays: it is flushed
+/// already, at its own pace.
+fn fail(users: &Users) {
     users.for_each(|number| {
         let qp = table::find(number, &rcu::read_lock()).cloned();
+        // The number may be another QP's meanwhile.
+        let is_user = |qp: &Arc<Qp>| qp.queues().any(|queue| core::ptr::eq(queue, users));
         if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
             qp.fail();
         }

@@ -40,11 +40,7 @@ use crate::{
         paging_turns::Turn,
         pd::Pd, //
     },
-    queue::{
-        cq::Cq,
-        srq::Srq,
-        users::Users, //
-    }, //
+    queue::users::Users, //
 };
 use core::sync::atomic::{
     AtomicBool,
@@ -306,18 +302,5 @@ impl Qp {
     fn count_unsent(&self, packets: u32) {
         self.device()
             .count_drops(Counter::SendDropped, self.number, packets);
-    }
-
-    /// Whether completions of the QP go to `cq`.
-    pub(crate) fn posts_to(&self, cq: &Arc<Cq>) -> bool {
-        Arc::ptr_eq(&self.send.cq, cq) || Arc::ptr_eq(&self.receive.cq, cq)
-    }
-
-    /// Whether the QP takes its receives from `srq`.
-    pub(crate) fn takes_from(&self, srq: &Arc<Srq>) -> bool {
-        self.receive
-            .srq
-            .as_ref()
-            .is_some_and(|own| Arc::ptr_eq(own, srq))
     }
 }
