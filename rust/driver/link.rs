@@ -168,21 +168,9 @@ impl Operations for Ferroce {
 }
 
 /// Follows the netdevs.
-pub(crate) struct Watch {
-    registry: Arc<Registry>,
-}
-
-impl Watch {
-    pub(crate) fn new(registry: &Arc<Registry>) -> Self {
-        Self {
-            registry: registry.clone(),
-        }
-    }
-}
-
-impl NetdevHandler for Watch {
+impl NetdevHandler for Registry {
     fn event(&self, netdev: &NetDevice, event: NetdevEvent) {
-        let Some(device) = self.registry.device_on(netdev) else {
+        let Some(device) = self.device_on(netdev) else {
             return;
         };
         match event {
@@ -192,7 +180,7 @@ impl NetdevHandler for Watch {
                 if !netdev.is_ethernet() {
                     device.address_changed(AddressEvent::Removed);
                 }
-                if let Err(error) = self.registry.arrive(&device, netdev) {
+                if let Err(error) = self.arrive(&device, netdev) {
                     if net::may_log() {
                         pr_err!(
                             "the device on {} does not follow it to another namespace, and goes: {} (error {})\n",
@@ -219,7 +207,7 @@ impl NetdevHandler for Watch {
     fn address_event(&self, netdev: &NetDevice, event: AddressEvent) {
         if !netdev.is_ethernet() {
             let site = Site::of(netdev);
-            // Not by `self.registry`, whose list is behind a mutex.
+            // Not by the list, which is behind a mutex.
             if let Some(device) = registry::device_on_site(&site, &rcu::read_lock()) {
                 device.address_changed(event);
             }

@@ -46,7 +46,7 @@ module! {
 struct Ferroce {
     link: Option<rdma::link::LinkType<verbs::Ferroce>>,
     client: Option<rdma::client::Client<verbs::Ferroce>>,
-    watch: Option<net::NetdevNotifier<link::Watch>>,
+    watch: Option<net::NetdevNotifier<device::registry::Registry>>,
     files: Option<Pin<KBox<debugfs::Files>>>,
     registry: Arc<device::registry::Registry>,
     tables: Option<Tables>,
@@ -87,8 +87,7 @@ impl kernel::Module for Ferroce {
         let (registry, guard) = device::registry::Registry::new(module, receivers)?;
         let tables = Tables::open(&registry.releases)?;
         let files = debugfs::Files::new()?;
-        let watch = Arc::new(link::Watch::new(&registry), GFP_KERNEL)?;
-        let watch = net::NetdevNotifier::register(watch)?;
+        let watch = net::NetdevNotifier::register(registry.clone())?;
         let client = rdma::client::register(c"ferroce")?;
         let link = rdma::link::register()?;
         Ok(Self {

@@ -81,7 +81,7 @@ fn masked_crc<const N: usize>(bytes: &mut [u8], mask: impl FnOnce(&mut [u8; N]))
 /// Sends a datagram, or several that leave together. Returns how many were dropped.
 fn transmit(skb: TxSkb, path: &Path) -> u64 {
     let datagrams = u64::from(skb.datagrams());
-    match path.transmit(skb) {
+    match path.route.transmit(skb) {
         Transmit::Sent => 0,
         Transmit::Dropped => datagrams,
     }
@@ -139,7 +139,9 @@ impl Batch {
     ) -> Result<(), BuildError<F>> {
         let id = self.next_id();
         let mut skb = TxSkb::alloc(pages, packet.datagram_len()).ok_or(BuildError::NoMemory)?;
-        path.address(&mut skb, id);
+        // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part of what the
+        // ICRC covers, and who takes a super-packet apart counts it up.
+        path.route.address(&mut skb, id);
         let body = skb.body_mut();
         let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
         let rest = body.get_mut(header_len..).unwrap_or_default();
@@ -248,7 +250,7 @@ impl Batch {
             }
             let rest = match &mut burst {
                 Some((first, way, _)) if *way == index && !self.is_scattered => {
-                    path.join(first, skb)
+                    first.append(skb, &path.route)
                 }
                 _ => Err(skb),
             };

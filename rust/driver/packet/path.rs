@@ -19,9 +19,7 @@ use net::{
     Address,
     NetCookie,
     NetId,
-    Query,
-    Transmit,
-    TxSkb, //
+    Query, //
 };
 
 /// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
@@ -74,7 +72,7 @@ pub(crate) fn is_to_group(address: &rdma::ah::Address) -> bool {
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {
     asked: PathQuery,
-    route: net::Path,
+    pub(crate) route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
     /// [`Addresses::changes`](crate::device::addresses::Addresses::changes) when that was found out: the device hears
@@ -173,32 +171,9 @@ impl Path {
             && multicast::find(device.number(), &destination.to_gid(), &rcu::read_lock()).is_some()
     }
 
-    /// How many bytes of memory the namespace's packets take that are in this machine's queues. Context: any.
-    #[inline]
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.route.queued_bytes()
-    }
-
     /// The largest path MTU that fits the route now, as in `enum ib_mtu`. Context: process or softirq.
     pub(crate) fn mtu_enum(&self) -> u32 {
         network::path_mtu(self.route.mtu()) as u32
-    }
-
-    /// Writes the IP and UDP headers of `skb`. Context: any.
-    pub(crate) fn address(&self, skb: &mut TxSkb, id: u16) {
-        // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part
-        // of what the ICRC covers, and who takes a super-packet apart counts it up.
-        self.route.address(skb, id);
-    }
-
-    /// Puts a datagram behind others, to leave with them; if that cannot be, gives it back. Context: bottom halves off.
-    pub(crate) fn join(&self, first: &mut TxSkb, next: TxSkb) -> Result<(), TxSkb> {
-        first.append(next, &self.route)
-    }
-
-    /// Sends `skb`. Context: process or softirq, no lock held.
-    pub(crate) fn transmit(&self, skb: TxSkb) -> Transmit {
-        self.route.transmit(skb)
     }
 }
 

@@ -195,7 +195,7 @@ impl Engine {
             qp.is_unreliable() && !is_loopback && device.registry().steered.is_congested();
         let are_full = is_steered_full
             || match path {
-                Some(path) => !is_loopback && path.queued_bytes() > QUEUE_LIMIT,
+                Some(path) => !is_loopback && path.route.queued_bytes() > QUEUE_LIMIT,
                 None => qp.ty == Type::RawPacket && device.is_congested(),
             };
         if !are_full {
