@@ -66,13 +66,10 @@ pub(crate) fn check_qp_cap(cap: &Cap, shared: bool) -> Result {
 /// The attributes of the device with this GUID. Context: any.
 pub(crate) fn of(guid: [u8; 8]) -> Attr {
     Attr {
-        firmware_version: 0,
         sys_image_guid: guid,
         max_mr_size: umem::MAX_LEN,
         page_sizes: 0xffff_f000,
         vendor_id: 0x00ff_ffff,
-        vendor_part_id: 0,
-        hw_version: 0,
         cap_flags: cap::CURRENT_QP_STATE
             | cap::BAD_PKEY_COUNTER
             | cap::BAD_QKEY_COUNTER
@@ -86,19 +83,11 @@ pub(crate) fn of(guid: [u8; 8]) -> Attr {
             | cap::FLUSH_GLOBAL
             | cap::FLUSH_PERSISTENT
             | cap::ATOMIC_WRITE,
-        max_qp: MAX_OBJECTS,
+        max_objects: MAX_OBJECTS,
         max_qp_wr: MAX_QP_WR,
         max_sge: MAX_SGE,
-        max_sge_read: MAX_SGE,
-        max_cq: MAX_OBJECTS,
         max_cqe: MAX_CQE,
-        max_srq: MAX_OBJECTS,
         max_srq_wr: MAX_SRQ_WR,
-        max_srq_sge: MAX_SGE,
-        max_mr: MAX_OBJECTS,
-        max_mw: MAX_OBJECTS,
-        max_pd: MAX_OBJECTS,
-        max_ah: MAX_OBJECTS,
         max_rd_atomic: MAX_RD_ATOMIC,
         max_multicast_groups: MAX_MULTICAST_GROUPS as u32,
         max_multicast_qps: MAX_MULTICAST_QPS as u32,

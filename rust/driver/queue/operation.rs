@@ -11,7 +11,6 @@ use crate::{
     packet::ah::Ah,
     queue::user_wqe::{
         self,
-        flags,
         opcode,
         Atomic,
         BindMw,
@@ -28,7 +27,10 @@ use kernel::{
 use rdma::{
     qp::Type,
     wc,
-    wr::SendOp, //
+    wr::{
+        flags,
+        SendOp, //
+    }, //
 };
 use roce::{
     packet::Flush,

@@ -47,20 +47,6 @@ fn wqe_len(header: usize, sges: u32, inline: u32) -> Result<usize> {
         .ok_or(EINVAL)
 }
 
-/// `ibv_send_flags`.
-pub(crate) mod flags {
-    /// Wait for earlier reads and atomics.
-    pub(crate) const FENCE: u32 = 1 << 0;
-    /// Ask for a completion.
-    pub(crate) const SIGNALED: u32 = 1 << 1;
-    /// Raise a solicited event at the receiver.
-    pub(crate) const SOLICITED: u32 = 1 << 2;
-    /// The payload stands in the WQE.
-    pub(crate) const INLINE: u32 = 1 << 3;
-    /// Fill in the checksums of IPv4, TCP and UDP.
-    pub(crate) const IP_CSUM: u32 = 1 << 4;
-}
-
 /// `ibv_wr_opcode`; the same numbers as `enum ib_wr_opcode`.
 pub(crate) mod opcode {
     pub(crate) const RDMA_WRITE: u32 = 0;

@@ -19,7 +19,6 @@ use crate::{
             SendWqe, //
         },
         user_wqe::{
-            flags,
             RecvHeader,
             SendHeader, //
         },
@@ -31,9 +30,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::qp::{
-    Cap,
-    Type, //
+use rdma::{
+    qp::{
+        Cap,
+        Type, //
+    },
+    wr::flags, //
 };
 use roce::{
     requester::{

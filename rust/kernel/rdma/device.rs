@@ -96,30 +96,21 @@ pub mod paging {
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs)]
 pub struct Attr {
-    pub firmware_version: u64,
     /// In network byte order.
     pub sys_image_guid: [u8; 8],
     pub max_mr_size: u64,
     /// A bit for each page size.
     pub page_sizes: u64,
     pub vendor_id: u32,
-    pub vendor_part_id: u32,
-    pub hw_version: u32,
     /// See [`cap`].
     pub cap_flags: u64,
-    pub max_qp: u32,
+    /// Objects of each type.
+    pub max_objects: u32,
     pub max_qp_wr: u32,
+    /// SGEs of a WR of any kind.
     pub max_sge: u32,
-    pub max_sge_read: u32,
-    pub max_cq: u32,
     pub max_cqe: u32,
-    pub max_srq: u32,
     pub max_srq_wr: u32,
-    pub max_srq_sge: u32,
-    pub max_mr: u32,
-    pub max_mw: u32,
-    pub max_pd: u32,
-    pub max_ah: u32,
     /// Reads and atomics outstanding per QP, as a responder and as a requester.
     pub max_rd_atomic: u32,
     pub max_multicast_groups: u32,
@@ -326,13 +317,10 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     };
     let attr = core.query();
     let limit = bindings::device_limit;
-    raw.fw_ver = attr.firmware_version;
     raw.sys_image_guid = u64::from_ne_bytes(attr.sys_image_guid);
     raw.max_mr_size = attr.max_mr_size;
     raw.page_size_cap = attr.page_sizes;
     raw.vendor_id = attr.vendor_id;
-    raw.vendor_part_id = attr.vendor_part_id;
-    raw.hw_ver = attr.hw_version;
     raw.device_cap_flags = attr.cap_flags;
     raw.kernel_cap_flags = u64::from(
         bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
@@ -347,26 +335,26 @@ pub(crate) unsafe extern "C" fn query<D: Driver>(
     raw.odp_caps.per_transport_caps.rc_odp_caps = attr.paging_rc;
     raw.odp_caps.per_transport_caps.xrc_odp_caps = attr.paging_xrc;
     raw.odp_caps.per_transport_caps.ud_odp_caps = attr.paging_ud;
-    raw.max_qp = limit(attr.max_qp);
+    raw.max_qp = limit(attr.max_objects);
     raw.max_qp_wr = limit(attr.max_qp_wr);
     raw.max_send_sge = limit(attr.max_sge);
     raw.max_recv_sge = limit(attr.max_sge);
-    raw.max_sge_rd = limit(attr.max_sge_read);
-    raw.max_cq = limit(attr.max_cq);
+    raw.max_sge_rd = limit(attr.max_sge);
+    raw.max_cq = limit(attr.max_objects);
     raw.max_cqe = limit(attr.max_cqe);
     // `cq::Moderation` takes all values.
     raw.cq_caps.max_cq_moderation_count = u16::MAX;
     raw.cq_caps.max_cq_moderation_period = u16::MAX;
-    raw.max_srq = limit(attr.max_srq);
+    raw.max_srq = limit(attr.max_objects);
     raw.max_srq_wr = limit(attr.max_srq_wr);
-    raw.max_srq_sge = limit(attr.max_srq_sge);
-    raw.max_mr = limit(attr.max_mr);
-    raw.max_mw = limit(attr.max_mw);
-    raw.max_pd = limit(attr.max_pd);
-    raw.max_ah = limit(attr.max_ah);
+    raw.max_srq_sge = limit(attr.max_sge);
+    raw.max_mr = limit(attr.max_objects);
+    raw.max_mw = limit(attr.max_objects);
+    raw.max_pd = limit(attr.max_objects);
+    raw.max_ah = limit(attr.max_objects);
     raw.max_qp_rd_atom = limit(attr.max_rd_atomic);
     raw.max_qp_init_rd_atom = limit(attr.max_rd_atomic);
-    raw.max_res_rd_atom = limit(attr.max_rd_atomic.saturating_mul(attr.max_qp));
+    raw.max_res_rd_atom = limit(attr.max_rd_atomic.saturating_mul(attr.max_objects));
     raw.max_mcast_grp = limit(attr.max_multicast_groups);
     raw.max_mcast_qp_attach = limit(attr.max_multicast_qps);
     raw.max_total_mcast_qp_attach = limit(attr.max_multicast_attachments);

@@ -34,6 +34,8 @@ pub mod flags {
     pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED as u32;
     /// Take the payload at once, by address and without keys.
     pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
+    /// Fill in the checksums of IPv4, TCP and UDP.
+    pub const IP_CSUM: u32 = bindings::ib_send_flags_IB_SEND_IP_CSUM as u32;
 }
 
 /// One piece of a kernel consumer's buffer (`struct ib_sge`).
