@@ -2,7 +2,10 @@
 
 //! Segments of input that several targets share.
 
-use arbitrary::Arbitrary;
+use arbitrary::{
+    Arbitrary,
+    Unstructured, //
+};
 use roce::{
     opcode::{
         Opcode,
@@ -25,6 +28,13 @@ use roce::{
     ticket::Outcome,
     wire::U24, //
 };
+use sim::rng::Rng;
+
+/// A value by chance, where there is no fuzzer.
+pub fn by_chance<T: for<'a> Arbitrary<'a>>(rng: &mut Rng) -> T {
+    let bytes: Vec<u8> = (0..16).flat_map(|_| rng.word().to_ne_bytes()).collect();
+    T::arbitrary(&mut Unstructured::new(&bytes)).expect("all bytes make a value")
+}
 
 /// A number that is likely to be on the edge of something.
 #[derive(Arbitrary, Clone, Copy, Debug)]

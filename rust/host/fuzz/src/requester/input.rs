@@ -14,7 +14,10 @@ use roce::{
     time::ack_timeout, //
 };
 
+use sim::rng::Rng;
+
 use crate::any::{
+    by_chance,
     mtu,
     AnyPacket,
     Fate,
@@ -150,4 +153,26 @@ pub struct Input {
     pub(super) slots: u8,
     pub(super) config: Config,
     pub(super) events: Vec<Event>,
+}
+
+impl Input {
+    /// Mostly events that do not end what was begun.
+    pub fn by_chance(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed);
+        let event = |rng: &mut Rng| loop {
+            let event = by_chance(rng);
+            let is_end = matches!(
+                event,
+                Event::Flush | Event::Reset | Event::Configure(_) | Event::Pause
+            );
+            if !is_end || rng.below(16) == 0 {
+                return event;
+            }
+        };
+        Self {
+            slots: by_chance(rng),
+            config: by_chance(rng),
+            events: (0..rng.below(300)).map(|_| event(rng)).collect(),
+        }
+    }
 }
