@@ -311,6 +311,14 @@ static bool run_messages(int which)
 	return ok;
 }
 
+/* A driver may map its buffer without caching, where no CPU but x86 promises atomic instructions. */
+static const enum ibv_wc_status atomics_end =
+#ifdef __x86_64__
+	IBV_WC_SUCCESS;
+#else
+	IBV_WC_REM_ACCESS_ERR;
+#endif
+
 /* Words of a buffer that many requests add to. */
 static bool run_atomics(int which)
 {
@@ -339,8 +347,12 @@ static bool run_atomics(int which)
 
 		send_post(qps[0], &wr);
 		memcpy(&old, region.expected + PAGE - 8, 8);
-		ok = cq_expect(sides[0].send_cq, "the atomic", 0, IBV_WC_SUCCESS, WAIT_MS) &&
-		     !memcmp(sides[0].sink.memory, &old, 8);
+		ok = cq_expect(sides[0].send_cq, "the atomic", 0, atomics_end, WAIT_MS);
+		if (atomics_end) {
+			ok = ok && region_check(&region, "the buffer");
+			break;
+		}
+		ok = ok && !memcmp(sides[0].sink.memory, &old, 8);
 		word = old + i + 5;
 		memcpy(region.expected + PAGE - 8, &word, 8);
 		ok = ok && region_check(&region, "the buffer");

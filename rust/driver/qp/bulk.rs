@@ -129,18 +129,26 @@ impl Qp {
         };
         let now = sync::monotonic_ns();
         let queue = self.device().bulk_queue();
-        // To the end: were the worker to run in place of this, and queue itself again, its time would be overwritten.
         let bh = BhGuard::new();
         let asked = match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
             Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
             None => queue.enqueue::<_, ID>(self.clone()),
         };
-        if asked.is_err() {
-            return now.saturating_sub(place.asked.load(Ordering::Relaxed)) < starved;
+        drop(bh);
+        if asked.is_ok() {
+            // The worker may have run since, and another call have queued it again and noted a later time.
+            let last = place.asked.fetch_max(now, Ordering::Relaxed).max(now);
+            self.deadlines
+                .set(self, rescue, last.saturating_add(starved));
+            return true;
         }
-        place.asked.store(now, Ordering::Relaxed);
-        let time = now.saturating_add(starved);
-        self.deadlines.set(self, rescue, time);
+        let last = place.asked.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= starved {
+            return false;
+        }
+        // Whoever queued it may not have come to this yet, or the deadline of an earlier time has passed.
+        let time = last.saturating_add(starved);
+        self.deadlines.set_first(self, rescue, time);
         true
     }
 }

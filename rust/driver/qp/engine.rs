@@ -217,7 +217,8 @@ impl Engine {
     }
 }
 
-/// The machine's queues are full: the QP tries again after [`PACE_NS`]. A second call does not move that time.
+/// The machine's queues are full, or there is no memory for packets: the QP tries again after [`PACE_NS`]. A second call
+/// does not move that time.
 pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
     let time = sync::monotonic_ns().saturating_add(PACE_NS);
     qp.deadlines.set_first(qp, Deadline::Pace, time);

@@ -60,8 +60,8 @@ fn fail(users: &Users) {
     users.for_each(|number| {
         let qp = table::find(number, &rcu::read_lock()).cloned();
         // The number may be another QP's meanwhile.
-        let is_user = |qp: &Arc<Qp>| qp.queues().any(|queue| core::ptr::eq(queue, users));
-        if let Some(qp) = qp.filter(|qp| is_user(qp) && qp.state() != State::Error) {
+        let is_one = |qp: &Arc<Qp>| qp.queues().any(|queue| core::ptr::eq(queue, users));
+        if let Some(qp) = qp.filter(|qp| is_one(qp) && qp.state() != State::Error) {
             qp.fail();
         }
     });

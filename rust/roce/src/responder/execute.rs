@@ -234,8 +234,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 };
                 return self.remember(packet, kind, self.psns_of(length));
             }
-            // It was checked: there is a RETH.
-            (Operation::ReadRequest, None) => return Step::Done,
+            // It was checked: there is a RETH. An atomic that is done is for `commit_atomic`.
+            (Operation::ReadRequest, None) | (Operation::CompareSwap | Operation::FetchAdd, _) => {
+                return Step::Done
+            }
             (Operation::Flush, _) => return self.remember(packet, Kind::Flush, 1),
             (Operation::AtomicWrite, _) => return self.remember(packet, Kind::AtomicWrite, 1),
             (Operation::Send, _) => {

@@ -75,7 +75,7 @@ pub enum Step {
         length: u32,
     },
     /// Execute an atomic operation on the 8 bytes at `va`, which is a multiple of 8; answer with
-    /// `commit_atomic`.
+    /// `commit_atomic` if it is done, else with `commit`.
     Atomic {
         /// To be returned with the answer.
         ticket: Ticket,
