@@ -36,6 +36,7 @@ use crate::{
     pd, srq, ucontext,
     udata::Udata,
     wr::{
+        self,
         RecvWrs,
         SendWrs, //
     },
@@ -472,16 +473,8 @@ pub(crate) unsafe extern "C" fn post_send<Q: QueuePair>(
         let result = private.core.post_send(&mut wrs);
         (result, wrs.current())
     };
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            if !bad.is_null() {
-                // SAFETY: The pointer is not null, so it is valid for writes.
-                unsafe { *bad = at };
-            }
-            error.to_errno()
-        }
-    }
+    // SAFETY: `ib_core` passes null, or a place to fill in.
+    unsafe { wr::answer(result, at, bad) }
 }
 
 /// `post_recv`. Any context.
@@ -504,14 +497,6 @@ pub(crate) unsafe extern "C" fn post_recv<Q: QueuePair>(
         let result = private.core.post_recv(&mut wrs);
         (result, wrs.current())
     };
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            if !bad.is_null() {
-                // SAFETY: The pointer is not null, so it is valid for writes.
-                unsafe { *bad = at };
-            }
-            error.to_errno()
-        }
-    }
+    // SAFETY: `ib_core` passes null, or a place to fill in.
+    unsafe { wr::answer(result, at, bad) }
 }

@@ -11,7 +11,10 @@ use crate::{
     pd,
     ucontext,
     udata::Udata,
-    wr::RecvWrs,
+    wr::{
+        self,
+        RecvWrs, //
+    },
     xrcd, //
 };
 use kernel::{
@@ -412,14 +415,6 @@ pub(crate) unsafe extern "C" fn post_recv<Q: SharedReceiveQueue>(
         let result = private.core.post_recv(&mut wrs);
         (result, wrs.current())
     };
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            if !bad.is_null() {
-                // SAFETY: The pointer is not null, so it is valid for writes.
-                unsafe { *bad = at };
-            }
-            error.to_errno()
-        }
-    }
+    // SAFETY: `ib_core` passes null, or a place to fill in.
+    unsafe { wr::answer(result, at, bad) }
 }

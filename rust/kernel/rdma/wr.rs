@@ -437,3 +437,19 @@ impl<'a> Iterator for RecvWrs<'a> {
         })
     }
 }
+
+/// What a call returns that has posted a list: in `bad`, also the request `at`, if that was refused.
+///
+/// # Safety
+///
+/// `bad` must be null, or valid for writes.
+pub(crate) unsafe fn answer<T>(result: Result, at: *const T, bad: *mut *const T) -> c_int {
+    let Err(error) = result else {
+        return 0;
+    };
+    if !bad.is_null() {
+        // SAFETY: By the promise of the caller.
+        unsafe { *bad = at };
+    }
+    error.to_errno()
+}
