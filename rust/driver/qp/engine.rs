@@ -219,6 +219,8 @@ impl Engine {
 
 /// The machine's queues are full, or there is no memory for packets: the QP tries again after [`PACE_NS`]. A second call
 /// does not move that time.
+#[cold]
+#[inline(never)]
 pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
     let time = sync::monotonic_ns().saturating_add(PACE_NS);
     qp.deadlines.set_first(qp, Deadline::Pace, time);

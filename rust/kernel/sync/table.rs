@@ -257,7 +257,11 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
 #[pinned_drop]
 impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
     fn drop(self: Pin<&mut Self>) {
-        self.for_each(|key, value| self.remove_if(key, value));
+        let mut at = 0;
+        while let Some(value) = self.find(&mut at, true) {
+            // CAST: Keys are 32 bits wide.
+            self.remove_if(at as u32, &value);
+        }
         // SAFETY: `xa` is initialised, and nobody uses the table any more. What may be left are
         // reservations, of which none is left either: they borrow the table.
         unsafe { kernel::bindings::xa_destroy(self.xa.get()) };
