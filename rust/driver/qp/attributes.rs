@@ -265,23 +265,17 @@ impl Modify for Qp {
 
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
     let mtu = qp.device().mtu();
-    if let Some(asked) = protocol::Mtu::try_from(attr.path_mtu)
-        .ok()
-        .filter(|asked| mask.contains(AttrMask::PATH_MTU) && *asked as u32 > mtu as u32)
-    {
-        if net::may_log() {
-            pr_warn!(
-                "QP {}: a path MTU of {} bytes is more than its port's {}\n",
-                qp.number,
-                asked.bytes(),
-                mtu.bytes(),
-            );
-        }
-        return Err(EINVAL);
+    let asks_for_mtu = mask.contains(AttrMask::PATH_MTU);
+    if asks_for_mtu && attr.path_mtu > mtu as u32 && net::may_log() {
+        pr_warn!(
+            "QP {}: the path MTU is more than its port's, {} bytes\n",
+            qp.number,
+            mtu.bytes(),
+        );
     }
     let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
         || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
-        || (mask.contains(AttrMask::PATH_MTU) && protocol::Mtu::try_from(attr.path_mtu).is_err())
+        || (asks_for_mtu && (attr.path_mtu == 0 || attr.path_mtu > mtu as u32))
         || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
             && u32::from(attr.max_rd_atomic) > MAX_TAKEN_RD_ATOMIC)
         || (mask.contains(AttrMask::MAX_DEST_RD_ATOMIC)
