@@ -67,7 +67,8 @@ pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
         retire(&device);
         device.unregister_later();
     }
-    while !device.is_dead() {
+    // One that is still being made may wait for RTNL. It goes once it is made.
+    while !device.is_dead() && device.handle().is_some() {
         if sync::monotonic_ns() >= device.leaves_until() {
             if net::may_log() {
                 pr_warn!(

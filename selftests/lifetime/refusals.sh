@@ -27,6 +27,11 @@ inventory()
 	in_ns ss -Hulna 'sport = :4791'
 }
 
+is_inventory()
+{
+	[ "$(inventory)" = "$1" ]
+}
+
 # refused NETDEV ERRNO [LINES]: adding a device there fails with that errno, by name,
 # and the module says so in that many lines. The caller's name stands for the cause.
 refused()
@@ -143,12 +148,34 @@ rxe)
 	;;
 esac
 
-ktap_start 8
+ktap_start 9
 module_load
 ip netns add "$ns"
 in_ns ip link add plain0 type dummy
 in_ns ip address add 10.8.0.1/24 dev plain0
 in_ns ip link set plain0 up
+# The netdev goes while its device is made: neither stays, and the netdev does not wait for the device's clients in vain.
+netdev_goes()
+{
+	local round before said
+	before=$(inventory)
+	kernel_log_mark
+	for round in $(seq 100); do
+		in_ns ip link add gone0 up type dummy || return 1
+		in_ns rdma link add gone0 type "$link_type" netdev gone0 >/dev/null 2>&1 &
+		# Until before the module is asked, or until the device is there, or in between.
+		sleep "$(printf 0.%03d $((round % 50)))"
+		in_ns ip link del gone0 || fail "round $round: the netdev stays"
+		wait $!
+	done
+	await 100 test ! -e /sys/class/infiniband/gone0 || fail "the device stays"
+	said=$(kernel_log_since | grep 'is still in use while its netdev goes')
+	echo "$said"
+	[ -z "$said" ] || fail "a netdev waited in vain"
+	await 100 is_inventory "$before" || fail "something is left behind"
+	kernel_log_check
+}
+
 row "an unknown netdev" unknown_netdev
 row "a netdev of a wrong type" wrong_type
 row "a VLAN netdev" vlan_netdev
@@ -156,6 +183,7 @@ row "a second device on the same netdev" second_device
 row "the UDP port is taken over IPv4" socket_holds AF_INET
 row "the UDP port is taken over IPv6" socket_holds AF_INET6
 row "each cause has an errno of its own" errors_differ
+row "a netdev that goes while its device is made" netdev_goes
 row "a device is accepted afterwards" accepted
 ip netns del "$ns"
 ktap_finish
