@@ -118,10 +118,16 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 struct ibv_qp *qp_open(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
 	struct ib_uverbs_create_qp_resp response;
-	struct qp *qp = calloc(1, sizeof(*qp));
 	struct ibv_open_qp command;
+	struct qp *qp;
 	int error;
 
+	/* libibverbs takes the domain as it comes. */
+	if (!attr->xrcd) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
 	lock_init(&qp->lock, false);

@@ -176,6 +176,9 @@ struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_a
 		errno = error;
 		return NULL;
 	}
+	/* ibv_cmd_create_srq_ex() forgets the context, and before release 60 the domain. */
+	srq->verbs.srq.srq_context = attr->srq_context;
+	srq->verbs.srq.pd = attr->pd;
 	return &srq->verbs.srq;
 }
 

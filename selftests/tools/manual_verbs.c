@@ -276,6 +276,7 @@ static void xrc(struct end *end)
 		.attr = { .max_wr = 16, .max_sge = 1 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ,
 		.srq_type = IBV_SRQT_XRC,
+		.srq_context = &domain,
 		.pd = end->device.pd,
 		.cq = end->cq,
 	};
@@ -302,6 +303,9 @@ static void xrc(struct end *end)
 	errno = 0;
 	srq = ibv_create_srq_ex(end->device.context, &srq_init);
 	ok = has_xrc ? srq && !ibv_get_srq_num(srq, &number) && number : !srq && errno == EINVAL;
+	/* ibv_cmd_create_srq_ex() forgets them. */
+	if (srq && !strcmp(getenv("FERROCE_PROVIDER"), "ferroce"))
+		ok = ok && srq->srq_context == &domain && srq->pd == end->device.pd;
 	entry(ok, has_xrc ? "3.4.9 ibv_create_xrc_srq: ibv_create_srq_ex" :
 			    "3.4.9 ibv_create_xrc_srq: the provider has none");
 	errno = 0;
