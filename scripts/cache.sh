@@ -58,11 +58,16 @@ cache=${FERROCE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ferroce}
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd -P)
 export FERROCE_TREE=$tree FERROCE_CACHE=$cache
+# What is made is for other users, too, in the root and in VMs.
+umask 022
 
 fail() {
 	printf '%s: %s\n' "${0##*/}" "$*" >&2
 	exit 1
 }
+
+# make splits paths at spaces, and overlays at colons.
+[[ $tree$cache != *[[:space:]:]* ]] || fail "the paths $tree and $cache must be without spaces and colons"
 
 # Prints all files of the tree that are source, in a repository or not.
 tree_files() (
@@ -150,6 +155,8 @@ ready_artifact() {
 	directory=$(artifact "$1")
 	[[ -d $directory ]] ||
 		fail "the $1 of the kernel $FERROCE_PLATFORM is missing from the cache: run scripts/setup --kernel $FERROCE_PLATFORM --only $1 first"
+	# scripts/setup deletes what has not been used for long.
+	touch "$directory" 2>/dev/null || true
 	echo "$directory"
 }
 

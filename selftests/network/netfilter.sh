@@ -143,7 +143,7 @@ rule_for_users()
 		}
 	END
 	# The rule's verdict is an error for who sends.
-	! ip netns exec n1 setpriv --reuid 65534 --clear-groups python3 "$echo" send "$address2" "$port" 1 2>&1 || status=1
+	! ip netns exec n1 setpriv --reuid 65534 --clear-groups python3 - send "$address2" "$port" 1 <"$echo" 2>&1 || status=1
 	pair 30 7174 rping -s -a "$address1" -p 7174 -C 100 -- rping -c -a "$address1" -p 7174 -C 100 || status=1
 	count=$(in1 nft list table inet users | sed -n 's/.*counter packets \([0-9]*\).*/\1/p')
 	in1 nft delete table inet users
