@@ -36,6 +36,22 @@ pub fn by_chance<T: for<'a> Arbitrary<'a>>(rng: &mut Rng) -> T {
     T::arbitrary(&mut Unstructured::new(&bytes)).expect("all bytes make a value")
 }
 
+/// Fewer than `most` events by chance. Of those that are not usual, one in `rarity` stays.
+pub fn events<T: for<'a> Arbitrary<'a>>(
+    rng: &mut Rng,
+    most: u64,
+    rarity: u64,
+    is_usual: impl Fn(&T) -> bool,
+) -> Vec<T> {
+    let event = |rng: &mut Rng| loop {
+        let event = by_chance(rng);
+        if is_usual(&event) || rng.below(rarity) == 0 {
+            return event;
+        }
+    };
+    (0..rng.below(most)).map(|_| event(rng)).collect()
+}
+
 /// A number that is likely to be on the edge of something.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Number {

@@ -18,6 +18,7 @@ use sim::rng::Rng;
 
 use crate::any::{
     by_chance,
+    events,
     mtu,
     AnyPacket,
     Fate,
@@ -159,20 +160,16 @@ impl Input {
     /// Mostly events that do not end what was begun.
     pub fn by_chance(seed: u64) -> Self {
         let rng = &mut Rng::new(seed);
-        let event = |rng: &mut Rng| loop {
-            let event = by_chance(rng);
-            let is_end = matches!(
+        let is_usual = |event: &Event| {
+            !matches!(
                 event,
                 Event::Flush | Event::Reset | Event::Configure(_) | Event::Pause
-            );
-            if !is_end || rng.below(16) == 0 {
-                return event;
-            }
+            )
         };
         Self {
             slots: by_chance(rng),
             config: by_chance(rng),
-            events: (0..rng.below(300)).map(|_| event(rng)).collect(),
+            events: events(rng, 300, 16, is_usual),
         }
     }
 }

@@ -15,6 +15,7 @@ use sim::rng::Rng;
 
 use crate::any::{
     by_chance,
+    events,
     mtu,
     AnyPacket,
     Fate,
@@ -96,24 +97,20 @@ impl Input {
     /// Mostly requests, receives and responses. Sooner or later a request ends it all.
     pub fn by_chance(seed: u64) -> Self {
         let rng = &mut Rng::new(seed);
-        let event = |rng: &mut Rng| loop {
-            let event = by_chance(rng);
-            let is_usual = matches!(
+        let is_usual = |event: &Event| {
+            matches!(
                 event,
                 Event::Receive(..)
                     | Event::Next(..)
                     | Event::Again(..)
                     | Event::Post(_)
                     | Event::Respond { .. }
-            );
-            if is_usual || rng.below(8) == 0 {
-                return event;
-            }
+            )
         };
         Self {
             resources: by_chance(rng),
             config: by_chance(rng),
-            events: (0..rng.below(100)).map(|_| event(rng)).collect(),
+            events: events(rng, 100, 8, is_usual),
         }
     }
 }
