@@ -58,7 +58,7 @@ cache=${FERROCE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ferroce}
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd -P)
 export FERROCE_TREE=$tree FERROCE_CACHE=$cache
-# What is made is for other users, too, in the root and in VMs.
+# Other users read the files that the scripts make: in the root, and in VMs.
 umask 022
 
 fail() {

@@ -314,6 +314,13 @@ static void xrc(struct end *end)
 		ok = !has_xrc && errno;
 	else
 		ok = has_xrc && ibv_close_xrcd(xrcd) == EBUSY && target_is_shared(end, &domain, qp);
+	/* A QP without a domain is none that could be opened. */
+	if (!strcmp(getenv("FERROCE_PROVIDER"), "ferroce")) {
+		struct ibv_qp_open_attr nowhere = { .qp_num = 1, .qp_type = IBV_QPT_XRC_RECV };
+
+		errno = 0;
+		ok = ok && !ibv_open_qp(end->device.context, &nowhere) && errno == EINVAL;
+	}
 	/* Its SRQ keeps the domain, too. */
 	ok = (!srq || (ibv_close_xrcd(xrcd) == EBUSY && !ibv_destroy_srq(srq))) && ok;
 	ok = (!xrcd || !ibv_close_xrcd(xrcd)) && ok;

@@ -331,7 +331,7 @@ impl Device {
         self.leaves_until.store(time, Relaxed);
     }
 
-    /// Whether its netdev goes, or it has let go of the network. Context: any.
+    /// Whether the netdev is being removed, or the device is stopped. Context: any.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaves_until() != 0 || self.is_dead()
     }

@@ -146,7 +146,7 @@ impl Qp {
         if now.saturating_sub(last) >= starved {
             return false;
         }
-        // Whoever queued it may not have come to this yet, or the deadline of an earlier time has passed.
+        // The call that queued the worker may not have set this deadline yet, or has set an earlier one that has passed.
         let time = last.saturating_add(starved);
         self.deadlines.set_first(self, rescue, time);
         true

@@ -120,7 +120,6 @@ impl Waiting {
 
     /// Puts the packet back that found the pages absent, before the others; or drops it if the device has too many of
     /// these, as the network might have.
-    #[inline(never)]
     fn push_front(&mut self, qp: &Qp, skb: RxSkb) {
         if let Some(skb) = admit(qp, skb, true) {
             self.0.push_front(skb);
@@ -128,7 +127,6 @@ impl Waiting {
     }
 
     /// Takes the first.
-    #[inline(never)]
     fn pop(&mut self, qp: &Qp) -> Option<RxSkb> {
         let skb = self.0.pop()?;
         qp.device().packet_waits_no_more(skb.memory());
@@ -136,7 +134,6 @@ impl Waiting {
     }
 
     /// Drops all.
-    #[inline(never)]
     pub(super) fn clear(&mut self, qp: &Qp) {
         while self.pop(qp).is_some() {}
     }

@@ -154,7 +154,7 @@ unsafe extern "C" fn exit_namespace(net: *mut kernel_bindings::net) {
     unsafe { ptr::drop_in_place(gate) };
 }
 
-/// A namespace that is not ended, and keeps its network devices, as long as this is there. Short-lived. Drop: any context.
+/// A reference to a namespace, which neither ends nor loses its network devices meanwhile. Short-lived. Drop: any context.
 ///
 /// # Invariants
 ///

@@ -438,7 +438,7 @@ impl<'a> Iterator for RecvWrs<'a> {
     }
 }
 
-/// What a call returns that has posted a list: in `bad`, also the request `at`, if that was refused.
+/// Returns the errno of a post. If a request was refused, `bad` names it: the request `at`.
 ///
 /// # Safety
 ///

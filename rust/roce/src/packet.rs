@@ -44,7 +44,8 @@ pub const MAX_PAYLOAD_LEN: u32 = 4096;
 /// Length of an ATOMIC WRITE's payload in bytes (IBTA 1.7, A19.4.2).
 pub const ATOMIC_WRITE_LEN: u32 = 8;
 
-/// What follows the BTH of a congestion notification packet: zero when sent, ignored when received (IBTA A17.9.3).
+/// The bytes behind the BTH of a congestion notification packet. The sender zeroes them, the receiver ignores them (IBTA
+/// A17.9.3).
 type CnpReserved = [u8; 16];
 
 /// Where an RDMA operation takes place.
