@@ -165,6 +165,10 @@ static bool one_at_a_time(int opcode)
 	return ok && is;
 }
 
+static atomic_bool over;
+static atomic_uint changes;
+static atomic_bool is_kept;
+
 #define FLOWS 8
 #define BATCH 16
 #define BATCHES 4
@@ -215,14 +219,17 @@ static bool flow_polled(struct flow *flows)
 	return true;
 }
 
-/*
- * The share of packets, in percent, that other CPUs take in while a program writes to so many queue pairs, and how many
- * packets others overtake.
- */
-static unsigned int small_share(unsigned int count, unsigned long long *overtaken, bool *ok)
+static void cpus_now(cpu_set_t *cpus)
+{
+	if (sched_getaffinity(0, sizeof(*cpus), cpus))
+		die("sched_getaffinity: %s", strerror(errno));
+}
+
+/* The share of packets, in percent, that other CPUs take in while a program writes to so many queue pairs. */
+static unsigned int small_share(unsigned int count, bool *ok)
 {
 	struct depth depth = { .send = BATCH * BATCHES, .receive = 1, .sges = 1 };
-	unsigned long long before, share, packets = 0;
+	unsigned long long before, share, overtaken, packets = 0;
 	struct flow flows[FLOWS] = { 0 };
 	cpu_set_t cpus;
 	unsigned int i;
@@ -230,11 +237,10 @@ static unsigned int small_share(unsigned int count, unsigned long long *overtake
 
 	for (i = 0; i < count; i++)
 		qps_make(flows[i].qps, IBV_QPT_RC, depth, devices[0].active_mtu, PATIENT);
-	if (sched_getaffinity(0, sizeof(cpus), &cpus))
-		die("sched_getaffinity: %s", strerror(errno));
+	cpus_now(&cpus);
 	stay_on(0);
 	before = steered(&devices[1]);
-	*overtaken = device_counter(&devices[1], "out_of_seq_request");
+	overtaken = device_counter(&devices[1], "out_of_seq_request");
 	end = now_ms() + patience_ms(SMALL_MS);
 	while (*ok && now_ms() < end) {
 		for (i = 0; i < count; i++) {
@@ -254,41 +260,203 @@ static unsigned int small_share(unsigned int count, unsigned long long *overtake
 	}
 	sched_setaffinity(0, sizeof(cpus), &cpus);
 	share = (steered(&devices[1]) - before) * 100 / (packets ?: 1);
-	*overtaken = device_counter(&devices[1], "out_of_seq_request") - *overtaken;
+	/* ACKs arrive on the CPU that took the writes in: it sends what they allow, while this one has more of its own. */
+	overtaken = device_counter(&devices[1], "out_of_seq_request") - overtaken;
 	ksft_print_msg("%u queue pairs: %llu %% of %llu packets steered, %llu overtaken\n", count, share, packets,
-		       *overtaken);
+		       overtaken);
 	for (i = 0; i < count; i++)
 		qps_free(flows[i].qps);
 	return share;
 }
 
 /*
- * Other CPUs take in messages of several queue pairs, in their order. On a busy machine they may have no time now and then,
- * or leave it to ksoftirqd, which others overtake.
+ * In percent: what other CPUs take in of several queue pairs is more, and of one queue pair less. How much more depends
+ * on the time that the host gives to the CPUs of a virtual machine: 9 to 83 % in thirty runs.
  */
+#define SMALL_SHARE 10
+
+/* Other CPUs take in messages of several queue pairs. On a busy machine they may have no time now and then. */
 static bool small_of_many(int unused)
 {
-	unsigned long long overtaken = 0;
 	unsigned int i, share = 0;
 	bool ok = true;
 
 	(void)unused;
-	for (i = 0; ok && (share < 25 || overtaken) && i < TRIES; i++)
-		share = small_share(FLOWS, &overtaken, &ok);
-	return ok && share >= 25 && !overtaken;
+	for (i = 0; ok && share < SMALL_SHARE && i < TRIES; i++)
+		share = small_share(FLOWS, &ok);
+	return ok && share >= SMALL_SHARE;
+}
+
+/* Of each queue pair, on their way: less than what a netdev's queue holds. */
+#define NUMBERS_AHEAD 64
+/* So many bytes of a batch are no stream yet. */
+#define NUMBER_SIZE 128
+#define NUMBERS_MS 1500
+/* So long all queue pairs send, then one: a CPU decides anew every 10 ms where it receives. */
+#define PHASE_MS 30
+/* So many packets have to be steered for their order to mean something. */
+#define STEERED_LEAST 100
+
+/* Numbered messages of UC, whose requester sends each once, from the CPU that posts it. */
+struct numbers {
+	struct ibv_qp *qps[2];
+	unsigned int posted;
+	unsigned int received;
+};
+
+static void numbers_post(struct numbers *numbers)
+{
+	struct ibv_sge sge = region_sge(&sides[0].source, 0, NUMBER_SIZE);
+	struct ibv_send_wr wrs[BATCH], *bad;
+	unsigned int i;
+
+	for (i = 0; i < BATCH; i++) {
+		wrs[i] = (struct ibv_send_wr){
+			.next = i + 1 < BATCH ? &wrs[i + 1] : NULL,
+			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			.send_flags = i + 1 < BATCH ? 0 : IBV_SEND_SIGNALED,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.imm_data = numbers->posted++,
+			.wr.rdma = { .remote_addr = (uintptr_t)sides[1].sink.memory, .rkey = sides[1].sink.mr->rkey },
+		};
+	}
+	if (ibv_post_send(numbers->qps[0], wrs, &bad))
+		die("ibv_post_send: %s", strerror(errno));
+}
+
+static void number_wait(struct numbers *numbers)
+{
+	struct ibv_recv_wr *bad, wr = { 0 };
+
+	if (ibv_post_recv(numbers->qps[1], &wr, &bad))
+		die("ibv_post_recv: %s", strerror(errno));
+}
+
+static void numbers_make(struct numbers *numbers, struct ibv_cq *cqs[2])
+{
+	struct depth depth = { .send = 2 * NUMBERS_AHEAD, .receive = NUMBERS_AHEAD, .sges = 1 };
+	unsigned int i;
+
+	memset(numbers, 0, sizeof(*numbers));
+	for (i = 0; i < 2; i++)
+		numbers->qps[i] = qp_make(&devices[i], IBV_QPT_UC, cqs[i], cqs[i], depth, NULL);
+	qp_connect(&devices[0], numbers->qps[0], &devices[1], numbers->qps[1], devices[0].active_mtu, PATIENT);
+	for (i = 0; i < NUMBERS_AHEAD; i++)
+		number_wait(numbers);
+}
+
+static bool number_follows(struct numbers *all, const struct ibv_wc *wc)
+{
+	unsigned int i;
+
+	for (i = 0; i < FLOWS; i++) {
+		if (all[i].qps[1]->qp_num != wc->qp_num)
+			continue;
+		if (wc->status == IBV_WC_SUCCESS && wc->imm_data == all[i].received) {
+			all[i].received++;
+			number_wait(&all[i]);
+			return true;
+		}
+		ksft_print_msg("%s: message %u arrived, %u was expected\n", ibv_wc_status_str(wc->status), wc->imm_data,
+			       all[i].received);
+	}
+	return false;
+}
+
+/* Sends numbers for some time. Returns whether each arrived behind the one before. */
+static bool numbers_follow(struct numbers *all, struct ibv_cq *cqs[2])
+{
+	uint64_t now = now_ms(), end = now + patience_ms(NUMBERS_MS), latest = now + patience_ms(SECONDS * 1000);
+	unsigned int left = 0;
+	struct ibv_wc wcs[BATCH];
+	int i, count;
+
+	do {
+		now = now_ms();
+		count = now >= end ? 0 : now / patience_ms(PHASE_MS) % 2 ? FLOWS : 1;
+		for (i = 0; i < count; i++) {
+			while (all[i].posted - all[i].received <= NUMBERS_AHEAD - BATCH) {
+				numbers_post(&all[i]);
+				left += BATCH;
+			}
+		}
+		cq_drain(cqs[0]);
+		count = ibv_poll_cq(cqs[1], BATCH, wcs);
+		if (count < 0)
+			die("ibv_poll_cq: %d", count);
+		for (i = 0; i < count; i++) {
+			if (!number_follows(all, &wcs[i]))
+				return false;
+		}
+		left -= count;
+	} while ((now < end || left) && now < latest);
+	if (left)
+		ksft_print_msg("%u messages did not arrive\n", left);
+	return !left;
+}
+
+static void *share_cpu(void *unused)
+{
+	(void)unused;
+	stay_on(1);
+	while (!over)
+		;
+	return NULL;
+}
+
+/*
+ * While another CPU takes some of them in, which has other work, too: no message overtakes another one of its queue
+ * pair.
+ */
+static bool small_in_order(int unused)
+{
+	unsigned long long before = steered(&devices[1]), count = 0;
+	struct numbers all[FLOWS];
+	struct ibv_cq *cqs[2];
+	unsigned int i, j;
+	pthread_t thread;
+	cpu_set_t cpus;
+	bool ok = true;
+
+	(void)unused;
+	for (i = 0; i < 2; i++)
+		cqs[i] = cq_make(&devices[i], 2 * FLOWS * NUMBERS_AHEAD);
+	cpus_now(&cpus);
+	stay_on(0);
+	over = false;
+	if (pthread_create(&thread, NULL, share_cpu, NULL))
+		die("pthread_create");
+	for (i = 0; ok && count < STEERED_LEAST && i < TRIES; i++) {
+		for (j = 0; j < FLOWS; j++)
+			numbers_make(&all[j], cqs);
+		ok = numbers_follow(all, cqs);
+		count = steered(&devices[1]) - before;
+		for (j = 0; j < FLOWS; j++) {
+			qp_free(all[j].qps[0]);
+			qp_free(all[j].qps[1]);
+		}
+		cq_drain(cqs[1]);
+	}
+	over = true;
+	pthread_join(thread, NULL);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	if (ibv_destroy_cq(cqs[0]) || ibv_destroy_cq(cqs[1]))
+		die("ibv_destroy_cq");
+	ksft_print_msg("%llu packets steered\n", count);
+	return ok && count >= STEERED_LEAST;
 }
 
 /* The device may count the queue pairs of the row before for 20 ms. */
 static bool small_of_one(int unused)
 {
-	unsigned long long overtaken;
 	unsigned int i, share = 100;
 	bool ok = true;
 
 	(void)unused;
-	for (i = 0; ok && share >= 10 && i < TRIES; i++)
-		share = small_share(1, &overtaken, &ok);
-	return ok && share < 10;
+	for (i = 0; ok && share >= SMALL_SHARE && i < TRIES; i++)
+		share = small_share(1, &ok);
+	return ok && share < SMALL_SHARE;
 }
 
 /* Returns whether it could be done. */
@@ -339,10 +507,6 @@ static bool alone(int opcode)
 	ksft_print_msg("%llu packets steered\n", after - before);
 	return link_end(&link) && ok && after == before;
 }
-
-static atomic_bool over;
-static atomic_uint changes;
-static atomic_bool is_kept;
 
 static void *come_and_go(void *unused)
 {
@@ -460,8 +624,7 @@ static bool starved(int opcode)
 	cpu_set_t cpus;
 	bool ok;
 
-	if (sched_getaffinity(0, sizeof(cpus), &cpus))
-		die("sched_getaffinity: %s", strerror(errno));
+	cpus_now(&cpus);
 	link_make(&link);
 	/* The first READs are answered where they came. */
 	stay_on(1);
@@ -502,6 +665,7 @@ static const struct row rows[] = {
 	{ "a capture comes and goes during sends", .run_with = captured, IBV_WR_SEND, TWO_CPUS },
 	{ "small messages of several queue pairs are taken in by another CPU", .run_with = small_of_many,
 	  .needs = TWO_CPUS },
+	{ "small messages of several queue pairs stay in order", .run_with = small_in_order, .needs = TWO_CPUS },
 	{ "small messages of one queue pair are taken in at once", .run_with = small_of_one, .needs = TWO_CPUS },
 	{ "one CPU takes in a stream itself", .run_with = alone, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during sends", .run_with = unsteady, IBV_WR_SEND, OFFLINE },
