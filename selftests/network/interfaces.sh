@@ -58,6 +58,37 @@ link_local_over_vlan()
 	server_at=n2 client_at=n1 rping_to "$address%vlan5" :: || fail "to a server that takes requests for any address"
 }
 
+# gid_index_on DEVICE ADDRESS NETDEV: its GID for an address that several netdevs have.
+gid_index_on()
+{
+	local address=$2 index gid names=/sys/class/infiniband/$1/ports/1
+	address=$(python3 -c 'import ipaddress, sys; print(ipaddress.ip_address(sys.argv[1]).exploded)' "$address") || return 1
+	for index in {0..15}; do
+		if read -r gid <"$names/gids/$index" && [ "$gid" = "$address" ] &&
+			[ "$(cat "$names/gid_attrs/ndevs/$index")" = "$3" ] &&
+			[[ $(cat "$names/gid_attrs/types/$index") = *v2* ]]; then
+			echo "$index"
+			return 0
+		fi
+	done 2>/dev/null
+	echo "no GID for $2 on $1, $3"
+	return 1
+}
+
+# A host on the netdev below has the address of a peer on the VLAN, and the other way round.
+impostor_beside_vlan()
+{
+	local own peer own_vlan peer_vlan
+	own=$(link_local n1 vlan5) && peer=$(link_local n2 vlan5) || return 1
+	own_vlan=$(gid_index_on "$dev1" "$own" vlan5) && peer_vlan=$(gid_index_on "$dev2" "$peer" vlan5) &&
+		own=$(gid_index_on "$dev1" "$own" "$netdev1") && peer=$(gid_index_on "$dev2" "$peer" "$netdev2") || {
+		echo "$own_vlan $peer_vlan $own $peer"
+		return 1
+	}
+	"$here/impostor" "$dev1" "$own_vlan" "$dev2" "$peer_vlan" "$dev2" "$peer" || fail "beside the VLAN"
+	"$here/impostor" "$dev1" "$own" "$dev2" "$peer" "$dev2" "$peer_vlan" || fail "on the VLAN"
+}
+
 # n1 has 10.8.0.1 twice: in the VRF red for n2, and in blue for n3. The device of blue is the younger one.
 vrfs_up()
 {
@@ -96,6 +127,16 @@ same_address()
 	vrfs_up || fail "no VRFs"
 	rping_to 10.8.0.1 0.0.0.0 || fail "from n2"
 	client_at=n3 rping_to 10.8.0.1 0.0.0.0 || fail "from n3"
+}
+
+# n3 has the address of a peer in n2, and the other way round.
+impostor_in_vrf()
+{
+	local red2 blue3
+	modprobe vrf || skip "the kernel has no VRF"
+	red2=$(gid_index "$dev2" 10.8.0.2) && blue3=$(gid_index blue3 10.8.0.2) || return 1
+	"$here/impostor" "$dev1" "$(gid_index "$dev1" 10.8.0.1)" "$dev2" "$red2" blue3 "$blue3" || fail "from n3"
+	"$here/impostor" blue1 "$(gid_index blue1 10.8.0.1)" blue3 "$blue3" "$dev2" "$red2" || fail "from n2"
 }
 
 # wg1 in n1 and wg2 in n2, with a device each, which are there before the addresses.
@@ -203,10 +244,12 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 6
+ktap_start 8
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
+row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
 vlan_down
 row "two VRFs with the same address: rping" same_address
+row "a peer in a VRF has an impostor in another one" impostor_in_vrf
 vrfs_down 2>/dev/null
 row "a device on WireGuard: rping, ibv_rc_pingpong" wireguard
 row "its addresses come and go under traffic" wireguard_addresses

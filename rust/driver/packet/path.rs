@@ -19,7 +19,8 @@ use net::{
     Address,
     NetCookie,
     NetId,
-    Query, //
+    Query,
+    RxSkb, //
 };
 
 /// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
@@ -131,12 +132,15 @@ impl Path {
         self.route.is_valid() && self.addresses == device.known_addresses().changes()
     }
 
-    /// Whether a packet from `source` to `destination`, in the namespace `netns`, comes from the other end of this
-    /// path.
-    pub(crate) fn is_reverse(&self, netns: NetId, source: &Address, destination: &Address) -> bool {
-        self.asked.netns.id() == netns
-            && self.asked.query.destination == *source
-            && self.asked.query.source == *destination
+    /// Whether a packet, which the device sent itself if `is_own`, comes from the other end of this path. The same
+    /// addresses may be another host's on another link, or in another VRF. If the path stays within the device, a packet
+    /// that came by the network does not: any process of the namespace can send it, by a UDP socket.
+    pub(crate) fn is_reverse(&self, skb: &RxSkb, is_own: bool) -> bool {
+        let PathQuery { query, netns, .. } = &self.asked;
+        netns.id() == skb.netns()
+            && query.destination == skb.source()
+            && query.source == skb.destination()
+            && (is_own || !self.is_loopback && skb.is_from(query.oif))
     }
 
     /// The namespace that has the source address. Context: any.

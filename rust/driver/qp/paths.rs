@@ -203,22 +203,17 @@ impl Qp {
         self.paths.lock().tx_path(self)
     }
 
-    /// Whether `skb`, with this MigReq bit, comes from the connected peer. If the path stays within the device, a packet that
-    /// came by the network (not `is_own`) does not: any process of the namespace can send it, by a UDP socket. The packet
-    /// may make the QP migrate. Context: softirq, no lock held.
+    /// Whether `skb`, with this MigReq bit, comes from the connected peer ([`Path::is_reverse`]). The packet may make the QP
+    /// migrate. Context: softirq, no lock held.
     pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, is_own: bool, migrated: bool) -> bool {
-        let (netns, source, destination) = (skb.netns(), skb.source(), skb.destination());
         let (verdict, switched) = self.with_paths(|paths| {
             // The path may have been lost, and be back; or the peer's address may have gone from the device.
             let is_doubtful = |path: &Arc<Path>| !is_own && path.is_loopback();
             if paths.primary.as_ref().is_none_or(is_doubtful) {
                 let _ = paths.valid_primary(self.device());
             }
-            let is_of = |path: Option<&Arc<Path>>| {
-                path.is_some_and(|path| {
-                    path.is_reverse(netns, &source, &destination) && (is_own || !path.is_loopback())
-                })
-            };
+            let is_of =
+                |path: Option<&Arc<Path>>| path.is_some_and(|path| path.is_reverse(skb, is_own));
             let way = Way {
                 primary: is_of(paths.primary.as_ref()),
                 alternate: is_of(paths.alternate.as_ref().map(|alternate| &alternate.path)),

@@ -40,12 +40,16 @@ use rdma_bindings as bindings;
 const WASTE: u32 = 4;
 const SMALL: u32 = 8 << 10;
 
+/// The number of `lo` in each namespace.
+const LOOPBACK_IFINDEX: u32 = kernel_bindings::LOOPBACK_IFINDEX;
+
 /// What we keep of a packet in its control block, as the network device may go before the packet does.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Control {
     netns: NetId,
     ifindex: u32,
+    vrf_ifindex: u32,
 }
 
 /// A received UDP datagram. May be kept as long as one likes; drop: process or softirq.
@@ -128,6 +132,7 @@ impl RxSkb {
         Some(Control {
             netns: dev.net_id(),
             ifindex,
+            vrf_ifindex: dev.vrf_ifindex(),
         })
     }
 
@@ -234,7 +239,12 @@ impl RxSkb {
                 bindings::ip_send_check((*raw).data.cast());
             }
             skb::pull(raw, ip_len);
-            Self::adopt(raw, Control { netns, ifindex });
+            let control = Control {
+                netns,
+                ifindex,
+                vrf_ifindex: 0,
+            };
+            Self::adopt(raw, control);
             Self::is_sound(raw)
         };
         // INVARIANT: As just made; dropped below if it is not.
@@ -324,6 +334,17 @@ impl RxSkb {
     /// in by `lo`; in a VRF with IPv4 by the VRF, with IPv6 by the device that has the destination.
     pub fn ifindex(&self) -> u32 {
         self.control().ifindex
+    }
+
+    /// Returns whether it came by the netdev with the number `oif`, or, from an address that is not a link's, by one of the
+    /// VRF with that number (0: by one of none). Packets of this host that came by `lo` are of any link.
+    pub fn is_from(&self, oif: u32) -> bool {
+        let control = self.control();
+        if self.source().is_link_local() {
+            control.ifindex == oif || control.ifindex == LOOPBACK_IFINDEX
+        } else {
+            control.vrf_ifindex == oif
+        }
     }
 
     /// Returns the number of bytes of the datagram, behind the UDP header.
