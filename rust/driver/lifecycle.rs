@@ -20,7 +20,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        rcu,
+        Arc, //
+    },
     time::{
         delay::fsleep,
         Delta, //
@@ -64,11 +67,14 @@ pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
     };
     while let Some(device) = device.registry().find(goes) {
         device.leaves_by(until);
-        retire(&device);
+        // The QPs of processes fail as soon as it is unregistered (`disabled`): they may be many, and RTNL is held.
+        device.retire();
         device.unregister_later();
     }
-    // One that is still being made may wait for RTNL. It goes once it is made.
-    while !device.is_dead() && device.handle().is_some() {
+    // One that is still being made may wait for RTNL. It goes once it is made. The general services QP belongs to `ib_mad`,
+    // the first client to come and the last one to leave.
+    let has_clients = || table::general_services(device, &rcu::read_lock()).is_some();
+    while device.handle().is_some() && has_clients() {
         if sync::monotonic_ns() >= device.leaves_until() {
             if net::may_log() {
                 pr_warn!(

@@ -182,11 +182,11 @@ impl NetDevice {
         self.is_registered() && self.is_in(net)
     }
 
-    /// Returns the speed of its link in Mb/s, [`None`] where it has none or does not know. Process, not
-    /// under RTNL.
-    pub fn link_speed(&self) -> Option<u32> {
+    /// Returns the speed of its link in Mb/s, [`None`] where it has none or does not know, or if another thread holds RTNL
+    /// and `is_needed` says no. Process, may sleep, not under RTNL.
+    pub fn link_speed(&self, is_needed: impl Fn() -> bool) -> Option<u32> {
         let mut settings: kernel_bindings::ethtool_link_ksettings = pin_init::zeroed();
-        let rtnl = Rtnl::lock();
+        let rtnl = Rtnl::lock_while(is_needed)?;
         let known = self.is_registered()
             // SAFETY: RTNL is held and the device is registered, as the call wants it; `settings` is ours.
             && unsafe {

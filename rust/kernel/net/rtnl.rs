@@ -4,6 +4,10 @@
 //!
 //! C header: [`include/linux/rtnetlink.h`](srctree/include/linux/rtnetlink.h)
 
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
+};
 use rdma_bindings as bindings;
 
 /// RTNL, while there is one.
@@ -16,11 +20,23 @@ impl Rtnl {
         unsafe { bindings::rtnl_lock() };
         Self(())
     }
+
+    /// Takes RTNL, unless it is held by another thread and `is_needed` says no. Process, may sleep, not under RTNL.
+    pub(crate) fn lock_while(is_needed: impl Fn() -> bool) -> Option<Self> {
+        // SAFETY: By the context the lock may be taken.
+        while unsafe { bindings::rtnl_trylock() } == 0 {
+            if !is_needed() {
+                return None;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        Some(Self(()))
+    }
 }
 
 impl Drop for Rtnl {
     fn drop(&mut self) {
-        // SAFETY: `lock` took it.
+        // SAFETY: `lock` or `lock_while` took it.
         unsafe { bindings::rtnl_unlock() };
     }
 }
