@@ -2,6 +2,8 @@
 
 //! BTH opcodes (IBTA 9.2.1 and table 38, annex A14 for XRC, annex A17.9.3 for CNP), and what each one brings.
 
+use crate::qp::Type;
+
 /// The transport service that an opcode belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -351,10 +353,17 @@ impl TryFrom<u8> for Opcode {
 }
 
 impl Opcode {
-    /// What XRC has for an opcode of RC; the opcode itself, if there is nothing.
+    /// What a service has for an opcode of RC: the top three bits say which one (IBTA 9.2.1).
     #[inline]
-    pub(crate) fn for_xrc(self) -> Self {
-        Self::try_from(0xa0 | (self as u8 & 0x1f)).unwrap_or(self)
+    pub(crate) fn of_service(self, service: Type) -> Option<Self> {
+        let top = match service {
+            Type::Rc => return Some(self),
+            Type::Uc => 0x20,
+            Type::Ud | Type::Gsi => 0x60,
+            Type::XrcInitiator | Type::XrcTarget => 0xa0,
+            Type::RawPacket => return None,
+        };
+        Self::try_from(top | (self as u8 & 0x1f)).ok()
     }
 
     /// The opcode's row of the table.

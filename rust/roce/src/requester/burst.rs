@@ -14,7 +14,6 @@ use crate::{
         ATOMIC_WRITE_LEN, //
     },
     psn::Psn,
-    qp::Type,
     ticket::Ticket,
     wire::U24, //
 };
@@ -99,162 +98,113 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let slot = self.slot(burst.sequence)?;
         let wr = &slot.wr;
         let psn = self.psn(burst.first.wrapping_add(u64::from(index)));
-        match wr.operation {
-            SendOperation::Local => None,
+        let service = self.config.service;
+        let mtu = self.config.mtu;
+        let mut offset = burst.offset;
+        let mut payload_len = burst.length;
+        // READ, ATOMIC and the like always ask for an answer.
+        let mut asks = true;
+        let mut solicited = false;
+        let mut reth_length = wr.length;
+        let opcode = match wr.operation {
+            SendOperation::Local => return None,
             SendOperation::Read => {
-                let shift = self.config.mtu.shift();
                 let part = self.parts.left(slot.first, slot.end(), burst.first);
-                let part_len = u64::from(part).wrapping_shl(shift);
+                let part_len = u64::from(part).wrapping_shl(mtu.shift());
                 let part_len = u32::try_from(part_len).unwrap_or(u32::MAX);
-                let mut packet = self.new_packet(Opcode::RcReadRequest, wr, psn);
-                packet.ack_request = true;
-                packet.reth = Some(Reth {
-                    va: wr.remote_va.wrapping_add(u64::from(burst.offset)),
-                    rkey: wr.rkey,
-                    length: wr.length.saturating_sub(burst.offset).min(part_len),
-                });
-                Some((packet, burst.offset, 0))
+                reth_length = wr.length.saturating_sub(offset).min(part_len);
+                Opcode::RcReadRequest
             }
-            SendOperation::CompareSwap | SendOperation::FetchAdd => {
-                let opcode = match wr.operation {
-                    SendOperation::CompareSwap => Opcode::RcCompareSwap,
-                    _ => Opcode::RcFetchAdd,
-                };
-                let mut packet = self.new_packet(opcode, wr, psn);
-                packet.ack_request = true;
-                packet.atomic = Some(AtomicRequest {
-                    va: wr.remote_va,
-                    rkey: wr.rkey,
-                    swap_add: wr.swap_add,
-                    compare: wr.compare,
-                });
-                Some((packet, 0, 0))
-            }
-            SendOperation::Flush => {
-                let mut packet = self.new_packet(Opcode::RcFlush, wr, psn);
-                packet.ack_request = true;
-                packet.flush = Some(wr.flush);
-                packet.reth = Some(Reth {
-                    va: wr.remote_va,
-                    rkey: wr.rkey,
-                    length: wr.length,
-                });
-                Some((packet, 0, 0))
-            }
+            SendOperation::CompareSwap => Opcode::RcCompareSwap,
+            SendOperation::FetchAdd => Opcode::RcFetchAdd,
+            SendOperation::Flush => Opcode::RcFlush,
             SendOperation::AtomicWrite => {
-                let mut packet = self.new_packet(Opcode::RcAtomicWrite, wr, psn);
-                packet.ack_request = true;
-                packet.payload_len = ATOMIC_WRITE_LEN;
-                packet.reth = Some(Reth {
-                    va: wr.remote_va,
-                    rkey: wr.rkey,
-                    length: ATOMIC_WRITE_LEN,
-                });
-                Some((packet, 0, ATOMIC_WRITE_LEN))
+                reth_length = ATOMIC_WRITE_LEN;
+                Opcode::RcAtomicWrite
             }
             SendOperation::Send | SendOperation::Write => {
-                let mtu = self.config.mtu;
                 let within = index.wrapping_shl(mtu.shift());
-                let offset = burst.offset.wrapping_add(within);
-                let length = burst.length.saturating_sub(within).min(mtu.bytes());
+                offset = offset.wrapping_add(within);
+                payload_len = payload_len.saturating_sub(within).min(mtu.bytes());
                 let starts = offset == 0;
-                let ends = offset.wrapping_add(length) >= wr.length;
-                let opcode = message_opcode(self.config.service, wr, starts, ends)?;
-
-                let mut packet = self.new_packet(opcode, wr, psn);
-                packet.payload_len = length;
-                packet.solicited = wr.solicited
-                    && ends
-                    && (matches!(wr.operation, SendOperation::Send) || wr.immediate.is_some());
-                packet.ack_request = self.config.service.is_reliable()
+                let ends = offset.wrapping_add(payload_len) >= wr.length;
+                let is_send = matches!(wr.operation, SendOperation::Send);
+                solicited = wr.solicited && ends && (is_send || wr.immediate.is_some());
+                asks = service.is_reliable()
                     && ((burst.asks && index.wrapping_add(1) == burst.packets)
                         || asks_anyway(psn)
                         || (burst.again && index == 0));
-                if opcode.has_reth() {
-                    packet.reth = Some(Reth {
-                        va: wr.remote_va,
-                        rkey: wr.rkey,
-                        length: wr.length,
-                    });
-                }
-                if opcode.has_immediate() {
-                    packet.immediate = wr.immediate;
-                }
-                if opcode.has_invalidate() {
-                    packet.invalidate_rkey = wr.invalidate_rkey;
-                }
-                if opcode.has_deth() {
-                    packet.deth = Some(Deth {
-                        qkey: wr.qkey,
-                        src_qpn: self.config.src_qpn,
-                    });
-                }
-                Some((packet, offset, length))
+                message_opcode(wr, starts, ends)
             }
-        }
-    }
-
-    /// A packet of a work request with what is the same in all of them. `opcode` is that of RC, where
-    /// the service has what RC has.
-    fn new_packet(&self, opcode: Opcode, wr: &SendWr, psn: Psn) -> Packet {
-        let dest_qpn = if self.config.service.is_connected() {
-            self.config.dest_qpn
-        } else {
-            wr.dest_qpn
+        };
+        let opcode = opcode.of_service(service)?;
+        let dest_qpn = match service.is_connected() {
+            true => self.config.dest_qpn,
+            false => wr.dest_qpn,
         };
         let mut packet = Packet::new(opcode, dest_qpn, psn);
         packet.pkey = self.config.pkey;
-        if matches!(self.config.service, Type::XrcInitiator) {
-            packet.opcode = opcode.for_xrc();
+        packet.payload_len = payload_len;
+        packet.ack_request = asks;
+        packet.solicited = solicited;
+        if opcode.has_xrceth() {
             packet.xrc_srqn = Some(U24::new(wr.xrc_srqn));
         }
-        packet
+        if opcode.has_reth() {
+            packet.reth = Some(Reth {
+                va: wr.remote_va.wrapping_add(u64::from(offset)),
+                rkey: wr.rkey,
+                length: reth_length,
+            });
+        }
+        if opcode.has_atomic() {
+            packet.atomic = Some(AtomicRequest {
+                va: wr.remote_va,
+                rkey: wr.rkey,
+                swap_add: wr.swap_add,
+                compare: wr.compare,
+            });
+        }
+        if opcode.has_flush() {
+            packet.flush = Some(wr.flush);
+        }
+        if opcode.has_immediate() {
+            packet.immediate = wr.immediate;
+        }
+        if opcode.has_invalidate() {
+            packet.invalidate_rkey = wr.invalidate_rkey;
+        }
+        if opcode.has_deth() {
+            packet.deth = Some(Deth {
+                qkey: wr.qkey,
+                src_qpn: self.config.src_qpn,
+            });
+        }
+        Some((packet, offset, payload_len))
     }
 }
 
-/// The opcode of a packet of a SEND or WRITE, for XRC that of RC; `None` for what the service does not
-/// have.
-fn message_opcode(service: Type, wr: &SendWr, starts: bool, ends: bool) -> Option<Opcode> {
+/// The opcode that RC has for a packet of a SEND or WRITE.
+fn message_opcode(wr: &SendWr, starts: bool, ends: bool) -> Opcode {
     use Opcode::*;
 
-    let service = match service {
-        Type::XrcInitiator => Type::Rc,
-        other => other,
-    };
     let is_write = matches!(wr.operation, SendOperation::Write);
     let immediate = wr.immediate.is_some();
-    let invalidate = wr.invalidate_rkey.is_some() && !immediate && !is_write;
-    let opcode = match (service, is_write, starts, ends) {
-        (Type::Rc, false, true, false) => RcSendFirst,
-        (Type::Rc, false, false, false) => RcSendMiddle,
-        (Type::Rc, false, false, true) if immediate => RcSendLastImm,
-        (Type::Rc, false, false, true) if invalidate => RcSendLastInvalidate,
-        (Type::Rc, false, false, true) => RcSendLast,
-        (Type::Rc, false, true, true) if immediate => RcSendOnlyImm,
-        (Type::Rc, false, true, true) if invalidate => RcSendOnlyInvalidate,
-        (Type::Rc, false, true, true) => RcSendOnly,
-        (Type::Rc, true, true, false) => RcWriteFirst,
-        (Type::Rc, true, false, false) => RcWriteMiddle,
-        (Type::Rc, true, false, true) if immediate => RcWriteLastImm,
-        (Type::Rc, true, false, true) => RcWriteLast,
-        (Type::Rc, true, true, true) if immediate => RcWriteOnlyImm,
-        (Type::Rc, true, true, true) => RcWriteOnly,
-        (Type::Uc, false, true, false) => UcSendFirst,
-        (Type::Uc, false, false, false) => UcSendMiddle,
-        (Type::Uc, false, false, true) if immediate => UcSendLastImm,
-        (Type::Uc, false, false, true) => UcSendLast,
-        (Type::Uc, false, true, true) if immediate => UcSendOnlyImm,
-        (Type::Uc, false, true, true) => UcSendOnly,
-        (Type::Uc, true, true, false) => UcWriteFirst,
-        (Type::Uc, true, false, false) => UcWriteMiddle,
-        (Type::Uc, true, false, true) if immediate => UcWriteLastImm,
-        (Type::Uc, true, false, true) => UcWriteLast,
-        (Type::Uc, true, true, true) if immediate => UcWriteOnlyImm,
-        (Type::Uc, true, true, true) => UcWriteOnly,
-        (Type::Ud | Type::Gsi, false, true, true) if immediate => UdSendOnlyImm,
-        (Type::Ud | Type::Gsi, false, true, true) => UdSendOnly,
-        (Type::Ud | Type::Gsi, ..) => return None,
-        (Type::RawPacket | Type::XrcInitiator | Type::XrcTarget, ..) => return None,
-    };
-    Some(opcode)
+    let invalidate = wr.invalidate_rkey.is_some();
+    match (is_write, starts, ends) {
+        (false, true, false) => RcSendFirst,
+        (false, false, false) => RcSendMiddle,
+        (false, false, true) if immediate => RcSendLastImm,
+        (false, false, true) if invalidate => RcSendLastInvalidate,
+        (false, false, true) => RcSendLast,
+        (false, true, true) if immediate => RcSendOnlyImm,
+        (false, true, true) if invalidate => RcSendOnlyInvalidate,
+        (false, true, true) => RcSendOnly,
+        (true, true, false) => RcWriteFirst,
+        (true, false, false) => RcWriteMiddle,
+        (true, false, true) if immediate => RcWriteLastImm,
+        (true, false, true) => RcWriteLast,
+        (true, true, true) if immediate => RcWriteOnlyImm,
+        (true, true, true) => RcWriteOnly,
+    }
 }

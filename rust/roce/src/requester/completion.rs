@@ -113,6 +113,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// Completes the oldest work request with an error, which ends the work of the queue.
+    #[cold]
     pub(super) fn fail(&mut self, status: Status) {
         self.abandon();
         self.complete_oldest(status);

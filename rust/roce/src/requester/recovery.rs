@@ -290,6 +290,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Goes back to the oldest packet that is not acknowledged. For a READ that is in the middle of
     /// it, if its first responses have arrived.
+    #[cold]
     fn go_back(&mut self) {
         self.sent = self.una;
         self.cursor = self.oldest;

@@ -102,6 +102,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// Answers what has one response as before, without executing it: an ATOMIC or ATOMIC WRITE must
     /// not undo what was written since, and what a FLUSH was for has been flushed (IBTA 1.7, annex A19).
+    #[inline(never)]
     fn answer_again(&mut self, packet: &Packet, is_kind: fn(&Kind) -> bool) -> Option<()> {
         let (index, _) = self.find(packet, is_kind)?;
         self.run(
@@ -118,6 +119,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// The resource, and the number of its response, that has the PSN of the packet. The newest, if
     /// there is an old one from the last time around the circle.
+    #[inline(never)]
     fn find(&self, packet: &Packet, is_kind: fn(&Kind) -> bool) -> Option<(usize, u32)> {
         let mut newest = self.by_age().rev();
         let (index, resource, response) = newest.find_map(|(index, resource)| {

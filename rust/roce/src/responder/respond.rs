@@ -13,7 +13,6 @@ use crate::{
         Syndrome, //
     },
     psn::Psn,
-    qp::Type,
     requester::MAX_BURST_LEN,
     ticket::{
         Outcome,
@@ -314,10 +313,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// A response with what is the same in all of them. `opcode` is that of RC.
     fn new_packet(&self, opcode: Opcode, psn: Psn) -> Packet {
-        let opcode = match self.config.service {
-            Type::XrcTarget => opcode.for_xrc(),
-            _ => opcode,
-        };
+        let opcode = opcode.of_service(self.config.service).unwrap_or(opcode);
         let mut packet = Packet::new(opcode, self.config.dest_qpn, psn);
         packet.pkey = self.config.pkey;
         packet
