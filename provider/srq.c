@@ -193,9 +193,11 @@ int srq_modify(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 	} command = { .driver.mmap_info_addr = (uintptr_t)&info };
 	int error;
 
+	if (!(mask & IBV_SRQ_MAX_WR))
+		return ibv_cmd_modify_srq(ibsrq, attr, mask, &command.core, sizeof(command));
 	lock_take(&srq->receives.lock);
 	error = ibv_cmd_modify_srq(ibsrq, attr, mask, &command.core, sizeof(command));
-	if (!error && mask & IBV_SRQ_MAX_WR)
+	if (!error)
 		error = ring_replace(&srq->receives.ring, ibsrq->context, &info,
 				     RECV_WQE_ROOM(srq->receives.max_sge));
 	lock_release(&srq->receives.lock);
