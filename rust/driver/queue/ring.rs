@@ -109,82 +109,93 @@ impl SharedRing {
     }
 }
 
-/// The kernel's end of a ring whose producer is the process. Belongs under a lock.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Consumer {
+/// A ring of requests, whose producer is a process, and the kernel's end of it. Belongs under a lock.
+pub(crate) struct RequestRing {
+    ring: SharedRing,
     index: u32,
+    /// One WQE of the ring, while it is fetched.
+    scratch: KVVec<u8>,
 }
 
-impl Consumer {
-    /// Starts at the ring's first element.
-    pub(crate) fn new() -> Self {
-        Self::default()
+/// The requests of a ring at some time.
+pub(crate) struct Posted {
+    ring: SharedRing,
+    index: u32,
+    count: u32,
+}
+
+impl RequestRing {
+    /// As [`SharedRing::new`], of WQEs.
+    pub(crate) fn new(min_entries: u32, wqe_len: usize) -> Result<Self> {
+        Ok(Self {
+            ring: SharedRing::new(min_entries, wqe_len)?,
+            index: 0,
+            scratch: filled(wqe_len, || Ok(0))?,
+        })
+    }
+
+    /// The ring.
+    pub(crate) fn ring(&self) -> &SharedRing {
+        &self.ring
     }
 
     /// How many elements there are: never more than the ring holds.
     #[inline]
-    pub(crate) fn available(&self, ring: &SharedRing) -> u32 {
-        ring.index(PRODUCER).wrapping_sub(self.index) & ring.mask
+    pub(crate) fn available(&self) -> u32 {
+        self.ring.index(PRODUCER).wrapping_sub(self.index) & self.ring.mask
     }
 
-    /// Copies the element `ahead` behind the oldest into `out`, once; [`None`] if `out` is larger
-    /// than an element. The caller has seen that it is available.
-    pub(crate) fn peek(&self, ring: &SharedRing, ahead: u32, out: &mut [u8]) -> Option<()> {
-        if out.len() > ring.element_len() {
-            return None;
-        }
-        ring.mem
-            .read(ring.element(self.index.wrapping_add(ahead)), out)
+    /// A copy, made once, of the element `ahead` behind the oldest. The caller has seen that it is available.
+    pub(crate) fn peek(&mut self, ahead: u32) -> Option<&[u8]> {
+        let at = self.ring.element(self.index.wrapping_add(ahead));
+        self.ring.mem.read(at, &mut self.scratch)?;
+        Some(&self.scratch)
     }
 
     /// Gives the oldest element's slot back to the process.
     #[inline]
-    pub(crate) fn advance(&mut self, ring: &SharedRing) {
-        self.index = self.index.wrapping_add(1) & ring.mask;
-        let _ = ring.mem.store_release(CONSUMER, self.index);
+    pub(crate) fn advance(&mut self) {
+        self.go_to(self.index.wrapping_add(1) & self.ring.mask);
     }
 
     /// Gives all slots back.
-    pub(crate) fn discard_all(&mut self, ring: &SharedRing) {
-        self.index = ring.index(PRODUCER);
-        let _ = ring.mem.store_release(CONSUMER, self.index);
+    pub(crate) fn discard_all(&mut self) {
+        self.go_to(self.ring.index(PRODUCER));
     }
-}
 
-impl Consumer {
-    /// Copies all elements to `to`, a new and empty ring that nobody uses yet, by way of `scratch`
-    /// (resize). Returns their number. Needs no lock, if `self` is a copy.
-    pub(crate) fn copy_all(
-        &self,
-        ring: &SharedRing,
-        to: &SharedRing,
-        scratch: &mut [u8],
-    ) -> Result<u32, Full> {
-        let count = self.available(ring);
-        if count > to.capacity() || scratch.len() > to.element_len() {
+    fn go_to(&mut self, index: u32) {
+        self.index = index;
+        let _ = self.ring.mem.store_release(CONSUMER, index);
+    }
+
+    /// The requests that are posted now. [`Self::copy_from`] needs no lock for them.
+    pub(crate) fn posted(&self) -> Posted {
+        Posted {
+            ring: self.ring.clone(),
+            index: self.index,
+            count: self.available(),
+        }
+    }
+
+    /// Copies requests into this ring, which is new, and which nobody uses yet (resize). Context: process.
+    pub(crate) fn copy_from(&mut self, posted: &Posted) -> Result<(), Full> {
+        let (to, scratch) = (&self.ring, &mut self.scratch);
+        if posted.count > to.capacity() {
             return Err(Full);
         }
-        for ahead in 0..count {
-            self.peek(ring, ahead, scratch).ok_or(Full)?;
+        for ahead in 0..posted.count {
+            let at = posted.ring.element(posted.index.wrapping_add(ahead));
+            posted.ring.mem.read(at, scratch).ok_or(Full)?;
             to.mem.write(to.element(ahead), scratch).ok_or(Full)?;
         }
-        to.mem.store_release(PRODUCER, count).ok_or(Full)?;
-        Ok(count)
+        to.mem.store_release(PRODUCER, posted.count).ok_or(Full)
     }
 
-    /// The consumer of `to`, where `before` has copied `count` elements, which goes on where `self` has
-    /// come to since. What the process has added to `ring` since stays behind.
-    pub(crate) fn migrate(
-        &self,
-        ring: &SharedRing,
-        before: &Self,
-        to: &SharedRing,
-        count: u32,
-    ) -> Self {
-        let taken = self.index.wrapping_sub(before.index) & ring.mask;
-        let index = taken.min(count) & to.mask;
-        let _ = to.mem.store_release(CONSUMER, index);
-        Self { index }
+    /// Goes on where `old` has come to, of which this one has a copy of `posted`. What the process has added to `old` since
+    /// stays behind.
+    pub(crate) fn follow(&mut self, old: &Self, posted: &Posted) {
+        let taken = old.index.wrapping_sub(posted.index) & old.ring.mask;
+        self.go_to(taken.min(posted.count) & self.ring.mask);
     }
 }
 

@@ -255,13 +255,13 @@ impl Srq {
             Queue::User(old) => old.posted(),
             Queue::Kernel(_) => return Err(EINVAL),
         };
-        let count = new.copy_from(&posted)?;
+        new.copy_from(&posted)?;
         new.answer_modify(udata)?;
 
         let mut state = self.state.lock();
         state.max_wr = capacity;
         match &mut state.queue {
-            Queue::User(old) => Ok(old.move_to(new, &posted, count)),
+            Queue::User(old) => Ok(old.move_to(new, &posted)),
             Queue::Kernel(_) => Err(EINVAL),
         }
     }

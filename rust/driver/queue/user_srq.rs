@@ -10,13 +10,12 @@ use crate::{
     },
     queue::{
         ring::{
-            Consumer,
-            SharedRing, //
+            Posted,
+            RequestRing, //
         },
         user_wqe,
         wqe::RecvWqe, //
-    },
-    storage::filled, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -60,18 +59,9 @@ struct ModifyRequest {
 
 /// A ring that a process posts to without a system call.
 pub(super) struct UserSrq {
-    ring: SharedRing,
-    consumer: Consumer,
-    /// One WQE of the ring, while it is fetched.
-    scratch: KVVec<u8>,
+    requests: RequestRing,
     /// Keeps the ring mappable.
     published: Option<Published>,
-}
-
-/// The requests of a ring at some time.
-pub(super) struct Posted {
-    ring: SharedRing,
-    consumer: Consumer,
 }
 
 /// A number that the queue goes by in the process; nothing is looked up by it.
@@ -83,30 +73,27 @@ fn next_number() -> u32 {
 impl UserSrq {
     /// Allocates a ring and lets the process map it. Context: process, may sleep.
     pub(super) fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
-        let wqe_len = user_wqe::recv_wqe_len(max_sge)?;
-        let ring = SharedRing::new(max_wr, wqe_len)?;
-        let published = context.publish(ring.memory())?;
+        let requests = RequestRing::new(max_wr, user_wqe::recv_wqe_len(max_sge)?)?;
+        let published = context.publish(requests.ring().memory())?;
         Ok(Self {
-            ring,
-            consumer: Consumer::new(),
-            scratch: filled(wqe_len, || Ok(0))?,
+            requests,
             published: Some(published),
         })
     }
 
     /// How many requests fit.
     pub(super) fn capacity(&self) -> u32 {
-        self.ring.capacity()
+        self.requests.ring().capacity()
     }
 
     /// How many requests wait.
     pub(super) fn len(&self) -> u32 {
-        self.consumer.available(&self.ring)
+        self.requests.available()
     }
 
     /// Whether the process's index makes sense.
     pub(super) fn is_sound(&self) -> bool {
-        self.ring.is_sound()
+        self.requests.ring().is_sound()
     }
 
     /// No process can map the ring any more, once the result is dropped.
@@ -138,38 +125,26 @@ impl UserSrq {
 
     /// Takes the oldest request. Its slot is free from now on.
     pub(super) fn take(&mut self, out: &mut RecvWqe) -> Receive {
-        let peeked = match self.len() {
-            0 => None,
-            _ => self.consumer.peek(&self.ring, 0, &mut self.scratch),
-        };
-        if peeked.is_none() {
-            return Receive::Empty;
+        let receive = out.receive_user(&mut self.requests);
+        if !matches!(receive, Receive::Empty) {
+            self.requests.advance();
         }
-        self.consumer.advance(&self.ring);
-        out.receive_user(&self.scratch)
+        receive
     }
 
-    /// The requests that are posted now. [`Self::copy_from`] needs no lock for them.
+    /// The requests that are posted now, to be copied without the lock.
     pub(super) fn posted(&self) -> Posted {
-        Posted {
-            ring: self.ring.clone(),
-            consumer: self.consumer,
-        }
+        self.requests.posted()
     }
 
-    /// Copies requests into this ring, which is new. Returns their number. Process context.
-    pub(super) fn copy_from(&mut self, posted: &Posted) -> Result<u32> {
-        let count = posted
-            .consumer
-            .copy_all(&posted.ring, &self.ring, &mut self.scratch)?;
-        Ok(count)
+    /// Copies requests into this ring, which is new. Context: process.
+    pub(super) fn copy_from(&mut self, posted: &Posted) -> Result {
+        Ok(self.requests.copy_from(posted)?)
     }
 
-    /// Goes on with the ring `new`, into which `count` requests of `posted` were copied. Returns the old ring.
-    pub(super) fn move_to(&mut self, mut new: Self, posted: &Posted, count: u32) -> Self {
-        new.consumer = self
-            .consumer
-            .migrate(&posted.ring, &posted.consumer, &new.ring, count);
+    /// Goes on with the ring `new`, which has a copy of `posted`. Returns the old ring.
+    pub(super) fn move_to(&mut self, mut new: Self, posted: &Posted) -> Self {
+        new.requests.follow(&self.requests, posted);
         core::mem::replace(self, new)
     }
 }

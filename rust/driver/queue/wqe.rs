@@ -18,6 +18,7 @@ use crate::{
             Local,
             SendWqe, //
         },
+        ring::RequestRing,
         user_wqe::{
             RecvHeader,
             SendHeader, //
@@ -297,14 +298,18 @@ impl RecvWqe {
         self.buffers.get(..self.count).unwrap_or(&[])
     }
 
-    /// Fetches a WQE that librxe wrote, from its private copy `bytes`.
+    /// Fetches the oldest WQE that librxe wrote, whose slot stays the kernel's.
     #[inline]
-    pub(crate) fn receive_user(&mut self, bytes: &[u8]) -> Receive {
-        match self.take_user(bytes) {
-            Some(()) => Receive::Taken {
+    pub(crate) fn receive_user(&mut self, requests: &mut RequestRing) -> Receive {
+        if requests.available() == 0 {
+            return Receive::Empty;
+        }
+        match requests.peek(0).map(|bytes| self.take_user(bytes)) {
+            Some(Some(())) => Receive::Taken {
                 capacity: self.capacity,
             },
-            None => Receive::Malformed,
+            Some(None) => Receive::Malformed,
+            None => Receive::Empty,
         }
     }
 

@@ -123,7 +123,7 @@ impl Receiving {
                 let slots = cap.max_recv_wr.max(1);
                 Some(PostedReceives::new(slots, cap.max_recv_sge)?)
             }
-            RecvSource::User { .. } | RecvSource::Shared(_) | RecvSource::Domain(_) => None,
+            RecvSource::User(_) | RecvSource::Shared(_) | RecvSource::Domain(_) => None,
         };
         let queue = ReceiveQueue::new(cap.max_recv_sge, source)?;
         let batch = Batch::new()?;
@@ -371,8 +371,8 @@ fn access(
 impl Qp {
     /// Acknowledges all that has been executed, and lets the acknowledgements leave, and requests that are held
     /// back. The consumer saw completions of receives whose acknowledgements may have to wait still, for full
-    /// queues or for another CPU; if it ends now, they are all that its peer waits for. Takes a few ms at most.
-    /// Context: process, may sleep, no lock held.
+    /// queues or for another CPU; if it ends now, they are all that its peer waits for. Takes a few ms at most, and not
+    /// where they wait behind READ responses that wait for pages. Context: process, may sleep, no lock held.
     pub(super) fn settle(self: &Arc<Self>) {
         if let Some(_pass) = self.gate.enter() {
             self.drive::<ReceiveSide>(|receive, _| receive.responder.acknowledge_all());
@@ -385,7 +385,11 @@ impl Qp {
                 self.send_held();
                 self.run_receive();
             }
-            if !self.receive.lock().responder.owes_acknowledgement() {
+            let owes = {
+                let receive = self.receive.lock();
+                receive.responder.owes_acknowledgement() && !receive.responder.is_parked()
+            };
+            if !owes {
                 return;
             }
             fsleep(Delta::from_micros(SETTLE_PAUSE_US));

@@ -12,15 +12,14 @@ use crate::{
     queue::{
         cq::Cq,
         ring::{
-            Consumer,
+            RequestRing,
             SharedRing, //
         },
         srq::Srq,
         user_wqe,
         wqe::RecvWqe,
         xrcd::Xrcd, //
-    },
-    storage::filled, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -35,12 +34,7 @@ use roce::{
 /// Where a QP's receive requests come from.
 pub(crate) enum RecvSource {
     /// A ring shared with a process.
-    User {
-        ring: SharedRing,
-        consumer: Consumer,
-        /// One WQE of the ring, while it is fetched.
-        scratch: KVVec<u8>,
-    },
+    User(RequestRing),
     /// [`super::Receiving::posted`]: of a kernel consumer. An XRC initiator has an empty one.
     Kernel,
     /// A queue that other QPs take from, too.
@@ -54,19 +48,15 @@ impl RecvSource {
     /// Context: process, may sleep.
     pub(in super::super) fn user(cap: &mut Cap) -> Result<Self> {
         let len = user_wqe::recv_wqe_len(cap.max_recv_sge)?;
-        let ring = SharedRing::new(cap.max_recv_wr.max(1), len)?;
-        cap.max_recv_wr = ring.capacity().min(MAX_QP_WR);
-        Ok(Self::User {
-            ring,
-            consumer: Consumer::new(),
-            scratch: filled(len, || Ok(0))?,
-        })
+        let requests = RequestRing::new(cap.max_recv_wr.max(1), len)?;
+        cap.max_recv_wr = requests.ring().capacity().min(MAX_QP_WR);
+        Ok(Self::User(requests))
     }
 
     /// The QP's own ring, if it is shared with a process.
     pub(in super::super) fn ring(&self) -> Option<&SharedRing> {
         match self {
-            Self::User { ring, .. } => Some(ring),
+            Self::User(requests) => Some(requests.ring()),
             Self::Kernel | Self::Shared(_) | Self::Domain(_) => None,
         }
     }
@@ -91,7 +81,7 @@ impl ReceiveQueue {
         let max_sge = match &source {
             RecvSource::Shared(srq) => srq.max_sge(),
             RecvSource::Domain(_) => MAX_SGE,
-            RecvSource::User { .. } | RecvSource::Kernel => max_sge,
+            RecvSource::User(_) | RecvSource::Kernel => max_sge,
         };
         Ok(Self {
             source,
@@ -114,7 +104,7 @@ impl ReceiveQueue {
     pub(super) fn pd<'a>(&'a self, qp: &'a Qp, xrc: Option<&'a Arc<Srq>>) -> Option<&'a Arc<Pd>> {
         match &self.source {
             RecvSource::Shared(srq) => Some(srq.pd()),
-            RecvSource::User { .. } | RecvSource::Kernel => Some(&qp.pd),
+            RecvSource::User(_) | RecvSource::Kernel => Some(&qp.pd),
             RecvSource::Domain(_) => {
                 let (held, xrc) = self.xrc_srq.as_ref().zip(xrc)?;
                 Arc::ptr_eq(held, xrc).then(|| xrc.pd())
@@ -144,17 +134,7 @@ impl ReceiveQueue {
             };
         }
         let receive = match &mut self.source {
-            RecvSource::User {
-                ring,
-                consumer,
-                scratch,
-            } => {
-                if consumer.available(ring) == 0 || consumer.peek(ring, 0, scratch).is_none() {
-                    Receive::Empty
-                } else {
-                    self.current.receive_user(scratch)
-                }
-            }
+            RecvSource::User(requests) => self.current.receive_user(requests),
             RecvSource::Kernel => {
                 let taken = match &mut *qp.receive.posted.lock() {
                     Some(posted) => posted.pop(&mut self.current),
@@ -181,8 +161,8 @@ impl ReceiveQueue {
             return;
         }
         self.holding = false;
-        if let RecvSource::User { ring, consumer, .. } = &mut self.source {
-            consumer.advance(ring);
+        if let RecvSource::User(requests) = &mut self.source {
+            requests.advance();
         }
     }
 
@@ -220,7 +200,7 @@ impl ReceiveQueue {
         self.xrc_srq = None;
         self.last_told = false;
         match &mut self.source {
-            RecvSource::User { ring, consumer, .. } => consumer.discard_all(ring),
+            RecvSource::User(requests) => requests.discard_all(),
             RecvSource::Kernel => {
                 if let Some(posted) = &mut *qp.receive.posted.lock() {
                     posted.clear();

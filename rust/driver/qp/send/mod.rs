@@ -121,7 +121,7 @@ impl Sending {
             }
         };
         let posted = match source {
-            SendSource::User { .. } => None,
+            SendSource::User(_) => None,
             SendSource::Kernel => Some(PostedSends::new(slots, &init.cap)?),
         };
         let batch = match init.ty {

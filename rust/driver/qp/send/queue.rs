@@ -25,14 +25,13 @@ use crate::{
     },
     queue::{
         ring::{
-            Consumer,
             KernelRing,
+            RequestRing,
             SharedRing, //
         },
         user_wqe,
         wqe::SendWqes, //
-    },
-    storage::filled, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -47,12 +46,7 @@ use roce::requester::SendWr;
 /// Where a QP's send requests come from.
 pub(crate) enum SendSource {
     /// A ring shared with a process.
-    User {
-        ring: SharedRing,
-        consumer: Consumer,
-        /// One WQE of the ring, while it is fetched.
-        scratch: KVVec<u8>,
-    },
+    User(RequestRing),
     /// [`super::Sending::posted`].
     Kernel,
 }
@@ -66,19 +60,15 @@ impl SendSource {
         let room = user_wqe::inline_room(cap.max_send_sge);
         cap.max_inline_data = cap.max_inline_data.max(room);
         let len = user_wqe::send_wqe_len(cap.max_send_sge, cap.max_inline_data)?;
-        let ring = SharedRing::new(cap.max_send_wr.max(1), len)?;
-        cap.max_send_wr = ring.capacity().min(MAX_QP_WR);
-        Ok(Self::User {
-            ring,
-            consumer: Consumer::new(),
-            scratch: filled(len, || Ok(0))?,
-        })
+        let requests = RequestRing::new(cap.max_send_wr.max(1), len)?;
+        cap.max_send_wr = requests.ring().capacity().min(MAX_QP_WR);
+        Ok(Self::User(requests))
     }
 
     /// The ring, if it is shared with a process.
     pub(in super::super) fn ring(&self) -> Option<&SharedRing> {
         match self {
-            Self::User { ring, .. } => Some(ring),
+            Self::User(requests) => Some(requests.ring()),
             Self::Kernel => None,
         }
     }
@@ -138,9 +128,9 @@ impl SendSide {
     pub(in super::super) fn discard(&mut self, qp: &Qp) {
         qp.release_held();
         match &mut self.source {
-            SendSource::User { ring, consumer, .. } => {
+            SendSource::User(requests) => {
                 if self.requester.is_empty() {
-                    consumer.discard_all(ring);
+                    requests.discard_all();
                 }
             }
             SendSource::Kernel => {
@@ -162,9 +152,7 @@ impl SendSide {
         let mut fresh = match &self.source {
             // The slots of requests that are not complete are still the kernel's. The producer index is read once a
             // round: there is an end to it.
-            SendSource::User { ring, consumer, .. } => consumer
-                .available(ring)
-                .saturating_sub(self.requester.len()),
+            SendSource::User(requests) => requests.available().saturating_sub(self.requester.len()),
             SendSource::Kernel => {
                 posted = Some(qp.send.posted.lock());
                 u32::MAX
@@ -177,16 +165,12 @@ impl SendSide {
             fresh = fresh.wrapping_sub(1);
             let sequence = self.next;
             let wr = match &mut self.source {
-                SendSource::User {
-                    ring,
-                    consumer,
-                    scratch,
-                } => {
-                    if consumer.peek(ring, self.requester.len(), scratch).is_none() {
+                SendSource::User(requests) => {
+                    let Some(wqe) = requests.peek(self.requester.len()) else {
                         return false;
-                    }
+                    };
                     let find_ah = |number| ah::find(&qp.pd, number);
-                    self.wqes.take_user(sequence, qp.ty, scratch, find_ah)
+                    self.wqes.take_user(sequence, qp.ty, wqe, find_ah)
                 }
                 SendSource::Kernel => match posted.as_deref_mut() {
                     Some(Some(posted)) => posted.pop(&mut self.wqes, sequence),
@@ -217,8 +201,8 @@ impl SendSide {
                 return notify;
             };
             let wqe = self.wqes.release(done.sequence);
-            if let SendSource::User { ring, consumer, .. } = &mut self.source {
-                consumer.advance(ring);
+            if let SendSource::User(requests) = &mut self.source {
+                requests.advance();
             }
             let Some(wqe) = wqe else {
                 continue;
