@@ -163,25 +163,28 @@ pub(crate) fn receive_steered(
     senders.send();
 }
 
-/// Takes in packets that `device` sent itself, in their order: they saw no network, and have no ICRC.
-/// Context: softirq.
-pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
-    receive_all(device, packets, Came::Own, None);
+/// Takes in packets that `device` sent itself, in their order: they saw no network, and have no ICRC. Returns how often one
+/// was handed to a QP, or dropped. Context: softirq.
+pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) -> u32 {
+    let count = packets.len();
+    count.saturating_add(receive_all(device, packets, Came::Own, None))
 }
 
+/// Returns how many more times than packets it handed one to a QP: for groups of several QPs.
 fn receive_all(
     device: &Arc<Device>,
     packets: RxList,
     came: Came,
     mut senders: Option<&mut Senders>,
-) {
+) -> u32 {
+    let mut copies = 0u32;
     let rcu = &rcu::read_lock();
     let mut burst = Burst::new(device, packets, came);
     let packet = &mut Packet::default();
     while let Some(skb) = burst.next(packet) {
         if burst.is_own() && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
-            deliver_to_group(device, &group, packet, skb, rcu);
+            copies = copies.saturating_add(deliver_to_group(device, &group, packet, skb, rcu));
             continue;
         }
         let Some(qp) = find(device, packet, &skb, rcu) else {
@@ -209,25 +212,27 @@ fn receive_all(
             None => qp.take_in_run(run),
         }
     }
+    copies
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
-/// of them, as its Q_Key, does not concern the others (IBTA 10.5.2).
+/// of them, as its Q_Key, does not concern the others (IBTA 10.5.2). Returns how many got a copy of it.
 fn deliver_to_group(
     device: &Arc<Device>,
     gid: &Gid,
     packet: &Packet,
     mut skb: RxSkb,
     rcu: &rcu::Guard,
-) {
+) -> u32 {
     if packet.dest_qpn != multicast::QP_NUMBER || packet.opcode.transport() != Transport::Ud {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
-        return;
+        return 0;
     }
     let Some(group) = multicast::find(device.number(), gid, rcu) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
-        return;
+        return 0;
     };
+    let mut copies = 0u32;
     // The last of them gets the packet itself.
     let mut last: Option<&Arc<Qp>> = None;
     for number in group.members() {
@@ -235,6 +240,7 @@ fn deliver_to_group(
         let Some(qp) = member.and_then(|member| last.replace(member)) else {
             continue;
         };
+        copies = copies.saturating_add(1);
         match skb.try_clone() {
             Some(copy) => deliver(qp, packet, copy),
             None => device.count_drop(Counter::NoReceive, qp.number),
@@ -243,6 +249,7 @@ fn deliver_to_group(
     if let Some(qp) = last {
         deliver(qp, packet, skb);
     }
+    copies
 }
 
 /// Hands a packet to a QP that speaks its transport: a datagram QP, or one whose peer sends by the network.
@@ -253,7 +260,11 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     if !admit(qp, packet, &skb, false) {
         return;
     }
-    qp.take_in(packet, skb);
+    qp.take_in_run(Run {
+        packet,
+        skb,
+        burst: &mut Burst::new(qp.device(), RxList::default(), Came::Together),
+    });
 }
 
 /// Whether a QP takes a packet, which the device sent itself if `is_own`. The caller has a pass.

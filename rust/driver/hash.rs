@@ -69,6 +69,7 @@ pub(crate) fn insert<T: Send + Sync + 'static>(
 }
 
 /// Removes `value` from these keys, wherever it is. Context: process.
+#[inline(never)]
 pub(crate) fn remove<T: Send + Sync + 'static>(
     table: &RcuTable<T>,
     keys: impl Iterator<Item = u32>,

@@ -5,12 +5,18 @@
 //! A packet may be answered by another, which goes to yet another QP, and so on: so none is handed over while another
 //! one is, further up on the same stack. It waits for its turn, in a queue of the CPU.
 
+use super::{
+    Device,
+    LOOPBACK, //
+};
 use kernel::{
     cpu::{
         nr_cpu_ids,
         CpuId, //
     },
-    prelude::*, //
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
 };
 use net::RxList;
 use sync::{
@@ -19,9 +25,12 @@ use sync::{
     SpinLockBh, //
 };
 
-/// Packets after which a CPU leaves the rest to BH work, but for those that waited together with the last of them:
-/// some milliseconds without bottom halves, at the most.
+/// Packets after which a CPU leaves the rest to BH work, but for those that it took out together with the last of them:
+/// some milliseconds without bottom halves, at the most. A packet to a group counts once for each QP that gets it.
 const PACKETS_PER_CALL: u32 = 512;
+
+/// Packets that are taken out together.
+const TOGETHER: u32 = 96;
 
 /// Packets that may wait: the rest is lost, as in a network, and with half of them QPs wait. So many may wait on a CPU's
 /// way into the stack (`net.core.netdev_max_backlog`).
@@ -63,14 +72,9 @@ impl Loopback {
         own.is_some_and(|queue| queue.lock().packets.len() > MAX_WAITING / 2)
     }
 
-    /// Hands packets over by `receive`: at once, or, within a packet's handing over, when their turn comes. Calls `later`
-    /// if [`Self::resume`] is to go on with them. Returns how many were lost. Context: process or softirq, no lock held.
-    pub(crate) fn deliver(
-        &self,
-        packets: RxList,
-        receive: impl Fn(RxList),
-        later: impl FnOnce(),
-    ) -> u32 {
+    /// Hands packets of `device`, whose this is, over to its QPs: at once, or, within a packet's handing over, when their
+    /// turn comes. Returns how many were lost. Context: process or softirq, no lock held.
+    pub(super) fn deliver(&self, device: &Arc<Device>, packets: RxList) -> u32 {
         let bh = BhGuard::new();
         let sent = packets.len();
         let Some(queue) = self.own(&bh) else {
@@ -87,14 +91,14 @@ impl Loopback {
             }
         }
         let mut budget = PACKETS_PER_CALL;
-        if !serve(queue, &mut budget, &receive) {
-            later();
+        if !serve(device, queue, &mut budget) {
+            go_on_later(device);
         }
         0
     }
 
     /// Goes on with what was left, as [`Self::deliver`]. Context: BH work.
-    pub(crate) fn resume(&self, receive: impl Fn(RxList), later: impl FnOnce()) {
+    fn resume(&self, device: &Arc<Device>) {
         let bh = BhGuard::new();
         let Some(own) = self.own(&bh) else {
             return;
@@ -111,13 +115,13 @@ impl Loopback {
             if core::ptr::eq(&**queue, own) || !core::mem::take(&mut queue.lock().is_left) {
                 continue;
             }
-            is_done &= serve(queue, &mut budget, &receive);
+            is_done &= serve(device, queue, &mut budget);
         }
         if serves_own {
-            is_done &= serve(own, &mut budget, &receive);
+            is_done &= serve(device, own, &mut budget);
         }
         if !is_done {
-            later();
+            go_on_later(device);
         }
     }
 
@@ -128,9 +132,20 @@ impl Loopback {
     }
 }
 
-/// Hands over what waits, and what comes to wait meanwhile: so many packets as `budget` says, and those that waited
-/// together with the last of them. Returns whether that was all.
-fn serve(queue: &SpinLockBh<Queue>, budget: &mut u32, receive: &impl Fn(RxList)) -> bool {
+impl WorkItem<LOOPBACK> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        device.loopback.resume(&device);
+    }
+}
+
+fn go_on_later(device: &Arc<Device>) {
+    let _ = device.bh_queue().enqueue::<_, LOOPBACK>(device.clone());
+}
+
+/// Hands over what waits, and what comes to wait meanwhile, until the budget is used up. Returns whether that was all.
+fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> bool {
     loop {
         let packets = {
             let mut queue = queue.lock();
@@ -142,9 +157,9 @@ fn serve(queue: &SpinLockBh<Queue>, budget: &mut u32, receive: &impl Fn(RxList))
                 queue.is_left = true;
                 return false;
             }
-            core::mem::take(&mut queue.packets)
+            queue.packets.take(TOGETHER)
         };
-        *budget = budget.saturating_sub(packets.len());
-        receive(packets);
+        let deliveries = (device.registry().receivers.own)(device, packets);
+        *budget = budget.saturating_sub(deliveries);
     }
 }

@@ -42,10 +42,7 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    workqueue::Work,
 };
 use net::{
     NetId,
@@ -172,15 +169,6 @@ impl_has_work! {
     impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
 }
 
-impl WorkItem<LOOPBACK> for Device {
-    type Pointer = Arc<Device>;
-
-    fn run(device: Arc<Device>) {
-        let receive = |packets| device.receive_own(packets);
-        device.loopback.resume(receive, || device.loopback_later());
-    }
-}
-
 impl Device {
     /// Makes the core of a device on `netdev`. Context: process, may sleep.
     pub(crate) fn new(
@@ -265,18 +253,7 @@ impl Device {
     /// Hands packets that the device sent over to its QPs, as [`Loopback::deliver`]. Returns how many were lost.
     /// Context: process or softirq, no lock held.
     pub(crate) fn deliver_own(self: &Arc<Self>, packets: RxList) -> u32 {
-        let receive = |packets| self.receive_own(packets);
-        self.loopback
-            .deliver(packets, receive, || self.loopback_later())
-    }
-
-    fn receive_own(self: &Arc<Self>, packets: RxList) {
-        (self.registry.receivers.own)(self, packets);
-    }
-
-    /// Has BH work go on with its own packets.
-    fn loopback_later(self: &Arc<Self>) {
-        let _ = self.bh_queue().enqueue::<_, LOOPBACK>(self.clone());
+        self.loopback.deliver(self, packets)
     }
 
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of

@@ -60,6 +60,7 @@ impl Device {
     }
 
     /// Where its netdev is; [`None`] between two namespaces, and once the device is stopped. Context: any.
+    #[inline(never)]
     pub(crate) fn site(&self) -> Option<Site> {
         self.with_place(|place| place.site)
     }

@@ -56,8 +56,8 @@ static REGISTRY: Global<Registry> = Global::new();
 /// Context: bottom halves off.
 #[derive(Clone, Copy)]
 pub(crate) struct Receivers {
-    /// From QPs of the device.
-    pub(crate) own: fn(&Arc<Device>, RxList),
+    /// From QPs of the device. Returns how often a packet was handed to a QP, or dropped.
+    pub(crate) own: fn(&Arc<Device>, RxList) -> u32,
     /// From its netdev, by way of another CPU. The last argument is called once they are taken in, with bottom halves
     /// off.
     pub(crate) steered: fn(&Arc<Device>, RxList, BhGuard, &mut dyn FnMut()),

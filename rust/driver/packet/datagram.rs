@@ -99,7 +99,7 @@ pub(crate) struct Batch {
     /// Each datagram is to leave on its own.
     is_scattered: bool,
     /// What a raw packet QP has instead.
-    pub(crate) frames: Option<KBox<Frames>>,
+    pub(crate) frames: Option<Frames>,
 }
 
 impl Batch {
@@ -109,20 +109,22 @@ impl Batch {
     pub(crate) const BURST: usize = MAX_BURST_PACKETS as usize;
 
     /// Allocates an empty batch. Context: process, may sleep.
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn new() -> Result<KBox<Self>> {
+        let batch = Self {
             datagrams: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
             paths: KVec::with_capacity(Self::CAPACITY, GFP_KERNEL_ACCOUNT)?,
             ..Self::default()
-        })
+        };
+        Ok(KBox::new(batch, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Allocates an empty batch for frames. Context: process, may sleep.
-    pub(crate) fn of_frames() -> Result<Self> {
-        Ok(Self {
-            frames: Some(KBox::new(Frames::new()?, GFP_KERNEL_ACCOUNT)?),
+    pub(crate) fn of_frames() -> Result<KBox<Self>> {
+        let batch = Self {
+            frames: Some(Frames::new()?),
             ..Self::default()
-        })
+        };
+        Ok(KBox::new(batch, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Builds the datagram of `packet` towards `path` and adds it; if there is no room it is dropped, as the network may
@@ -222,8 +224,8 @@ impl Batch {
         self.paths.truncate(self.datagrams.last().map_or(0, paths));
     }
 
-    /// Sends all datagrams, and all frames, and returns the empty batch. Context: bottom halves off, no lock held.
-    pub(crate) fn send(mut self, device: &Arc<Device>) -> Self {
+    /// Sends all datagrams, and all frames: the batch is empty then. Context: bottom halves off, no lock held.
+    pub(crate) fn send(&mut self, device: &Arc<Device>) {
         let mut packets = 0;
         let mut bytes = 0;
         let mut dropped = 0;
@@ -281,6 +283,5 @@ impl Batch {
         if dropped > 0 {
             counters.add(Counter::SendDropped, dropped);
         }
-        self
     }
 }

@@ -27,7 +27,10 @@ use crate::{
     },
     queue::cq::Cq, //
 };
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use net::RxSkb;
 use rdma::qp::{
     Event,
@@ -151,7 +154,8 @@ pub(super) struct Engine {
     pub(super) busy: bool,
     /// Something happened that the owner has not looked at.
     pub(super) again: bool,
-    batch: Batch,
+    /// The owner has it.
+    batch: Option<KBox<Batch>>,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
     /// Pages that received packets wait for.
@@ -164,11 +168,11 @@ pub(super) struct Engine {
 
 impl Engine {
     /// An engine at rest, which sends with this batch.
-    pub(super) fn new(batch: Batch) -> Self {
+    pub(super) fn new(batch: KBox<Batch>) -> Self {
         Self {
             busy: false,
             again: false,
-            batch,
+            batch: Some(batch),
             paced_since: None,
             incoming: Paging::default(),
             outgoing: Paging::default(),
@@ -226,48 +230,6 @@ pub(super) fn wait_for_queues(qp: &Arc<Qp>) {
     qp.deadlines.set_first(qp, Deadline::Pace, time);
 }
 
-/// Takes the owner's part under the lock, unless somebody else is the owner, or a thread is to be. `own` is the owner's
-/// batch, from one round to the next: with none the round was the last.
-#[inline(always)]
-fn take_round<S: Side>(
-    side: &mut S,
-    qp: &Arc<Qp>,
-    round: &mut Round,
-    own: &mut Option<Batch>,
-    leaves_much: bool,
-) {
-    let is_owner = own.is_some();
-    if side.engine().busy && !is_owner {
-        side.engine().again = true;
-        side.settle(qp, round, false);
-        return;
-    }
-    side.engine().again = side.fetch(qp);
-    // Nobody repeats UC packets that arrive out of order. So a worker sends all that has waited for queues.
-    let is_much = match side.engine().paced_since {
-        Some(_) => qp.is_unreliable(),
-        None => side.is_long(),
-    };
-    if leaves_much && !is_owner && is_much && S::build_in_bulk(qp) {
-        side.settle(qp, round, true);
-        return;
-    }
-    let engine = side.engine();
-    engine.busy = true;
-    let mut batch = own
-        .take()
-        .unwrap_or_else(|| core::mem::take(&mut engine.batch));
-    side.build(qp, round, &mut batch);
-    side.settle(qp, round, batch.is_empty());
-    let engine = side.engine();
-    if batch.is_empty() && !engine.again {
-        engine.batch = batch;
-        engine.busy = false;
-    } else {
-        *own = Some(batch);
-    }
-}
-
 impl Qp {
     /// Has `event` happen under the lock of a side, then builds batches under the lock and sends them without
     /// it, unless somebody else is at it: then that one sees what `event` changed.
@@ -294,19 +256,48 @@ impl Qp {
             true => BATCHES_IN_SOFTIRQ,
             false => S::BATCHES_PER_CALL,
         };
-        let mut own = None;
+        // The batch, while this thread is the owner.
+        let mut own: Option<KBox<Batch>> = None;
         for index in 0..most {
             // With bottom halves off a batch is answered as a burst, after its last packet.
             let bh = BhGuard::new();
             let mut round = Round::default();
             {
-                let mut side = S::lock(self);
+                let side = &mut *S::lock(self);
                 if index == 0 {
-                    event(&mut side, &mut round);
+                    event(side, &mut round);
                 }
-                take_round(&mut *side, self, &mut round, &mut own, leaves_much);
+                if side.engine().busy && own.is_none() {
+                    side.engine().again = true;
+                } else {
+                    side.engine().again = side.fetch(self);
+                    // Nobody repeats UC packets that arrive out of order. So a worker sends all that has waited for queues.
+                    let is_much = match side.engine().paced_since {
+                        Some(_) => self.is_unreliable(),
+                        None => side.is_long(),
+                    };
+                    let is_left = leaves_much && own.is_none() && is_much;
+                    if !(is_left && S::build_in_bulk(self)) {
+                        side.engine().busy = true;
+                        own = own.or_else(|| side.engine().batch.take());
+                    }
+                }
+                let is_sent = match &mut own {
+                    Some(batch) => {
+                        side.build(self, &mut round, batch);
+                        batch.is_empty()
+                    }
+                    None => !side.engine().busy,
+                };
+                side.settle(self, &mut round, is_sent);
+                if is_sent && own.is_some() && !side.engine().again {
+                    side.engine().batch = own.take();
+                    side.engine().busy = false;
+                }
             }
-            own = own.map(|batch| batch.send(self.device()));
+            if let Some(batch) = &mut own {
+                batch.send(self.device());
+            }
             round.finish::<S>(self);
             drop(bh);
             if own.is_none() {
@@ -317,7 +308,7 @@ impl Qp {
         {
             let mut side = S::lock(self);
             let engine = side.engine();
-            engine.batch = own.unwrap_or_default();
+            engine.batch = own;
             engine.busy = false;
         }
         if !S::build_in_bulk(self) {
@@ -333,17 +324,6 @@ impl Qp {
     /// Goes on with responses that are not finished. Context: process or softirq, no lock held.
     pub(crate) fn run_receive(self: &Arc<Self>) {
         self.drive::<ReceiveSide>(|_, _| ());
-    }
-
-    /// Takes in a packet. Context: bottom halves off, no lock held.
-    pub(crate) fn take_in(self: &Arc<Self>, packet: &Packet, skb: RxSkb) {
-        if packet.opcode.is_request() {
-            self.drive::<ReceiveSide>(|side, round| {
-                paging::take_in(side, self, packet, skb, round)
-            });
-        } else {
-            self.drive::<SendSide>(|side, round| paging::take_in(side, self, packet, skb, round));
-        }
     }
 
     /// Has `event` happen under the lock of a side, and sends nothing. Returns whether the caller has to have it sent.

@@ -299,6 +299,7 @@ impl Qp {
     }
 
     /// Packets could not leave: there is no route, no memory, or a datagram is longer than the port's MTU.
+    #[inline(never)]
     fn count_unsent(&self, packets: u32) {
         self.device()
             .count_drops(Counter::SendDropped, self.number, packets);

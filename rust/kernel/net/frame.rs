@@ -112,13 +112,17 @@ impl TxFrame {
 
     /// Returns where the packet that the frame carries begins: behind the header and the tags.
     fn packet_offset(&self) -> usize {
-        let is_tag = |at: &usize| {
-            matches!(self.ethertype(*at), Some(CUSTOMER_TAG | SERVICE_TAG))
+        let is_tag = |at: usize| {
+            matches!(self.ethertype(at), Some(CUSTOMER_TAG | SERVICE_TAG))
                 && at.wrapping_add(TAG_LEN) <= self.len()
         };
-        let starts = (ETHERNET_LEN..).step_by(TAG_LEN).take(MAX_TAGS);
-        let count = starts.take_while(is_tag).count();
-        ETHERNET_LEN.wrapping_add(count.wrapping_mul(TAG_LEN))
+        let mut at = ETHERNET_LEN;
+        for _ in 0..MAX_TAGS {
+            if is_tag(at) {
+                at = at.wrapping_add(TAG_LEN);
+            }
+        }
+        at
     }
 }
 

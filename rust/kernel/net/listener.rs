@@ -238,6 +238,7 @@ struct Ports<H: Receive> {
 
 impl<H: Receive> Ports<H> {
     /// Opens the port for one family.
+    #[inline(never)]
     fn open(&self, net: &Net, family: u32, port: u16) -> Result<Socket> {
         // SAFETY: `self` frees the endpoint only a grace period after the sockets, of which the one that is
         // made here becomes one.

@@ -18,7 +18,6 @@ use rdma_bindings as bindings;
 /// Where to send: an address vector (`struct rdma_ah_attr`) of RoCE.
 ///
 /// Holds a reference to an entry of the GID table; see [`gid::Attr`] for when it must be dropped.
-#[derive(Clone)]
 pub struct Address {
     /// The destination.
     pub dgid: gid::Gid,
@@ -49,6 +48,16 @@ pub struct Address {
 pub fn udp_source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
     // SAFETY: No requirements.
     unsafe { bindings::rdma_get_udp_sport(flow_label, local, remote) }
+}
+
+impl Clone for Address {
+    #[inline(never)]
+    fn clone(&self) -> Self {
+        Self {
+            sgid: self.sgid.clone(),
+            ..*self
+        }
+    }
 }
 
 impl Address {
@@ -92,6 +101,7 @@ impl Address {
     }
 
     /// Writes a C address vector, without a reference to the GID table.
+    #[inline(never)]
     pub(crate) fn to_raw(&self, raw: &mut bindings::rdma_ah_attr) {
         let [a, b, c, d, e, f] = self.dmac;
         raw.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;

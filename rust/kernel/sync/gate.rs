@@ -49,7 +49,6 @@ impl Gate {
     }
 
     /// Closes the gate for good: nobody enters any more. Those inside stay. Any context.
-    #[inline]
     pub fn close(&self) {
         let mut state = self.state.load(Relaxed);
         while state & CLOSED == 0 {
@@ -66,6 +65,7 @@ impl Gate {
     }
 
     /// Closes the gate and waits until everybody who was inside is out. Process, and not from inside.
+    #[inline(never)]
     pub fn close_and_wait(&self) {
         self.close();
         self.empty.wait_for_completion();
