@@ -30,13 +30,15 @@ struct end {
 
 static void end_make(struct end *end, const char *name, const char *index)
 {
-	device_open(&end->device, name, 6);
+	device_open(&end->device, name, 4);
 	end->device.gid_index = atoi(index);
 	if (ibv_query_gid(end->device.context, PORT, end->device.gid_index, &end->device.gid))
 		die("%s: no GID %s", name, index);
 	region_make(&end->region, &end->device, SIZE, IBV_ACCESS_LOCAL_WRITE);
 	end->cq = cq_make(&end->device, 4);
 	end->qp = qp_make(&end->device, IBV_QPT_RC, end->cq, end->cq, depth, NULL);
+	if (qp_init(end->qp, access_of(IBV_QPT_RC), 0))
+		die("%s: RESET to INIT", name);
 }
 
 static void end_connect(struct end *end, const struct end *to, struct patience patience)
