@@ -78,13 +78,12 @@ gid_index_on()
 # A host on the netdev below has the address of a peer on the VLAN, and the other way round.
 impostor_beside_vlan()
 {
-	local own peer own_vlan peer_vlan
-	own=$(link_local n1 vlan5) && peer=$(link_local n2 vlan5) || return 1
-	own_vlan=$(gid_index_on "$dev1" "$own" vlan5) && peer_vlan=$(gid_index_on "$dev2" "$peer" vlan5) &&
-		own=$(gid_index_on "$dev1" "$own" "$netdev1") && peer=$(gid_index_on "$dev2" "$peer" "$netdev2") || {
-		echo "$own_vlan $peer_vlan $own $peer"
-		return 1
-	}
+	local scope1 scope2 own own_vlan peer peer_vlan
+	scope1=$(link_local n1 vlan5) && scope2=$(link_local n2 vlan5) || return 1
+	own=$(gid_index_on "$dev1" "$scope1" "$netdev1") || fail "$own"
+	peer=$(gid_index_on "$dev2" "$scope2" "$netdev2") || fail "$peer"
+	own_vlan=$(gid_index_on "$dev1" "$scope1" vlan5) || fail "$own_vlan"
+	peer_vlan=$(gid_index_on "$dev2" "$scope2" vlan5) || fail "$peer_vlan"
 	"$here/impostor" "$dev1" "$own_vlan" "$dev2" "$peer_vlan" "$dev2" "$peer" || fail "beside the VLAN"
 	"$here/impostor" "$dev1" "$own" "$dev2" "$peer" "$dev2" "$peer_vlan" || fail "on the VLAN"
 }
