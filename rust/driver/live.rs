@@ -65,9 +65,15 @@ impl Drop for Live {
     }
 }
 
+/// The sum of all counts.
+#[inline(never)]
+fn sum() -> i64 {
+    counts().fold(0, |sum, (_, count)| sum.wrapping_add(count))
+}
+
 /// Whether there is any object, of any type. Context: any.
 pub(crate) fn is_any() -> bool {
-    counts().any(|(_, count)| count != 0)
+    sum() != 0
 }
 
 /// The sum of all counts, and the types that are not at zero.
@@ -75,8 +81,7 @@ pub(crate) struct Summary;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sum: i64 = counts().fold(0, |sum, (_, count)| sum.wrapping_add(count));
-        write!(f, "{sum}")?;
+        write!(f, "{}", sum())?;
         counts()
             .filter(|(_, count)| *count != 0)
             .try_for_each(|(name, count)| write!(f, ", {name} {count}"))

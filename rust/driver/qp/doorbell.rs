@@ -12,7 +12,10 @@ use super::{
 };
 use crate::device::counters::Counter;
 use core::sync::atomic::Ordering;
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::qp::State;
 
 /// Doorbells of a burst after which requests are held: at first, and at the least.
@@ -108,9 +111,31 @@ impl Qp {
         }
     }
 
+    /// librxe's doorbell: send requests were put into the shared ring. Errors: `EINVAL` in RESET, INIT and RTR.
+    /// Context: process.
+    pub(super) fn ring_doorbell(self: &Arc<Self>) -> Result {
+        let Some(_pass) = self.gate.enter() else {
+            return Err(EINVAL);
+        };
+        if !self.takes_sends() {
+            let mut send = self.send.lock();
+            // The state changes under this lock. If it just has, requests of other threads may be in the ring.
+            if !self.takes_sends() {
+                send.discard(self);
+                return Err(EINVAL);
+            }
+        }
+        trace::post_send(self.number);
+        self.send.place.move_here();
+        if !self.holds_back() {
+            self.run_send();
+        }
+        Ok(())
+    }
+
     /// A doorbell has come. Returns whether its request is held; if not, the caller sends it, and what was held before.
     /// Context: process.
-    pub(super) fn holds_back(self: &Arc<Self>) -> bool {
+    fn holds_back(self: &Arc<Self>) -> bool {
         if !self.ty.is_reliable() || self.state() != State::Rts {
             return false;
         }

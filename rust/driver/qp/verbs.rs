@@ -241,25 +241,8 @@ impl QueuePair for Qp {
         self.with_paths(Paths::reset);
     }
 
-    /// librxe's doorbell: send requests were put into the shared ring.
     fn doorbell(self: &Arc<Self>) -> Result {
-        let Some(_pass) = self.gate.enter() else {
-            return Err(EINVAL);
-        };
-        if !self.takes_sends() {
-            let mut send = self.send.lock();
-            // The state changes under this lock. If it just has, requests of other threads may be in the ring.
-            if !self.takes_sends() {
-                send.discard(self);
-                return Err(EINVAL);
-            }
-        }
-        trace::post_send(self.number);
-        self.send.place.move_here();
-        if !self.holds_back() {
-            self.run_send();
-        }
-        Ok(())
+        self.ring_doorbell()
     }
 
     fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Ah, Mr>) -> Result {

@@ -35,11 +35,6 @@ __rust_helper bool rust_helper_skb_is_udp_fraglist(const struct sk_buff *skb)
 	return !(~skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST));
 }
 
-__rust_helper unsigned int rust_helper_skb_gso_size(const struct sk_buff *skb)
-{
-	return skb_shinfo(skb)->gso_size;
-}
-
 __rust_helper void rust_helper_skb_gso_reset(struct sk_buff *skb)
 {
 	skb_gso_reset(skb);
@@ -109,11 +104,6 @@ __rust_helper bool rust_helper_xfrm_policy_check_in(struct sk_buff *skb, unsigne
 __rust_helper bool rust_helper_skb_frags_readable(const struct sk_buff *skb)
 {
 	return skb_frags_readable(skb);
-}
-
-__rust_helper void rust_helper_skb_set_frag_list(struct sk_buff *skb, struct sk_buff *list)
-{
-	skb_shinfo(skb)->frag_list = list;
 }
 
 __rust_helper void *rust_helper_skb_frag_address_at(const struct sk_buff *skb, unsigned int i)

@@ -20,11 +20,6 @@ __rust_helper void *rust_helper_rcu_dereference_sk_user_data(const struct sock *
 	return rcu_dereference_sk_user_data(sk);
 }
 
-__rust_helper struct sock *rust_helper_socket_sk(const struct socket *sock)
-{
-	return sock->sk;
-}
-
 __rust_helper void rust_helper_sock_hold(struct sock *sk)
 {
 	sock_hold(sk);

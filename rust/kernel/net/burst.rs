@@ -225,7 +225,7 @@ impl Members<'_> {
             }
             (
                 (*head).len as usize,
-                bindings::skb_gso_size(head) as usize,
+                usize::from(skb::gso_size(head)),
                 skb::frag_list(head),
             )
         };
@@ -281,9 +281,9 @@ unsafe fn split(
             return ptr::null_mut();
         }
         let list = skb::frag_list(head);
-        // CAST: The stack keeps it in 16 bits.
-        let udp_len = (bindings::skb_gso_size(head) as u16).wrapping_add(UDP_LEN as u16);
-        bindings::skb_set_frag_list(head, ptr::null_mut());
+        // CAST: A small number.
+        let udp_len = skb::gso_size(head).wrapping_add(UDP_LEN as u16);
+        skb::set_frag_list(head, ptr::null_mut());
         bindings::skb_gso_reset(head);
         let (mut len, mut truesize) = (0u32, 0u32);
         let mut member = list;

@@ -187,7 +187,7 @@ impl Socket {
         // SAFETY: By the type invariant this is a socket, which has a `sock`, whose reference count is not
         // zero.
         unsafe {
-            let sk = bindings::socket_sk(self.0.as_ptr());
+            let sk = (*self.0.as_ptr()).sk;
             bindings::sock_hold(sk);
             // INVARIANT: That is the reference.
             Sock(NonNull::new_unchecked(sk))

@@ -145,7 +145,18 @@ pub(crate) unsafe fn detach(skb: *mut kernel_bindings::sk_buff) {
 #[inline]
 pub(crate) unsafe fn is_gso(skb: *const kernel_bindings::sk_buff) -> bool {
     // SAFETY: The caller promises it.
-    unsafe { (*shared_info(skb)).gso_size != 0 }
+    unsafe { gso_size(skb) != 0 }
+}
+
+/// Returns how many bytes the members of a super-packet have; 0 if it is none.
+///
+/// # Safety
+///
+/// `skb` is a packet.
+#[inline]
+pub(crate) unsafe fn gso_size(skb: *const kernel_bindings::sk_buff) -> u16 {
+    // SAFETY: The caller promises it.
+    unsafe { (*shared_info(skb)).gso_size }
 }
 
 /// The size of the memory of a head with `len` bytes of room, which `build_skb()` wants.
@@ -193,6 +204,20 @@ pub(crate) unsafe fn frag_list(
 ) -> *mut kernel_bindings::sk_buff {
     // SAFETY: The caller promises it.
     unsafe { (*shared_info(skb)).frag_list }
+}
+
+/// Sets the first packet of the list.
+///
+/// # Safety
+///
+/// `skb` is a packet of the caller's; `list` is null, or packets that are linked, and become part of it.
+#[inline]
+pub(crate) unsafe fn set_frag_list(
+    skb: *mut kernel_bindings::sk_buff,
+    list: *mut kernel_bindings::sk_buff,
+) {
+    // SAFETY: The caller promises it: nobody else reads or writes the field.
+    unsafe { (*shared_info(skb).cast_mut()).frag_list = list };
 }
 
 /// Returns the packet's network header.

@@ -305,7 +305,7 @@ impl TxSkb {
             }
             skb::pull(member, usize::from(headers_len));
             if control.last.is_null() {
-                bindings::skb_set_frag_list(head, member);
+                skb::set_frag_list(head, member);
             } else {
                 set_next(control.last, member);
             }
