@@ -151,28 +151,22 @@ impl Modify for Qp {
             }
             Path::resolve(self.device(), address, self.number, peer)
         };
-        let primary = match &attr.address {
-            Some(address) if mask.contains(AttrMask::AV) => Some(resolve(address)?),
-            _ => None,
-        };
+        let primary = attr.address.as_ref().map(resolve).transpose()?;
         // Packets of full size will all be dropped on this machine, but short ones get through: the peer of `rdma_cm` may
         // have chosen the MTU, by its own netdev.
         let is_too_long = |path: &Arc<Path>| attr.path_mtu > path.mtu_enum();
-        if mask.contains(AttrMask::PATH_MTU)
-            && primary.as_ref().is_some_and(is_too_long)
-            && net::may_log()
-        {
+        if primary.as_ref().is_some_and(is_too_long) && net::may_log() {
             pr_warn!(
                 "QP {}: the path MTU is longer than the route to the peer takes; full packets will be dropped\n",
                 self.number,
             );
         }
         let alternate = match &attr.alt_address {
-            Some(address) if mask.contains(AttrMask::ALT_PATH) => Some(Alternate {
+            Some(address) => Some(Alternate {
                 path: resolve(address)?,
                 timeout: attr.alt_timeout,
             }),
-            _ => None,
+            None => None,
         };
         let wanted = if mask.contains(AttrMask::PATH_MIG_STATE) {
             let wanted = protocol::MigrationState::try_from(attr.path_mig_state);
@@ -266,27 +260,28 @@ impl Modify for Qp {
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
     let mtu = qp.device().mtu();
     let asks_for_mtu = mask.contains(AttrMask::PATH_MTU);
-    if asks_for_mtu && attr.path_mtu > mtu as u32 && net::may_log() {
+    if attr.path_mtu > mtu as u32 && net::may_log() {
         pr_warn!(
             "QP {}: the path MTU is more than its port's, {} bytes\n",
             qp.number,
             mtu.bytes(),
         );
     }
+    // What is not in the mask is zero.
     let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
-        || (mask.contains(AttrMask::PKEY_INDEX) && attr.pkey_index != 0)
-        || (asks_for_mtu && (attr.path_mtu == 0 || attr.path_mtu > mtu as u32))
-        || (mask.contains(AttrMask::MAX_QP_RD_ATOMIC)
-            && u32::from(attr.max_rd_atomic) > MAX_TAKEN_RD_ATOMIC)
-        || (mask.contains(AttrMask::MAX_DEST_RD_ATOMIC)
-            && u32::from(attr.max_dest_rd_atomic) > MAX_RD_ATOMIC)
-        || (mask.contains(AttrMask::TIMEOUT) && attr.timeout > 31)
-        || (mask.contains(AttrMask::RETRY_CNT) && attr.retry_cnt > 7)
-        || (mask.contains(AttrMask::RNR_RETRY) && attr.rnr_retry > 7)
-        || (mask.contains(AttrMask::MIN_RNR_TIMER) && attr.min_rnr_timer > 31)
-        || (mask.contains(AttrMask::CAP))
-        || (mask.contains(AttrMask::ALT_PATH)
-            && (attr.alt_port != 1 || attr.alt_pkey_index != 0 || attr.alt_timeout > 31));
+        || attr.pkey_index != 0
+        || (asks_for_mtu && attr.path_mtu == 0)
+        || attr.path_mtu > mtu as u32
+        || u32::from(attr.max_rd_atomic) > MAX_TAKEN_RD_ATOMIC
+        || u32::from(attr.max_dest_rd_atomic) > MAX_RD_ATOMIC
+        || attr.timeout > 31
+        || attr.retry_cnt > 7
+        || attr.rnr_retry > 7
+        || attr.min_rnr_timer > 31
+        || mask.contains(AttrMask::CAP)
+        || (mask.contains(AttrMask::ALT_PATH) && attr.alt_port != PORT)
+        || attr.alt_pkey_index != 0
+        || attr.alt_timeout > 31;
     if refused {
         return Err(EINVAL);
     }
