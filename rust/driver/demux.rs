@@ -184,7 +184,8 @@ fn receive_all(
     while let Some(skb) = burst.next(packet) {
         if burst.is_own() && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
-            copies = copies.saturating_add(deliver_to_group(device, &group, packet, skb, rcu));
+            let members = deliver_to_group(device, &group, packet, skb, rcu);
+            copies = copies.saturating_add(members.saturating_sub(1));
             continue;
         }
         let Some(qp) = find(device, packet, &skb, rcu) else {
@@ -216,7 +217,7 @@ fn receive_all(
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
-/// of them, as its Q_Key, does not concern the others (IBTA 10.5.2). Returns how many got a copy of it.
+/// of them, as its Q_Key, does not concern the others (IBTA 10.5.2). Returns how many there are.
 fn deliver_to_group(
     device: &Arc<Device>,
     gid: &Gid,
@@ -232,15 +233,15 @@ fn deliver_to_group(
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return 0;
     };
-    let mut copies = 0u32;
+    let mut members = 0u32;
     // The last of them gets the packet itself.
     let mut last: Option<&Arc<Qp>> = None;
     for number in group.members() {
         let member = table::find(number, rcu).filter(|qp| qp.is_of(device) && qp.is_datagram());
+        members = members.saturating_add(u32::from(member.is_some()));
         let Some(qp) = member.and_then(|member| last.replace(member)) else {
             continue;
         };
-        copies = copies.saturating_add(1);
         match skb.try_clone() {
             Some(copy) => deliver(qp, packet, copy),
             None => device.count_drop(Counter::NoReceive, qp.number),
@@ -249,7 +250,7 @@ fn deliver_to_group(
     if let Some(qp) = last {
         deliver(qp, packet, skb);
     }
-    copies
+    members
 }
 
 /// Hands a packet to a QP that speaks its transport: a datagram QP, or one whose peer sends by the network.

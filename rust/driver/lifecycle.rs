@@ -67,7 +67,7 @@ pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
     };
     while let Some(device) = device.registry().find(goes) {
         device.leaves_by(until);
-        // The QPs of processes fail as soon as it is unregistered (`disabled`): they may be many, and RTNL is held.
+        // The work fails the QPs of processes: they may be many, and RTNL is held.
         device.retire();
         device.unregister_later();
     }
@@ -152,6 +152,8 @@ impl WorkItem<UNREGISTER> for Device {
     fn run(device: Arc<Device>) {
         // Until it is unregistered, others find the handle, too: `lose` for one.
         if let Some(handle) = device.handle() {
+            // Before any client leaves: `ib_uverbs` destroys QPs, and completes nothing.
+            retire(&device);
             handle.unregister();
             drain(device.registry(), &handle);
             // Not one that came meanwhile, which is registered: whoever sets it queues this work again.

@@ -75,17 +75,37 @@ gid_index_on()
 	return 1
 }
 
-# A host on the netdev below has the address of a peer on the VLAN, and the other way round.
-impostor_beside_vlan()
+# vlan_gids: the GIDs of the link-local addresses, own and the peer's, of the netdevs and of their VLANs.
+vlan_gids()
 {
-	local scope1 scope2 own own_vlan peer peer_vlan
+	local scope1 scope2
 	scope1=$(link_local n1 vlan5) && scope2=$(link_local n2 vlan5) || return 1
 	own=$(gid_index_on "$dev1" "$scope1" "$netdev1") || fail "$own"
 	peer=$(gid_index_on "$dev2" "$scope2" "$netdev2") || fail "$peer"
 	own_vlan=$(gid_index_on "$dev1" "$scope1" vlan5) || fail "$own_vlan"
 	peer_vlan=$(gid_index_on "$dev2" "$scope2" vlan5) || fail "$peer_vlan"
+}
+
+# A host on the netdev below has the address of a peer on the VLAN, and the other way round.
+impostor_beside_vlan()
+{
+	local own own_vlan peer peer_vlan
+	vlan_gids || return 1
 	"$here/impostor" "$dev1" "$own_vlan" "$dev2" "$peer_vlan" "$dev2" "$peer" || fail "beside the VLAN"
 	"$here/impostor" "$dev1" "$own" "$dev2" "$peer" "$dev2" "$peer_vlan" || fail "on the VLAN"
+}
+
+impostor_in_stream()
+{
+	local own own_vlan peer peer_vlan
+	[ "$driver" = ferroce ] || skip "only ferroce has lanes"
+	vlan_gids || return 1
+	"$here/impostor" -s "$dev1" "$own" "$dev2" "$peer" "$dev2" "$peer_vlan"
+	case $? in
+	0) ;;
+	4) skip "there is one CPU" ;;
+	*) fail "an impostor on the VLAN" ;;
+	esac
 }
 
 # n1 has 10.8.0.1 twice: in the VRF red for n2, and in blue for n3. The device of blue is the younger one.
@@ -243,9 +263,10 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 8
+ktap_start 9
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
+row "an impostor in the peer's stream" impostor_in_stream
 vlan_down
 row "two VRFs with the same address: rping" same_address
 row "a peer in a VRF has an impostor in another one" impostor_in_vrf

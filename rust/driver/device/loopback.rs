@@ -6,6 +6,7 @@
 //! one is, further up on the same stack. It waits for its turn, in a queue of the CPU.
 
 use super::{
+    steering::TOGETHER,
     Device,
     LOOPBACK, //
 };
@@ -26,11 +27,9 @@ use sync::{
 };
 
 /// Packets after which a CPU leaves the rest to BH work, but for those that it took out together with the last of them:
-/// some milliseconds without bottom halves, at the most. A packet to a group counts once for each QP that gets it.
+/// some milliseconds without bottom halves, at the most. A packet to a group counts once for each QP that gets it; so
+/// much more than this is 32 packets for 64 QPs each.
 const PACKETS_PER_CALL: u32 = 512;
-
-/// Packets that are taken out together.
-const TOGETHER: u32 = 96;
 
 /// Packets that may wait: the rest is lost, as in a network, and with half of them QPs wait. So many may wait on a CPU's
 /// way into the stack (`net.core.netdev_max_backlog`).

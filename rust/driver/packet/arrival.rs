@@ -114,7 +114,11 @@ impl Run<'_, '_> {
             burst,
         } = self;
         let is_mixed = burst.came != Came::Together;
-        let ends = |skb: &RxSkb| (skb.netns(), skb.source(), skb.destination());
+        // The same addresses may be other hosts' on another link.
+        let ends = |skb: &RxSkb| {
+            let link = (skb.netns(), skb.ifindex());
+            (link, skb.source(), skb.destination())
+        };
         let first_ends = is_mixed.then(|| ends(&skb));
         f(first, skb);
         let mut packet = Packet::default();

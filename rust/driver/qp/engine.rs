@@ -154,7 +154,7 @@ pub(super) struct Engine {
     pub(super) busy: bool,
     /// Something happened that the owner has not looked at.
     pub(super) again: bool,
-    /// The owner has it.
+    /// [`None`] exactly while `busy`: then the owner has it.
     batch: Option<KBox<Batch>>,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,

@@ -421,6 +421,7 @@ void qp_ready_connected(const struct device *from, struct ibv_qp *qp, const stru
 			.grh = {
 				.dgid = to->gid,
 				.sgid_index = from->gid_index,
+				.flow_label = from->flow_label,
 				.hop_limit = 64,
 			},
 		},

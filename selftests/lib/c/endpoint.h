@@ -22,6 +22,8 @@ struct device {
 	enum ibv_mtu active_mtu;
 	int gid_index;
 	union ibv_gid gid;
+	/* Of the address vectors of its connected queue pairs: the UDP source port. 0: their numbers say it. */
+	uint32_t flow_label;
 };
 
 /* Registered memory, and what each byte of it should be. */
