@@ -109,6 +109,13 @@ traffic_start()
 	bandwidth_start -e -b
 }
 
+# Of the clients of a device the last one to register is the first one to leave. ib_uverbs then destroys the queue pairs of
+# processes before the module's own client hears of it.
+uverbs_last()
+{
+	modprobe -r rdma_ucm ib_uverbs && modprobe -a ib_uverbs rdma_ucm
+}
+
 # Nothing but its completion queue tells the server that polls: it calls no verb.
 polling_start()
 {
@@ -233,6 +240,9 @@ act()
 	link-del) within "rdma link del" rdma link del "$dev1" && within "its end" devices_gone "$dev1" ;;
 	link-again) link_again ;;
 	netdev-del) within "ip link del" ip -n n1 link del veth1 && within "their end" devices_gone "$dev1" "$dev2" ;;
+	netdev-uverbs-last)
+		act netdev-del && within "the end of the traffic" wait_gone "$server_pid" "$client_pid"
+		;;
 	rmmod) within "rmmod" rmmod "$module" && within "their end" devices_gone "$dev1" "$dev2" ;;
 	rmmod-rxe)
 		within "rmmod rdma_rxe" rmmod rdma_rxe && within "their end" devices_gone "$dev1" "$dev2" &&
@@ -281,6 +291,7 @@ round()
 	[ "$case" != rmmod-rxe ] || modprobe rdma_rxe 2>/dev/null || skip "this kernel has no rxe"
 	kernel_log_mark
 	within "loading" module_load || return 1
+	[ "$case" != netdev-uverbs-last ] || within "loading ib_uverbs again" uverbs_last || return 1
 	links_up || failed=1
 	gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 	[ "$failed" -ne 0 ] || "${load}_start" || failed=1
@@ -299,7 +310,7 @@ round()
 
 cases=(
 	"link-del traffic" "link-del hold" "link-again hold" "link-del connection"
-	"netdev-del traffic" "netdev-del hold"
+	"netdev-del traffic" "netdev-del hold" "netdev-uverbs-last polling"
 	"rmmod traffic" "rmmod hold" "rmmod-rxe polling"
 	"namespace-del traffic" "namespace-del hold" "namespace-end stuck"
 	"kill-server traffic" "kill-client traffic" "kill-holders hold"
