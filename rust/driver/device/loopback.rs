@@ -27,8 +27,8 @@ use sync::{
 };
 
 /// Packets after which a CPU leaves the rest to BH work, but for those that it took out together with the last of them:
-/// some milliseconds without bottom halves, at the most. A packet to a group counts once for each QP that gets it; so
-/// much more than this is 32 packets for 64 QPs each.
+/// some milliseconds without bottom halves, at the most. A packet to a group counts once for each QP that gets it: the
+/// last 32 may be for 64 QPs each.
 const PACKETS_PER_CALL: u32 = 512;
 
 /// Packets that may wait: the rest is lost, as in a network, and with half of them QPs wait. So many may wait on a CPU's
