@@ -116,15 +116,19 @@ pub(crate) fn depart(device: &Arc<Device>) {
     device.registry().vacate(device, site);
 }
 
+/// Retires `device`, and unregisters it: before any client of `ib_core` leaves, as `ib_uverbs` destroys QPs and completes
+/// nothing. Context: process, may sleep.
+fn unregister(device: &Device, handle: &Handle) {
+    retire(device);
+    handle.unregister();
+}
+
 /// Unregisters every device, and takes it off the list. New ones must not appear. Context: process, may sleep.
 pub(crate) fn unregister_all(registry: &Registry) {
     while let Some(device) = registry.find(|_| true) {
         match device.handle() {
             // Calls `Device::gone`, or waits for the one who is doing so.
-            Some(handle) => {
-                retire(&device);
-                handle.unregister();
-            }
+            Some(handle) => unregister(&device, &handle),
             // It was stopped before its work took the handle, or has none yet.
             None => {
                 stop(&device);
@@ -152,9 +156,7 @@ impl WorkItem<UNREGISTER> for Device {
     fn run(device: Arc<Device>) {
         // Until it is unregistered, others find the handle, too: `lose` for one.
         if let Some(handle) = device.handle() {
-            // Before any client leaves: `ib_uverbs` destroys QPs, and completes nothing.
-            retire(&device);
-            handle.unregister();
+            unregister(&device, &handle);
             drain(device.registry(), &handle);
             // Not one that came meanwhile, which is registered: whoever sets it queues this work again.
             drop(device.take_handle());

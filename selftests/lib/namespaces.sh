@@ -52,10 +52,10 @@ in2()
 	ip netns exec n2 "$@"
 }
 
-# gid_index DEVICE ADDRESS: the index of the RoCE v2 GID of an address.
+# gid_index DEVICE ADDRESS [NETDEV]: the index of the RoCE v2 GID of an address; if several netdevs have it, of that one's.
 gid_index()
 {
-	local gids=/sys/class/infiniband/$1/ports/1 wanted index gid type
+	local gids=/sys/class/infiniband/$1/ports/1 wanted index gid type netdev
 	# Not str(): its form of mapped addresses differs between Python's versions.
 	wanted=$(python3 -c '
 import ipaddress, sys
@@ -65,7 +65,8 @@ print(":".join(digits[i : i + 4] for i in range(0, 32, 4)))' "$2")
 	# No programs here: where others poll all CPUs, a slow kernel takes seconds to start some.
 	for index in {0..15}; do
 		if read -r gid <"$gids/gids/$index" && [ "$gid" = "$wanted" ] &&
-			read -r type <"$gids/gid_attrs/types/$index" && [[ $type = *v2* ]]; then
+			read -r type <"$gids/gid_attrs/types/$index" && [[ $type = *v2* ]] &&
+			read -r netdev <"$gids/gid_attrs/ndevs/$index" && [ "${3:-$netdev}" = "$netdev" ]; then
 			echo "$index"
 			return 0
 		fi

@@ -58,32 +58,13 @@ link_local_over_vlan()
 	server_at=n2 client_at=n1 rping_to "$address%vlan5" :: || fail "to a server that takes requests for any address"
 }
 
-# gid_index_on DEVICE ADDRESS NETDEV: its GID for an address that several netdevs have.
-gid_index_on()
-{
-	local address=$2 index gid names=/sys/class/infiniband/$1/ports/1
-	address=$(python3 -c 'import ipaddress, sys; print(ipaddress.ip_address(sys.argv[1]).exploded)' "$address") || return 1
-	for index in {0..15}; do
-		if read -r gid <"$names/gids/$index" && [ "$gid" = "$address" ] &&
-			[ "$(cat "$names/gid_attrs/ndevs/$index")" = "$3" ] &&
-			[[ $(cat "$names/gid_attrs/types/$index") = *v2* ]]; then
-			echo "$index"
-			return 0
-		fi
-	done 2>/dev/null
-	echo "no GID for $2 on $1, $3"
-	return 1
-}
-
 # vlan_gids: the GIDs of the link-local addresses, own and the peer's, of the netdevs and of their VLANs.
 vlan_gids()
 {
 	local scope1 scope2
 	scope1=$(link_local n1 vlan5) && scope2=$(link_local n2 vlan5) || return 1
-	own=$(gid_index_on "$dev1" "$scope1" "$netdev1") || fail "$own"
-	peer=$(gid_index_on "$dev2" "$scope2" "$netdev2") || fail "$peer"
-	own_vlan=$(gid_index_on "$dev1" "$scope1" vlan5) || fail "$own_vlan"
-	peer_vlan=$(gid_index_on "$dev2" "$scope2" vlan5) || fail "$peer_vlan"
+	own=$(gid_index "$dev1" "$scope1" "$netdev1") && own_vlan=$(gid_index "$dev1" "$scope1" vlan5) &&
+		peer=$(gid_index "$dev2" "$scope2" "$netdev2") && peer_vlan=$(gid_index "$dev2" "$scope2" vlan5)
 }
 
 # A host on the netdev below has the address of a peer on the VLAN, and the other way round.

@@ -270,7 +270,7 @@ static unsigned int small_share(unsigned int count, bool *ok)
 }
 
 /*
- * In percent: what other CPUs take in of several queue pairs is more, and of one queue pair less. How much more depends
+ * In percent. Other CPUs take in more of the packets of several queue pairs, and less of those of one. How much more depends
  * on the time that the host gives to the CPUs of a virtual machine: 9 to 83 % in thirty runs.
  */
 #define SMALL_SHARE 10
@@ -307,7 +307,7 @@ struct numbers {
 static void numbers_post(struct numbers *numbers)
 {
 	struct ibv_sge sge = region_sge(&sides[0].source, 0, NUMBER_SIZE);
-	struct ibv_send_wr wrs[BATCH], *bad;
+	struct ibv_send_wr wrs[BATCH];
 	unsigned int i;
 
 	for (i = 0; i < BATCH; i++) {
@@ -321,16 +321,14 @@ static void numbers_post(struct numbers *numbers)
 			.wr.rdma = { .remote_addr = (uintptr_t)sides[1].sink.memory, .rkey = sides[1].sink.mr->rkey },
 		};
 	}
-	if (ibv_post_send(numbers->qps[0], wrs, &bad))
-		die("ibv_post_send: %s", strerror(errno));
+	send_post(numbers->qps[0], wrs);
 }
 
 static void number_wait(struct numbers *numbers)
 {
-	struct ibv_recv_wr *bad, wr = { 0 };
+	struct ibv_recv_wr wr = { 0 };
 
-	if (ibv_post_recv(numbers->qps[1], &wr, &bad))
-		die("ibv_post_recv: %s", strerror(errno));
+	recv_post(numbers->qps[1], &wr);
 }
 
 static void numbers_make(struct numbers *numbers, struct ibv_cq *cqs[2])
@@ -441,8 +439,8 @@ static bool small_in_order(int unused)
 	over = true;
 	pthread_join(thread, NULL);
 	sched_setaffinity(0, sizeof(cpus), &cpus);
-	if (ibv_destroy_cq(cqs[0]) || ibv_destroy_cq(cqs[1]))
-		die("ibv_destroy_cq");
+	cq_free(cqs[0]);
+	cq_free(cqs[1]);
 	ksft_print_msg("%llu packets steered\n", count);
 	return ok && count >= STEERED_LEAST;
 }

@@ -46,8 +46,7 @@ use kernel::{
 };
 use net::{
     NetId,
-    PagePools,
-    RxList, //
+    PagePools, //
 };
 use rdma::device::Handle;
 use sync::{
@@ -248,12 +247,6 @@ impl Device {
     /// Where packets wait for other CPUs. Context: any.
     pub(crate) fn steering(&self) -> &Steering {
         &self.steering
-    }
-
-    /// Hands packets that the device sent over to its QPs, as [`Loopback::deliver`]. Returns how many were lost.
-    /// Context: process or softirq, no lock held.
-    pub(crate) fn deliver_own(self: &Arc<Self>, packets: RxList) -> u32 {
-        self.loopback.deliver(self, packets)
     }
 
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of

@@ -268,7 +268,7 @@ impl Batch {
         self.paths.clear();
         self.is_scattered = false;
         if !own.is_empty() {
-            let lost = device.deliver_own(own);
+            let lost = device.loopback().deliver(device, own);
             dropped = u64::wrapping_add(dropped, u64::from(lost));
         }
         if let Some(frames) = &mut self.frames {

@@ -161,13 +161,13 @@ impl Path {
     }
 
     /// Whether packets are for QPs of the same device: they need no ICRC, and are no more to be sent than by
-    /// [`Device::deliver_own`]. Context: any.
+    /// [`Loopback::deliver`](crate::device::loopback::Loopback::deliver). Context: any.
     #[inline]
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Device::deliver_own`], and
+    /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Loopback::deliver`](crate::device::loopback::Loopback::deliver), and
     /// none that the network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.asked.query.destination;

@@ -259,7 +259,6 @@ impl Modify for Qp {
 
 fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
     let mtu = qp.device().mtu();
-    let asks_for_mtu = mask.contains(AttrMask::PATH_MTU);
     if attr.path_mtu > mtu as u32 && net::may_log() {
         pr_warn!(
             "QP {}: the path MTU is more than its port's, {} bytes\n",
@@ -267,10 +266,10 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
             mtu.bytes(),
         );
     }
-    // What is not in the mask is zero.
+    // Attributes outside the mask are zero.
     let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
         || attr.pkey_index != 0
-        || (asks_for_mtu && attr.path_mtu == 0)
+        || (mask.contains(AttrMask::PATH_MTU) && attr.path_mtu == 0)
         || attr.path_mtu > mtu as u32
         || u32::from(attr.max_rd_atomic) > MAX_TAKEN_RD_ATOMIC
         || u32::from(attr.max_dest_rd_atomic) > MAX_RD_ATOMIC

@@ -150,11 +150,9 @@ impl Round {
 
 /// The state that both sides have under their locks.
 pub(super) struct Engine {
-    /// The owner bit: whoever set it builds batches and sends them, until there is nothing left.
-    pub(super) busy: bool,
     /// Something happened that the owner has not looked at.
     pub(super) again: bool,
-    /// [`None`] exactly while `busy`: then the owner has it.
+    /// [`None`] while a thread or softirq, the owner, builds batches and sends them, until there is nothing left.
     batch: Option<KBox<Batch>>,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
@@ -170,7 +168,6 @@ impl Engine {
     /// An engine at rest, which sends with this batch.
     pub(super) fn new(batch: KBox<Batch>) -> Self {
         Self {
-            busy: false,
             again: false,
             batch: Some(batch),
             paced_since: None,
@@ -178,6 +175,12 @@ impl Engine {
             outgoing: Paging::default(),
             waiting: Waiting::default(),
         }
+    }
+
+    /// Whether a thread or softirq transmits for the side. It looks at what happened if `again` is set.
+    #[inline]
+    pub(super) fn has_owner(&self) -> bool {
+        self.batch.is_none()
     }
 
     /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be
@@ -267,7 +270,7 @@ impl Qp {
                 if index == 0 {
                     event(side, &mut round);
                 }
-                if side.engine().busy && own.is_none() {
+                if own.is_none() && side.engine().has_owner() {
                     side.engine().again = true;
                 } else {
                     side.engine().again = side.fetch(self);
@@ -278,7 +281,6 @@ impl Qp {
                     };
                     let is_left = leaves_much && own.is_none() && is_much;
                     if !(is_left && S::build_in_bulk(self)) {
-                        side.engine().busy = true;
                         own = own.or_else(|| side.engine().batch.take());
                     }
                 }
@@ -287,12 +289,11 @@ impl Qp {
                         side.build(self, &mut round, batch);
                         batch.is_empty()
                     }
-                    None => !side.engine().busy,
+                    None => !side.engine().has_owner(),
                 };
                 side.settle(self, &mut round, is_sent);
                 if is_sent && own.is_some() && !side.engine().again {
                     side.engine().batch = own.take();
-                    side.engine().busy = false;
                 }
             }
             if let Some(batch) = &mut own {
@@ -305,12 +306,7 @@ impl Qp {
             }
         }
         // The rest is for a thread, so that no caller works for others without end.
-        {
-            let mut side = S::lock(self);
-            let engine = side.engine();
-            engine.batch = own;
-            engine.busy = false;
-        }
+        S::lock(self).engine().batch = own;
         if !S::build_in_bulk(self) {
             self.kick();
         }
@@ -334,7 +330,7 @@ impl Qp {
             let mut side = S::lock(self);
             event(&mut side, &mut round);
             let engine = side.engine();
-            let has_owner = engine.busy;
+            let has_owner = engine.has_owner();
             engine.again |= has_owner;
             side.settle(self, &mut round, !has_owner);
             has_owner

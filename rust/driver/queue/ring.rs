@@ -191,8 +191,8 @@ impl RequestRing {
         to.mem.store_release(PRODUCER, posted.count).ok_or(Full)
     }
 
-    /// Goes on where `old` has come to, of which this one has a copy of `posted`. What the process has added to `old` since
-    /// stays behind.
+    /// This ring has a copy of `posted`, the requests of `old` at some time. The next request is the one that would be the
+    /// next of `old`. Requests that the process has added to `old` since are lost.
     pub(crate) fn follow(&mut self, old: &Self, posted: &Posted) {
         let taken = old.index.wrapping_sub(posted.index) & old.ring.mask;
         self.go_to(taken.min(posted.count) & self.ring.mask);

@@ -353,7 +353,8 @@ impl TryFrom<u8> for Opcode {
 }
 
 impl Opcode {
-    /// What a service has for an opcode of RC: the top three bits say which one (IBTA 9.2.1).
+    /// The same opcode of another service, [`None`] if that has none. `self` is one of RC; the top three bits are the
+    /// service (IBTA 9.2.1).
     #[inline]
     pub(crate) fn of_service(self, service: Type) -> Option<Self> {
         let top = match service {

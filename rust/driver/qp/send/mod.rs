@@ -317,7 +317,7 @@ impl Qp {
     /// Context: process, may sleep, no lock held.
     pub(super) fn wait_until_sent(&self) {
         for _ in 0..SENT_ATTEMPTS {
-            if !self.send.lock().engine.busy {
+            if !self.send.lock().engine.has_owner() {
                 return;
             }
             fsleep(Delta::from_micros(SENT_PAUSE_US));
