@@ -2,6 +2,7 @@
 
 //! Hashing into tables whose keys are numbers.
 
+use core::ops::RangeInclusive;
 use kernel::{
     prelude::*,
     sync::{
@@ -18,6 +19,9 @@ use sync::RcuTable;
 /// Entries that have the same hash and yet find room.
 const PROBES: u32 = 16;
 
+/// Of keys. An xarray has a level of nodes for six bits: this is four of them for each look-up.
+const KEYS: u32 = 0x00ff_ffff;
+
 /// What multiplies each word: odd, with bits all over (2^64 over the golden ratio).
 const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
 
@@ -32,7 +36,7 @@ pub(crate) fn begin() {
 
 /// The keys at which what `words` identify may be, in the order in which they are tried. Context: any.
 #[inline]
-pub(crate) fn keys<const N: usize>(words: [u64; N]) -> impl Iterator<Item = u32> {
+pub(crate) fn keys<const N: usize>(words: [u64; N]) -> RangeInclusive<u32> {
     // Each packet is looked up so: nothing that needs the FPU, as CRCs do.
     let mut hash = SECRET.load(Relaxed);
     for word in words {
@@ -41,8 +45,8 @@ pub(crate) fn keys<const N: usize>(words: [u64; N]) -> impl Iterator<Item = u32>
         hash = product as u64 ^ (product >> 64) as u64;
     }
     // CAST: The lower half.
-    let first = hash as u32 & !(PROBES.wrapping_sub(1));
-    (0..PROBES).map(move |probe| first | probe)
+    let last = hash as u32 & KEYS | (PROBES - 1);
+    last & !(PROBES - 1)..=last
 }
 
 /// The two words of a GID.
@@ -56,7 +60,7 @@ pub(crate) fn words_of(gid: &Gid) -> [u64; 2] {
 /// Puts `value` at the first of these keys that is free. Errors: `ENOSPC` if none is. Context: process, may sleep.
 pub(crate) fn insert<T: Send + Sync + 'static>(
     table: &RcuTable<T>,
-    keys: impl Iterator<Item = u32>,
+    keys: RangeInclusive<u32>,
     value: &Arc<T>,
 ) -> Result {
     for key in keys {
@@ -72,7 +76,7 @@ pub(crate) fn insert<T: Send + Sync + 'static>(
 #[inline(never)]
 pub(crate) fn remove<T: Send + Sync + 'static>(
     table: &RcuTable<T>,
-    keys: impl Iterator<Item = u32>,
+    keys: RangeInclusive<u32>,
     value: &Arc<T>,
 ) {
     for key in keys {

@@ -3,6 +3,7 @@
 //! Tables in which packets and requests find the objects of all devices, by number or hashed.
 
 use crate::hash;
+use core::ops::RangeInclusive;
 use kernel::{
     prelude::*,
     sync::{
@@ -55,25 +56,27 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[inline]
     pub(crate) fn find_hashed<'a>(
         &'static self,
-        keys: impl Iterator<Item = u32>,
+        keys: RangeInclusive<u32>,
         rcu: &'a rcu::Guard,
         is_it: impl Fn(&T) -> bool,
     ) -> Option<&'a Arc<T>> {
-        keys.filter_map(|key| self.read(key, rcu))
+        self.0
+            .get(rcu)?
+            .read_range(keys, rcu)
             .find(|value| is_it(value))
     }
 
     /// As [`hash::insert`]. Errors: those, and `ENETDOWN` if there is no table.
     pub(crate) fn insert_hashed(
         &'static self,
-        keys: impl Iterator<Item = u32>,
+        keys: RangeInclusive<u32>,
         value: &Arc<T>,
     ) -> Result {
         hash::insert(&*self.whole()?, keys, value)
     }
 
     /// As [`hash::remove`].
-    pub(crate) fn remove_hashed(&'static self, keys: impl Iterator<Item = u32>, value: &Arc<T>) {
+    pub(crate) fn remove_hashed(&'static self, keys: RangeInclusive<u32>, value: &Arc<T>) {
         if let Ok(table) = self.whole() {
             hash::remove(&*table, keys, value);
         }

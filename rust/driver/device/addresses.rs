@@ -6,6 +6,7 @@ use crate::{
     device::Device,
     hash, //
 };
+use core::ops::RangeInclusive;
 use kernel::{
     prelude::*,
     sync::{
@@ -88,7 +89,7 @@ pub(crate) struct Addresses {
 }
 
 /// Where `gid` in the namespace `netns` may be. The same address counts once for each netdev that has it.
-fn keys(netns: NetId, gid: &Gid) -> impl Iterator<Item = u32> {
+fn keys(netns: NetId, gid: &Gid) -> RangeInclusive<u32> {
     let [low, high] = hash::words_of(gid);
     hash::keys([netns.to_bits(), low, high])
 }
@@ -230,8 +231,8 @@ impl Addresses {
         rcu: &'a rcu::Guard,
     ) -> impl Iterator<Item = &'a Arc<Known>> + 'a {
         let gid = *gid;
-        keys(netns, &gid)
-            .filter_map(|key| self.table.read(key, rcu))
+        self.table
+            .read_range(keys(netns, &gid), rcu)
             .filter(move |known| {
                 known.gid == gid && known.netns == netns && !known.device.is_dead()
             })

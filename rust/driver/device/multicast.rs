@@ -24,6 +24,7 @@ use crate::{
     },
     table::Table, //
 };
+use core::ops::RangeInclusive;
 use kernel::{
     prelude::*,
     sync::{
@@ -107,7 +108,7 @@ impl Group {
     }
 
     /// Where a device's group may be in the table of all groups.
-    fn keys(device: u64, address: &Gid) -> impl Iterator<Item = u32> {
+    fn keys(device: u64, address: &Gid) -> RangeInclusive<u32> {
         let [low, high] = hash::words_of(address);
         hash::keys([device, low, high])
     }

@@ -23,6 +23,7 @@ use crate::{
         take, //
     }, //
 };
+use core::ops::RangeInclusive;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -373,15 +374,15 @@ pub(crate) fn device_of<'a>(
 }
 
 /// Where the device on the netdev at `site` may be.
-fn site_keys(site: &Site) -> impl Iterator<Item = u32> {
+fn site_keys(site: &Site) -> RangeInclusive<u32> {
     hash::keys([site.net_id.to_bits(), u64::from(site.ifindex)])
 }
 
 /// The device on the netdev at `site`. Context: any.
 pub(crate) fn device_on_site<'a>(site: &Site, rcu: &'a rcu::Guard) -> Option<&'a Arc<Device>> {
     let table = &REGISTRY.get(rcu)?.on_netdevs;
-    site_keys(site)
-        .filter_map(|key| table.read(key, rcu))
+    table
+        .read_range(site_keys(site), rcu)
         .find(|device| device.site().as_ref() == Some(site))
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn find(number: u32, rcu: &rcu::Guard) -> Option<&Arc<Qp>> {
 }
 
 /// Where the general services QP of `device` may be.
-fn services_keys(device: &Device) -> impl Iterator<Item = u32> {
+fn services_keys(device: &Device) -> RangeInclusive<u32> {
     hash::keys([core::ptr::from_ref(device).addr() as u64])
 }
 

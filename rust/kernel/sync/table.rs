@@ -7,6 +7,7 @@
 use crate::workqueue::WorkQueue;
 use core::{
     cell::UnsafeCell,
+    iter,
     marker::PhantomData,
     mem::MaybeUninit,
     ops::RangeInclusive,
@@ -115,6 +116,22 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| &entry.value)
     }
 
+    /// Returns the objects at `keys`, in the order of the keys, each as [`Self::read`] does. Keys with nothing cost less than
+    /// a look-up. Any context.
+    pub fn read_range<'a>(
+        &'a self,
+        keys: RangeInclusive<u32>,
+        rcu: &'a rcu::Guard,
+    ) -> impl Iterator<Item = &'a Arc<T>> + 'a {
+        let mut at = index(*keys.start());
+        let mut inclusive = true;
+        iter::from_fn(move || {
+            let found = self.find(&mut at, *keys.end(), inclusive, rcu);
+            inclusive = false;
+            found
+        })
+    }
+
     /// Puts `value` at `key`; `EBUSY` if something is there. Process.
     pub fn insert(&self, key: u32, value: Arc<T>) -> Result {
         self.reserve(key)?.fill(value)
@@ -200,29 +217,39 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
     pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
         let mut at = 0;
-        let mut found = self.find(&mut at, true);
+        let mut found = self.get_next(&mut at, true);
         while let Some(value) = found {
             // Keys are 32 bits wide: the conversion does not fail.
             f(u32::try_from(at).unwrap_or(u32::MAX), &value);
-            found = self.find(&mut at, false);
+            found = self.get_next(&mut at, false);
         }
     }
 
-    /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key.
+    /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key. Any context.
+    fn get_next(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
+        self.find(at, u32::MAX, inclusive, &rcu::read_lock())
+            .cloned()
+    }
+
+    /// As [`Self::get_next`], uncounted, and up to `last`.
     #[inline(never)]
-    fn find(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
-        let _guard = rcu::read_lock();
+    fn find<'a>(
+        &'a self,
+        at: &mut usize,
+        last: u32,
+        inclusive: bool,
+        _rcu: &'a rcu::Guard,
+    ) -> Option<&'a Arc<T>> {
         let find = if inclusive {
             kernel::bindings::xa_find
         } else {
             kernel::bindings::xa_find_after
         };
-        let last = index(u32::MAX);
         // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
-        let entry = unsafe { find(self.xa.get(), at, last, kernel::bindings::XA_PRESENT) };
+        let entry = unsafe { find(self.xa.get(), at, index(last), kernel::bindings::XA_PRESENT) };
         // SAFETY: Reserved entries are not found, so by the type invariant this is null or an `Entry<T>`. It is not freed
-        // before `_guard` is dropped; until then it holds its reference.
-        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| entry.value.clone())
+        // before the RCU read lock is released, that is, before the end of `'a`.
+        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| &entry.value)
     }
 
     /// Runs `f` with the lock of `xa` held.
@@ -258,7 +285,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
 impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
     fn drop(self: Pin<&mut Self>) {
         let mut at = 0;
-        while let Some(value) = self.find(&mut at, true) {
+        while let Some(value) = self.get_next(&mut at, true) {
             // CAST: Keys are 32 bits wide.
             self.remove_if(at as u32, &value);
         }
