@@ -216,11 +216,29 @@ rcopy_pair()
 	cmp "$ktap_dir/source" "$ktap_dir/copy"
 }
 
+# overflows: how often a CQ of a device had no room
+overflows()
+{
+	local device sum=0
+	for device in "$dev1" "$dev2"; do
+		sum=$((sum + $(counter_of "$device" cq_overflow 2>/dev/null || echo 0)))
+	done
+	echo "$sum"
+}
+
+# mistakes_events PROGRAM: before version 6.15 of 2023, perftest gets the events of both CQs from one channel. A message may
+# come before the ACK of the send before it. ib_send_lat takes the message's event for that of the send, and does not look
+# for the send's completion again. The completion of its next send finds no room in the CQ, which has one entry.
+mistakes_events()
+{
+	[ "$1" = ib_send_lat ] && dpkg --compare-versions "$("$1" --version | sed 's,.* ,,')" lt 6.15
+}
+
 # perftest ROWS PROGRAM ARG...: that many rows of figures must stand in the client's output. Skipped if the
 # program says that it has not a long option.
 perftest()
 {
-	local rows=$1 program=$2 found option attempt
+	local rows=$1 program=$2 found option attempt before
 	shift 2
 	for option; do
 		if [[ $option == --* ]] && ! "$program" --help | grep -qw -e "$option"; then
@@ -228,9 +246,14 @@ perftest()
 		fi
 	done
 	for attempt in 1 2 3; do
-		pair "$limit" "$perftest_port" \
+		before=$(overflows)
+		if ! pair "$limit" "$perftest_port" \
 			"$program" -F -d "$dev1" -x "$gid1" "$@" -- \
-			"$program" -F -d "$dev2" -x "$gid2" "$@" "$address1" || return 1
+			"$program" -F -d "$dev2" -x "$gid2" "$@" "$address1"; then
+			[ "$(overflows)" -gt "$before" ] && mistakes_events "$program" || return 1
+			note "$program $*: attempt $attempt: it took one event for another"
+			continue
+		fi
 		found=$(grep -cE '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+' "$ktap_dir/client")
 		[ "$found" -ne "$rows" ] || return 0
 		# It measures the CPU's clock for each size; where the machine is too busy for that, it says so, and has "inf"
