@@ -136,7 +136,7 @@ impl Qp {
     /// A doorbell has come. Returns whether its request is held; if not, the caller sends it, and what was held before.
     /// Context: process.
     fn holds_back(self: &Arc<Self>) -> bool {
-        if !self.ty.is_reliable() || self.state() != State::Rts {
+        if self.state() != State::Rts {
             return false;
         }
         let doorbells = &mut *self.send.doorbells.lock();
