@@ -6,6 +6,10 @@
 //! know that. They are done here and nowhere else, so that `scripts/checks/panics.allowed` need not
 //! except whole functions of the driver.
 
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
 use kernel::{
     alloc::{
         flags::__GFP_NOWARN,
@@ -25,6 +29,35 @@ pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Resu
         vector.push_within_capacity(make()?).map_err(|_| ENOMEM)?;
     }
     Ok(vector)
+}
+
+/// Bytes that are allocated once, in blocks: to fill them in one by one takes ten times as long.
+pub(crate) struct Bytes(KVVec<[u8; Bytes::BLOCK]>);
+
+impl Bytes {
+    const BLOCK: usize = 64;
+
+    /// Allocates `len` zeroes, or a few more. As [`filled`].
+    pub(crate) fn zeroes(len: usize) -> Result<Self> {
+        let blocks = len.div_ceil(Self::BLOCK);
+        Ok(Self(filled(blocks, || Ok([0; Self::BLOCK]))?))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.0.as_flattened()
+    }
+}
+
+impl DerefMut for Bytes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_flattened_mut()
+    }
 }
 
 /// Appends an element. The memory is charged to the calling process's cgroup. Context: process, may sleep.

@@ -24,7 +24,10 @@ use crate::{
             SendHeader, //
         },
     },
-    storage::filled, //
+    storage::{
+        filled,
+        Bytes, //
+    }, //
 };
 use core::ops::Range;
 use kernel::{
@@ -50,7 +53,7 @@ use roce::{
 pub(crate) struct SendWqes {
     heads: KVVec<Option<SendWqe>>,
     buffers: KVVec<Buffer>,
-    inline: KVVec<u8>,
+    inline: Bytes,
     max_sge: usize,
     max_inline: usize,
 }
@@ -66,7 +69,7 @@ impl SendWqes {
             buffers: filled(slots.checked_mul(max_sge).ok_or(EINVAL)?, || {
                 Ok(Buffer::default())
             })?,
-            inline: filled(slots.checked_mul(max_inline).ok_or(EINVAL)?, || Ok(0))?,
+            inline: Bytes::zeroes(slots.checked_mul(max_inline).ok_or(EINVAL)?)?,
             max_sge,
             max_inline,
         })
