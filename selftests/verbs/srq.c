@@ -81,7 +81,7 @@ static struct pair *pair_make(enum ibv_qp_type type, struct patience how)
 	*pair = (struct pair){ .type = type };
 	pair->from = qp_make(a, type, send_cq, send_cq, depth, NULL);
 	pair->to = qp_on_srq(type);
-	if (type == IBV_QPT_RC) {
+	if (type != IBV_QPT_UD) {
 		qp_connect(a, pair->from, b, pair->to, IBV_MTU_1024, how);
 		return pair;
 	}
@@ -667,6 +667,27 @@ static bool run_short(void)
 	return refused(IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
 }
 
+/*
+ * A message that is too long is dropped. Its receive completes, as the other queue pair could have had it, and both queue
+ * pairs go on.
+ */
+static bool run_short_unreliable(int type)
+{
+	bool ok;
+
+	start(b->pd, 1, 0);
+	pair_make(type, patience);
+	receive_of(0, 99);
+	receive(1);
+	receive(2);
+	send_of(&pairs[1], 100);
+	ok = sent(IBV_WC_SUCCESS) && received_error(0, IBV_WC_LOC_LEN_ERR);
+	pairs[1].received++;
+	ok = ok && arrives(&pairs[0], 1) && arrives(&pairs[1], 2) && qp_state(pairs[1].to) == IBV_QPS_RTS;
+	forgive(0);
+	return finish() && ok;
+}
+
 /* The queue is in a domain of its own: its keys are of that, not of the queue pairs'. */
 static bool run_domain(void)
 {
@@ -848,6 +869,8 @@ static const struct row rows[] = {
 	{ "RC does not wait for ever", run_rnr_exceeded },
 	{ "UD drops what finds no receive", run_drop },
 	{ "receive too short for the message", run_short },
+	{ "UC: receive too short for the message", .run_with = run_short_unreliable, IBV_QPT_UC },
+	{ "UD: receive too short for the message", .run_with = run_short_unreliable, IBV_QPT_UD },
 	{ "keys of the queue's protection domain", run_domain },
 	{ "a queue in use is not destroyed", run_destroy_order },
 	{ "no receive queue of its own", run_own_queue },

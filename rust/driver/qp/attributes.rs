@@ -352,6 +352,7 @@ fn apply_receive(
     if from == State::Init && to == State::Rtr {
         qp.remote
             .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
+        let has_srq = receive.has_srq();
         receive.responder.configure(ResponderConfig {
             service: protocol_type(qp.ty),
             mtu: path_mtu(qp, set),
@@ -361,6 +362,7 @@ fn apply_receive(
             access: responder_access(set),
             qkey: set.qkey,
             pkey: crate::device::port::DEFAULT_PKEY,
+            has_srq,
         });
     } else {
         receive.responder.set_access(responder_access(set));

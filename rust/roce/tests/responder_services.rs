@@ -84,6 +84,63 @@ fn datagrams() {
     }
 }
 
+/// What an SRQ has given out completes, as other QPs could have had it.
+#[test]
+fn receives_of_an_srq_are_not_kept() {
+    use Opcode::*;
+    let end = |peer: &mut Peer, packet: &Packet| match peer.deliver(packet) {
+        Step::Complete(completion) => completion.status,
+        step => panic!("{step:?}"),
+    };
+    let mut peer = Peer::new(ResponderConfig {
+        service: Type::Ud,
+        has_srq: true,
+        ..responder_config(Psn::new(0))
+    });
+    peer.post(140);
+    peer.post(140);
+    assert_eq!(end(&mut peer, &datagram(0x55, 101)), Status::LocalLength);
+    assert!(!peer.responder.has_receive() && !peer.responder.has_failed());
+    assert_eq!(end(&mut peer, &datagram(0x55, 100)), Status::Success);
+
+    with_psns(|psn| {
+        let mut peer = Peer::new(ResponderConfig {
+            service: Type::Uc,
+            has_srq: true,
+            ..responder_config(psn)
+        });
+        for _ in 0..4 {
+            peer.post(300);
+        }
+        // Too long in its second packet. What is left of the message is dropped.
+        peer.deliver(&request(UcSendFirst, psn, MTU));
+        let middle = request(UcSendMiddle, psn.add(1), MTU);
+        assert_eq!(end(&mut peer, &middle), Status::LocalLength);
+        assert_eq!(
+            peer.deliver(&request(UcSendLast, psn.add(2), 1)),
+            Step::Dropped(DropReason::NoMessage)
+        );
+        // The second packet is missing.
+        peer.deliver(&request(UcSendFirst, psn.add(3), MTU));
+        let last = request(UcSendLast, psn.add(5), 1);
+        assert_eq!(end(&mut peer, &last), Status::RemoteInvalidRequest);
+        // The last one is: the next message takes over.
+        peer.deliver(&request(UcSendFirst, psn.add(6), MTU));
+        let only = request(UcSendOnly, psn.add(8), 300 - MTU);
+        assert_eq!(end(&mut peer, &only), Status::Success);
+        // The immediate data of a WRITE that is refused.
+        peer.outcome = Outcome::Protection;
+        let write = remote(UcWriteOnlyImm, psn.add(9), 1, 0, 1);
+        assert_eq!(end(&mut peer, &write), Status::LocalAccess);
+        assert!(peer.receives.is_empty() && !peer.responder.has_receive());
+        assert_eq!(
+            peer.responder.take_event(),
+            Some(ResponderEvent::CommunicationEstablished)
+        );
+        assert_eq!(peer.responder.take_event(), None);
+    });
+}
+
 #[test]
 fn unreliable_connection_drops_broken_messages() {
     use Opcode::*;

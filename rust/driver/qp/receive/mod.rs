@@ -183,6 +183,11 @@ struct Target {
 }
 
 impl ReceiveSide {
+    /// Whether the QP was made with an SRQ.
+    pub(super) fn has_srq(&self) -> bool {
+        self.queue.is_shared()
+    }
+
     /// Forgets all requests without completing them (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.responder.reset();

@@ -92,6 +92,11 @@ impl ReceiveQueue {
         })
     }
 
+    /// Whether its requests come from an SRQ that the QP was made with.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.source, RecvSource::Shared(_))
+    }
+
     /// The request that was taken last.
     pub(super) fn current(&self) -> &RecvWqe {
         &self.current
@@ -189,7 +194,7 @@ impl ReceiveQueue {
 
     /// Whether the QP, which is in error, has just taken its last from a shared queue. Says so once.
     pub(super) fn tell_last(&mut self) -> bool {
-        let is_last = matches!(self.source, RecvSource::Shared(_)) && !self.last_told;
+        let is_last = self.is_shared() && !self.last_told;
         self.last_told |= is_last;
         is_last
     }

@@ -292,7 +292,7 @@ impl ReceiveSide {
             }
         }
         self.place.rewind();
-        if completion.is_success() {
+        if !self.responder.has_failed() {
             self.queue.finish();
             self.post(qp, &completion, done.solicited, round);
         } else {

@@ -312,7 +312,9 @@ impl Model {
                         assert_eq!(completion.invalidated_rkey, packet.invalidate_rkey);
                         self.executed(&packet, original);
                     } else {
-                        self.dead = true;
+                        // Of a QP that has failed, or one of an SRQ, which goes on.
+                        self.dead |= self.responder.has_failed();
+                        assert!(self.dead || !self.is_reliable());
                     }
                     self.done = 0;
                     return true;

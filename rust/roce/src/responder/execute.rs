@@ -92,7 +92,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 });
                 Step::Dropped(DropReason::NoReceive)
             }
-            Receive::Empty => self.give_up(packet, DropReason::NoReceive),
+            Receive::Empty => {
+                self.give_up(packet, DropReason::NoReceive, Status::RemoteInvalidRequest)
+            }
         }
     }
 
@@ -416,15 +418,20 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         if self.config.service.is_reliable() {
             self.fail(packet, NakCode::InvalidRequest, Status::LocalLength)
         } else {
-            self.give_up(packet, DropReason::TooLong)
+            self.give_up(packet, DropReason::TooLong, Status::LocalLength)
         }
     }
 
-    /// UC and UD: drops the rest of the message; its receive is kept for the next one.
-    pub(super) fn give_up(&mut self, packet: &Packet, reason: DropReason) -> Step {
+    /// UC and UD: drops the rest of the message. Its receive is kept for the next one; but one of an SRQ, which other QPs
+    /// could have had, completes with `status` (IBTA 9.9.3, class E). The QP goes on.
+    pub(super) fn give_up(&mut self, packet: &Packet, reason: DropReason, status: Status) -> Step {
         self.message = Message::None;
         self.expected = packet.psn.next();
-        Step::Dropped(reason)
+        if self.config.has_srq && self.receive.is_some() {
+            self.complete(packet, status, 0)
+        } else {
+            Step::Dropped(reason)
+        }
     }
 
     /// Memory could not be accessed: for want of permission, or because the device failed.
@@ -437,7 +444,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             (false, _) if matches!(self.config.service, Type::Uc) => {
                 // IBTA 9.8.2.2.4: dropped without a word.
-                self.give_up(packet, DropReason::Invalid)
+                self.give_up(packet, DropReason::Invalid, Status::LocalAccess)
             }
             (false, true) => self.fail(packet, NakCode::RemoteAccess, Status::LocalAccess),
             (false, false) => {

@@ -104,6 +104,8 @@ pub struct ResponderConfig {
     pub min_rnr_timer: u8,
     /// What the peer may do to memory.
     pub access: RemoteAccess,
+    /// Receives come from an SRQ.
+    pub has_srq: bool,
 }
 
 /// What has happened so far. The numbers wrap around.
@@ -253,6 +255,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 expected_psn: Psn::new(0),
                 min_rnr_timer: 0,
                 access: RemoteAccess::default(),
+                has_srq: false,
             },
             phase: Phase::Idle,
             tickets: Tickets::default(),
@@ -369,6 +372,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.acknowledge = false;
         self.ack_pending = false;
         self.negative = None;
+    }
+
+    /// Whether there was an error that ends the work of the queue.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        matches!(self.phase, Phase::Failing(_) | Phase::Error)
     }
 
     /// Whether a receive is current: taken from the queue and not complete.

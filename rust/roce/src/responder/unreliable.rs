@@ -6,7 +6,8 @@ use core::ops::DerefMut;
 
 use crate::{
     dropped::DropReason,
-    packet::Packet, //
+    packet::Packet,
+    status::Status, //
 };
 
 use super::{
@@ -17,17 +18,17 @@ use super::{
 };
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
-    /// UC: a message with a packet missing is dropped as a whole; the receive that it was for is
-    /// used for the next one.
+    /// UC: a message with a packet missing is dropped as a whole. If that shows in the first packet of the next message,
+    /// this one has the receive that it was for; otherwise see `give_up`.
     pub(super) fn receive_unreliable(&mut self, packet: &Packet) -> Step {
         self.established = true;
         if packet.opcode.starts_message() {
             self.message = Message::None;
         } else if packet.psn != self.expected || matches!(self.message, Message::None) {
-            return self.give_up(packet, DropReason::NoMessage);
+            return self.give_up(packet, DropReason::NoMessage, Status::RemoteInvalidRequest);
         }
         if !self.is_valid(packet) {
-            return self.give_up(packet, DropReason::Invalid);
+            return self.give_up(packet, DropReason::Invalid, Status::RemoteInvalidRequest);
         }
         self.execute(packet)
     }

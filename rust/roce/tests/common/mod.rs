@@ -265,6 +265,7 @@ pub fn responder_config(psn: Psn) -> ResponderConfig {
             flush_global: true,
             flush_persistent: true,
         },
+        has_srq: false,
     }
 }
 

@@ -43,6 +43,7 @@ impl Config {
             expected_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
             min_rnr_timer: self.timer,
             access: access(self.access),
+            has_srq: self.access & 0x80 != 0,
         }
     }
 }

@@ -174,6 +174,7 @@ impl Host {
                 flush_global: true,
                 flush_persistent: true,
             },
+            has_srq: false,
         });
 
         let memory = Memory::new(&mut rng, scenario.region_len);
