@@ -183,6 +183,18 @@ struct Joined {
     membership: Option<Membership>,
 }
 
+impl Joined {
+    /// Ends the membership, if there is one. Returns `false` if another thread holds RTNL and `is_needed` says no.
+    fn end(&mut self, is_needed: &dyn Fn() -> bool) -> bool {
+        let ended = self
+            .membership
+            .take()
+            .map_or(Ok(()), |it| it.end(is_needed));
+        self.membership = ended.err();
+        self.membership.is_none()
+    }
+}
+
 /// The multicast groups of a device.
 pub(crate) struct Groups {
     /// The device's number.
@@ -205,15 +217,22 @@ impl Groups {
 
     /// Makes `netdev`, where it is now, a member of all groups, and no other netdev. QPs remain attached, if need be to no
     /// effect. Leaves the groups that were only to be left later ([`Self::leave`]). If `closed`, there are no new members.
-    /// Context: process, not under RTNL.
-    pub(crate) fn settle(&mut self, netdev: Option<&NetDev>, closed: bool) {
+    /// Ends early if another thread holds RTNL and `is_needed` says no. Context: process, not under RTNL.
+    pub(crate) fn settle(
+        &mut self,
+        netdev: Option<&NetDev>,
+        closed: bool,
+        is_needed: &dyn Fn() -> bool,
+    ) {
         self.closed = closed;
         let mut index = 0usize;
-        while let Some(joined) = self.joined.get(index) {
-            if joined.group.is_empty() {
+        while let Some(joined) = self.joined.get_mut(index) {
+            if !joined.group.is_empty() {
+                index = index.wrapping_add(1);
+            } else if joined.end(is_needed) {
                 drop(take(&mut self.joined, index));
             } else {
-                index = index.wrapping_add(1);
+                return;
             }
         }
         for joined in self.joined.iter_mut() {
@@ -224,12 +243,16 @@ impl Groups {
             {
                 continue;
             }
-            drop(joined.membership.take());
+            if !joined.end(is_needed) {
+                return;
+            }
             let Some(netdev) = netdev else {
                 continue;
             };
-            match Membership::join(netdev, Address::from_gid(joined.group.address)) {
+            let address = Address::from_gid(joined.group.address);
+            match Membership::join(netdev, address, is_needed) {
                 Ok(membership) => joined.membership = Some(membership),
+                Err(_) if !is_needed() => return,
                 Err(error) if net::may_log() => pr_err!(
                     "{} is not in a multicast group of its device any more (error {})\n",
                     netdev.name(),
@@ -260,8 +283,15 @@ impl Groups {
     }
 
     /// Lets the QP with that number have the packets for `address`, from now on also from the device's `netdev`.
-    /// Errors: `ENOMEM` if there are too many groups or members, `ENODEV` without a netdev, or the network's own.
-    pub(crate) fn enter(&mut self, netdev: Option<&NetDev>, address: Address, qp: u32) -> Result {
+    /// Errors: `ENOMEM` if there are too many groups or members, `ENODEV` without a netdev, or if another thread holds RTNL
+    /// and `is_needed` says no, or the network's own.
+    pub(crate) fn enter(
+        &mut self,
+        netdev: Option<&NetDev>,
+        address: Address,
+        qp: u32,
+        is_needed: &dyn Fn() -> bool,
+    ) -> Result {
         let gid = address.to_gid();
         if let Some(joined) = self.joined.iter().find(|it| it.group.address == gid) {
             let is_first = joined.group.is_empty();
@@ -282,7 +312,7 @@ impl Groups {
         group.add(qp)?;
         let joined = Joined {
             group: group.clone(),
-            membership: Some(Membership::join(netdev, address)?),
+            membership: Some(Membership::join(netdev, address, is_needed)?),
         };
         append(&mut self.joined, joined)?;
         group.publish().inspect_err(|_| {
@@ -290,9 +320,9 @@ impl Groups {
         })
     }
 
-    /// Undoes one [`Self::enter`]. If `is_deferred`, the netdev stays in the group until [`Self::settle`]: leaving takes
-    /// RTNL.
-    pub(crate) fn leave(&mut self, address: Address, qp: u32, is_deferred: bool) {
+    /// Undoes one [`Self::enter`]. If another thread holds RTNL and `is_needed` says no, the netdev stays in the group until
+    /// [`Self::settle`].
+    pub(crate) fn leave(&mut self, address: Address, qp: u32, is_needed: &dyn Fn() -> bool) {
         let gid = address.to_gid();
         let found = self
             .joined
@@ -301,12 +331,12 @@ impl Groups {
         let Some(index) = found else {
             return;
         };
-        let Some(joined) = self.joined.get(index) else {
+        let Some(joined) = self.joined.get_mut(index) else {
             return;
         };
         if joined.group.remove(qp) {
             joined.group.withdraw();
-            if !is_deferred {
+            if joined.end(is_needed) {
                 drop(take(&mut self.joined, index));
             }
         }

@@ -47,7 +47,11 @@ impl WorkItem<SETTLE_GROUPS> for Device {
     fn run(device: Arc<Device>) {
         let mut groups = device.groups.lock();
         let netdev = device.netdev().filter(|_| device.site().is_some());
-        groups.settle(netdev.as_ref(), device.is_dead());
+        let is_dead = device.is_dead();
+        // Who holds RTNL may wait for the end of a device that is retired (`lifecycle::leave`), and QPs that end for the
+        // lock of the groups.
+        let is_needed = || is_dead || !device.is_retired();
+        groups.settle(netdev.as_ref(), is_dead, &is_needed);
     }
 }
 

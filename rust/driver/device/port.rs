@@ -115,7 +115,7 @@ impl Port for Device {
             active_mtu: network::path_mtu(netdev_mtu) as u32,
             netdev_mtu,
             // That takes RTNL, whose holder may wait for the end of a device that is retired (`lifecycle::leave`).
-            speed: netdev.and_then(|netdev| netdev.link_speed(|| !self.is_retired())),
+            speed: netdev.and_then(|netdev| netdev.link_speed(&|| !self.is_retired())),
             max_message: MAX_MESSAGE,
             bad_pkeys: self.counters().value(Counter::BadPkey as usize),
             bad_qkeys: self.counters().value(Counter::BadQkey as usize),

@@ -41,7 +41,7 @@ struct Entry {
 }
 
 impl Multicast for Qp {
-    /// Takes RTNL.
+    /// Takes RTNL, but not of a device that is retired: who holds RTNL may wait for its end (`lifecycle::leave`).
     fn attach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
         let group = Address::from_gid(*mgid);
         if self.ty != Type::Ud || !group.is_multicast() {
@@ -49,7 +49,8 @@ impl Multicast for Qp {
         }
         let device = self.device();
         let mut groups = device.groups().lock();
-        if groups.is_closed() || device.is_retired() {
+        let is_needed = || !device.is_retired();
+        if groups.is_closed() || !is_needed() {
             return Err(ENODEV);
         }
         groups.attach()?;
@@ -66,7 +67,7 @@ impl Multicast for Qp {
             let netdev = device.netdev();
             let mut refused = None;
             for (address, place) in wanted.into_iter().flatten().zip(&mut entry.addresses) {
-                match groups.enter(netdev.as_ref(), address, self.number) {
+                match groups.enter(netdev.as_ref(), address, self.number, &is_needed) {
                     Ok(()) => *place = Some(address),
                     Err(error) => refused = Some(error),
                 }
@@ -79,7 +80,7 @@ impl Multicast for Qp {
             };
             if let Err(error) = result {
                 for address in entered.into_iter().flatten() {
-                    groups.leave(address, self.number, false);
+                    groups.leave(address, self.number, &is_needed);
                 }
                 groups.detach();
                 return Err(error);
@@ -88,9 +89,9 @@ impl Multicast for Qp {
         Ok(())
     }
 
-    /// Takes RTNL, but not of a device that is retired: who holds RTNL may wait for its end (`lifecycle::leave`).
+    /// Takes RTNL, as above.
     fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
-        let is_deferred = self.device().is_retired();
+        let is_needed = || !self.device().is_retired();
         let mut groups = self.device().groups().lock();
         let mut attached = self.verbs.attached.lock();
         let index = attached
@@ -105,7 +106,7 @@ impl Multicast for Qp {
             let gone = take(&mut attached.entries, index);
             let addresses = gone.map_or([None; 2], |entry| entry.addresses);
             for address in addresses.into_iter().flatten() {
-                groups.leave(address, self.number, is_deferred);
+                groups.leave(address, self.number, &is_needed);
             }
         }
         Ok(())

@@ -37,7 +37,8 @@ use rdma_bindings as bindings;
 pub struct Membership {
     netdev: NetDev,
     group: Address,
-    place: Place,
+    /// [`None`] once it has ended.
+    place: Option<Place>,
 }
 
 /// What memberships are kept in: a network device's part of IPv4 or of IPv6. It may be taken apart and made anew
@@ -108,12 +109,12 @@ impl Membership {
     /// Lets `netdev` join `group`. Process, not under RTNL.
     ///
     /// `EADDRNOTAVAIL` if `group` is none, `ENODEV` if the device is on its way out or has nothing of the
-    /// family.
-    pub fn join(netdev: &NetDev, group: Address) -> Result<Self> {
+    /// family, or if another thread holds RTNL and `is_needed` says no.
+    pub fn join(netdev: &NetDev, group: Address, is_needed: &dyn Fn() -> bool) -> Result<Self> {
         if !group.is_multicast() {
             return Err(eaddrnotavail());
         }
-        let rtnl = Rtnl::lock();
+        let rtnl = Rtnl::lock_while(is_needed).ok_or(ENODEV)?;
         if !netdev.is_registered() {
             return Err(ENODEV);
         }
@@ -130,24 +131,38 @@ impl Membership {
         Ok(Self {
             netdev: netdev.clone(),
             group,
-            place,
+            place: Some(place),
         })
     }
 
     /// Returns whether `netdev` is in the group by this membership, which has not ended. Any context.
     pub fn is_of(&self, netdev: &NetDevice) -> bool {
-        self.netdev.is_same(netdev) && self.place.is_current(netdev)
+        let place = self.place.as_ref();
+        self.netdev.is_same(netdev) && place.is_some_and(|place| place.is_current(netdev))
     }
-}
 
-impl Drop for Membership {
-    fn drop(&mut self) {
-        let _rtnl = Rtnl::lock();
-        // When the part of the device that had it went, the membership went.
-        if !self.place.is_current(&self.netdev) {
-            return;
+    /// Leaves the group. Returns the membership if another thread holds RTNL and `is_needed` says no. Process, not under
+    /// RTNL.
+    pub fn end(mut self, is_needed: &dyn Fn() -> bool) -> Result<(), Self> {
+        match Rtnl::lock_while(is_needed) {
+            Some(rtnl) => {
+                self.leave(&rtnl);
+                Ok(())
+            }
+            None => Err(self),
         }
-        match (&self.place, self.group) {
+    }
+
+    fn leave(&mut self, _rtnl: &Rtnl) {
+        // When the part of the device that had it went, the membership went.
+        let Some(place) = self
+            .place
+            .take()
+            .filter(|place| place.is_current(&self.netdev))
+        else {
+            return;
+        };
+        match (&place, self.group) {
             (Place::V4(part), Address::V4(address)) => {
                 // SAFETY: RTNL is held. `part` is valid by its invariant, and our use of the group is counted
                 // in it.
@@ -161,6 +176,14 @@ impl Drop for Membership {
             }
             // Not by the invariant.
             _ => {}
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            self.leave(&Rtnl::lock());
         }
     }
 }

@@ -184,7 +184,7 @@ impl NetDevice {
 
     /// Returns the speed of its link in Mb/s, [`None`] where it has none or does not know, or if another thread holds RTNL
     /// and `is_needed` says no. Process, may sleep, not under RTNL.
-    pub fn link_speed(&self, is_needed: impl Fn() -> bool) -> Option<u32> {
+    pub fn link_speed(&self, is_needed: &dyn Fn() -> bool) -> Option<u32> {
         let mut settings: kernel_bindings::ethtool_link_ksettings = pin_init::zeroed();
         let rtnl = Rtnl::lock_while(is_needed)?;
         let known = self.is_registered()

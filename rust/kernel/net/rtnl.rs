@@ -22,7 +22,7 @@ impl Rtnl {
     }
 
     /// Takes RTNL, unless it is held by another thread and `is_needed` says no. Process, may sleep, not under RTNL.
-    pub(crate) fn lock_while(is_needed: impl Fn() -> bool) -> Option<Self> {
+    pub(crate) fn lock_while(is_needed: &dyn Fn() -> bool) -> Option<Self> {
         // SAFETY: By the context the lock may be taken.
         while unsafe { bindings::rtnl_trylock() } == 0 {
             if !is_needed() {
