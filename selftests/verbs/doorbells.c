@@ -16,6 +16,11 @@
 #define TRIPS 2000
 #define MOST_WAITS 16
 #define BURSTS 200
+#define GRH 40
+#define QKEY 0x11223344
+#define LENGTH 12
+#define HANDLES 20
+#define QUIET_MS 2000
 /* Of a row's argument: its queue pairs are UC. */
 #define UC (1 << 16)
 
@@ -226,6 +231,48 @@ static bool run_change(int length)
 	return ok;
 }
 
+/* The requests of a burst are sent though their address handle is destroyed at once, as mckey does it. */
+static bool run_handle(void)
+{
+	const struct depth depth = { .send = DEPTH, .receive = LENGTH, .sges = 1, .inline_size = sizeof(uint32_t) };
+	struct ibv_sge from = { .length = sizeof(uint32_t) }, to = region_sge(&regions[1], 0, GRH + sizeof(uint32_t));
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
+	struct ibv_send_wr wr = {
+		.sg_list = &from,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_INLINE,
+	};
+	unsigned int i, j, missing = 0;
+	struct ibv_wc wc;
+
+	for (i = 0; i < 2; i++) {
+		qps[i] = qp_make(&devices[i], IBV_QPT_UD, cqs[i], cqs[i], depth, NULL);
+		if (qp_init(qps[i], 0, QKEY))
+			die("UD: RESET to INIT: %s", strerror(errno));
+		qp_ready_ud(qps[i]);
+	}
+	wr.wr.ud.remote_qpn = qps[1]->qp_num;
+	wr.wr.ud.remote_qkey = QKEY;
+	for (i = 0; i < HANDLES && !missing; i++) {
+		wr.wr.ud.ah = ah_make(&devices[0], &devices[1]);
+		for (j = 0; j < LENGTH; j++)
+			recv_post(qps[1], &receive);
+		for (j = 0; j < LENGTH; j++) {
+			from.addr = (uintptr_t)&j;
+			send_post(qps[0], &wr);
+		}
+		ah_free(wr.wr.ud.ah);
+		for (j = 0; j < LENGTH && cq_poll(cqs[1], &wc, QUIET_MS); j++)
+			;
+		missing = LENGTH - j;
+	}
+	if (missing)
+		ksft_print_msg("%u of %u messages do not arrive\n", missing, LENGTH);
+	pair_end();
+	return !missing;
+}
+
 static const struct row rows[] = {
 	{ "ping-pong of WRITEs, each signaled", .run_with = run_ping_pong, 1 },
 	{ "ping-pong of WRITEs, one of 4 signaled", .run_with = run_ping_pong, 4 },
@@ -240,6 +287,7 @@ static const struct row rows[] = {
 	{ "UC: ping-pong of WRITEs, one of 16 signaled", .run_with = run_ping_pong, UC | 16 },
 	{ "UC: bursts of 12 WRITEs", .run_with = run_bursts, UC | 12 },
 	{ "UC: bursts of 40 WRITEs", .run_with = run_bursts, UC | 40 },
+	{ "UD: a burst, and its address handle is destroyed", run_handle },
 };
 
 static void begin(char **names)

@@ -129,6 +129,9 @@ impl Qp {
         self.send.place.move_here();
         if !self.holds_back() {
             self.run_send();
+        } else if self.is_datagram() {
+            // A program may destroy the AH of a request that it takes for sent.
+            self.send.lock().fetch_posted(self);
         }
         Ok(())
     }
@@ -176,7 +179,7 @@ impl Qp {
         }
     }
 
-    /// What is held, if anything, is about to be fetched.
+    /// What is held, if anything, is about to be sent.
     pub(super) fn release_held(&self) {
         if self.send.held.load(Ordering::Relaxed) != 0 {
             // What was counted before can be seen in the ring.

@@ -272,6 +272,9 @@ impl Side for SendSide {
     }
 
     fn fetch(&mut self, qp: &Qp) -> bool {
+        if qp.takes_sends() {
+            qp.release_held();
+        }
         self.fetch_posted(qp)
     }
 
@@ -350,6 +353,7 @@ impl Qp {
                 if self.state() != State::Sqe {
                     return;
                 }
+                self.release_held();
                 let has_more = send.fetch_posted(self);
                 send.settle(self, &mut round, true);
                 !has_more && send.requester.is_empty()

@@ -143,11 +143,10 @@ impl SendSide {
 
     /// Fetches what was posted since the last time, or as much of it as a round may, if the QP's state allows it. Returns
     /// whether there may be more.
-    pub(super) fn fetch_posted(&mut self, qp: &Qp) -> bool {
+    pub(in super::super) fn fetch_posted(&mut self, qp: &Qp) -> bool {
         if !qp.takes_sends() {
             return false;
         }
-        qp.release_held();
         let mut posted = None;
         let mut fresh = match &self.source {
             // The slots of requests that are not complete are still the kernel's. The producer index is read once a
