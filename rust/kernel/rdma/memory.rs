@@ -14,10 +14,13 @@ use kernel::{
     alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Full,
-        Release, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Release, //
+        },
+        barrier::smp_wmb, //
     },
 };
 use net::Segment;
@@ -124,7 +127,7 @@ impl dyn Memory + '_ {
         let persistent = self.is_persistent();
         let f = &mut |dst, len, done| {
             // SAFETY: As for `read`, with the directions exchanged.
-            unsafe { copy(dst, base.add(done), len) };
+            unsafe { place(dst, base.add(done), len) };
             if persistent {
                 // SAFETY: `dst` is valid for writes of `len` bytes.
                 unsafe { persist(dst, len) };
@@ -142,7 +145,7 @@ impl dyn Memory + '_ {
             // SAFETY: As for `write`; the segment is valid for reads of its length. A packet of ours has pages of its
             // own; of another sender's it may be part of the memory (spliced into a socket),
             // which `copy` allows.
-            unsafe { copy(dst, base.add(done), len) };
+            unsafe { place(dst, base.add(done), len) };
             if persistent {
                 // SAFETY: `dst` is valid for writes of `len` bytes.
                 unsafe { persist(dst, len) };
@@ -209,6 +212,29 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
     // The compiler knows `memcpy`. Without the fence it may replace a later read of `dst` by a second read of `src`.
     compiler_fence(Ordering::SeqCst);
+}
+
+/// As [`copy`], but the last bytes, up to eight, are written after all others, and at once where they are aligned. Network
+/// cards write a packet in the order of addresses, and programs wait for the end of an RDMA WRITE by looking at its last
+/// byte. `memcpy` may begin at the end.
+///
+/// # Safety
+///
+/// As for [`copy`].
+#[inline]
+unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
+    const LAST: usize = size_of::<u64>();
+    let Some(before) = len.checked_sub(LAST) else {
+        // SAFETY: By the promise of the caller.
+        return unsafe { copy(dst, src, len) };
+    };
+    // SAFETY: By the promise of the caller, for both parts of the bytes. The compiler makes one load and one store of the
+    // second copy.
+    unsafe {
+        copy(dst, src, before);
+        smp_wmb();
+        copy(dst.add(before), src.add(before), LAST);
+    }
 }
 
 /// Makes bytes persistent that were written, before this returns.
