@@ -19,7 +19,7 @@ use sync::RcuTable;
 /// Entries that have the same hash and yet find room.
 const PROBES: u32 = 16;
 
-/// Of keys. An xarray has a level of nodes for six bits: this is four of them for each look-up.
+/// The bits of a key. An xarray has a level of nodes for six bits, so a look-up passes four.
 const KEYS: u32 = 0x00ff_ffff;
 
 /// What multiplies each word: odd, with bits all over (2^64 over the golden ratio).

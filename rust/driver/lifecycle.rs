@@ -184,7 +184,7 @@ impl rdma::device::Device for Device {
             return;
         }
         self.has_moved();
-        // QPs of processes have left groups meanwhile, which a retired device does not tell the network.
+        // QPs of processes have left groups meanwhile, which a retired device may not have told the network.
         self.settle_groups();
     }
 

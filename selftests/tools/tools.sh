@@ -238,7 +238,7 @@ mistakes_events()
 # program says that it has not a long option.
 perftest()
 {
-	local rows=$1 program=$2 found option attempt before
+	local rows=$1 program=$2 found=0 option attempt before
 	shift 2
 	for option; do
 		if [[ $option == --* ]] && ! "$program" --help | grep -qw -e "$option"; then

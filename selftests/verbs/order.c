@@ -42,6 +42,7 @@ static void *read_all(void *unused)
 	while ((value = reader.wanted)) {
 		if (value == last || reader.memory[LENGTH - 1] != value)
 			continue;
+		atomic_thread_fence(memory_order_acquire);
 		for (i = 0; i < LENGTH && reader.memory[i] == value; i++)
 			;
 		reader.early += i != LENGTH;

@@ -312,12 +312,22 @@ impl Groups {
         group.add(qp)?;
         let joined = Joined {
             group: group.clone(),
-            membership: Some(Membership::join(netdev, address, is_needed)?),
+            membership: None,
         };
         append(&mut self.joined, joined)?;
-        group.publish().inspect_err(|_| {
-            drop(self.joined.pop());
-        })
+        let joined = self.joined.last_mut().ok_or(ENOMEM)?;
+        let result = Membership::join(netdev, address, is_needed).and_then(|membership| {
+            joined.membership = Some(membership);
+            group.publish()
+        });
+        if result.is_err() {
+            group.remove(qp);
+            // One that cannot be left now is empty, for `settle`.
+            if joined.end(is_needed) {
+                drop(self.joined.pop());
+            }
+        }
+        result
     }
 
     /// Undoes one [`Self::enter`]. If another thread holds RTNL and `is_needed` says no, the netdev stays in the group until

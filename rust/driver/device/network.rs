@@ -48,8 +48,8 @@ impl WorkItem<SETTLE_GROUPS> for Device {
         let mut groups = device.groups.lock();
         let netdev = device.netdev().filter(|_| device.site().is_some());
         let is_dead = device.is_dead();
-        // Who holds RTNL may wait for the end of a device that is retired (`lifecycle::leave`), and QPs that end for the
-        // lock of the groups.
+        // Whoever holds RTNL may wait until a retired device has ended (`lifecycle::leave`). QPs that end wait for the lock of
+        // the groups.
         let is_needed = || is_dead || !device.is_retired();
         groups.settle(netdev.as_ref(), is_dead, &is_needed);
     }

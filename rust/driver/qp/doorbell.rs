@@ -3,11 +3,12 @@
 //! Bursts of doorbells: the requests behind them leave together.
 //!
 //! A packet alone costs a pass through the stack at both ends, an acknowledgement, and mostly a wakeup. So of a
-//! program that does nothing but post, requests are held in the ring until there is a batch of them. A burst is over
+//! program that does nothing but post, requests are held until there is a batch of them. A burst is over
 //! when the program takes a completion. A program that waits for each message has nothing held.
 
 use super::{
     deadlines::Deadline,
+    send::FLUSH_ROUNDS,
     Qp, //
 };
 use crate::device::counters::Counter;
@@ -16,7 +17,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::qp::State;
+use rdma::qp::{
+    State,
+    Type, //
+};
 
 /// Doorbells of a burst after which requests are held: at first, and at the least.
 const THRESHOLD_FIRST: u32 = 8;
@@ -127,19 +131,29 @@ impl Qp {
         }
         trace::post_send(self.number);
         self.send.place.move_here();
+        if self.is_datagram() {
+            self.fetch_datagrams();
+        }
         if !self.holds_back() {
             self.run_send();
-        } else if self.is_datagram() {
-            // A program may destroy the AH of a request that it takes for sent.
-            self.send.lock().fetch_posted(self);
         }
         Ok(())
+    }
+
+    /// Copies what was posted out of the ring. A program may destroy the AH of a datagram that it takes for sent, and it may
+    /// be that another thread sends it, later. Context: process, no lock held.
+    fn fetch_datagrams(&self) {
+        for _ in 0..FLUSH_ROUNDS {
+            if !self.send.lock().fetch_posted(self) {
+                return;
+            }
+        }
     }
 
     /// A doorbell has come. Returns whether its request is held; if not, the caller sends it, and what was held before.
     /// Context: process.
     fn holds_back(self: &Arc<Self>) -> bool {
-        if self.state() != State::Rts {
+        if self.ty == Type::RawPacket || self.state() != State::Rts {
             return false;
         }
         let doorbells = &mut *self.send.doorbells.lock();

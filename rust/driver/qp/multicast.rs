@@ -41,7 +41,7 @@ struct Entry {
 }
 
 impl Multicast for Qp {
-    /// Takes RTNL, but not of a device that is retired: who holds RTNL may wait for its end (`lifecycle::leave`).
+    /// Waits for RTNL, but not once the device is retired: whoever holds RTNL may wait for its end (`lifecycle::leave`).
     fn attach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
         let group = Address::from_gid(*mgid);
         if self.ty != Type::Ud || !group.is_multicast() {
@@ -89,7 +89,7 @@ impl Multicast for Qp {
         Ok(())
     }
 
-    /// Takes RTNL, as above.
+    /// Waits for RTNL as [`Self::attach_multicast`] does.
     fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
         let is_needed = || !self.device().is_retired();
         let mut groups = self.device().groups().lock();

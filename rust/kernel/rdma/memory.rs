@@ -225,6 +225,8 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
     const LAST: usize = size_of::<u64>();
     let Some(before) = len.checked_sub(LAST) else {
+        // The piece before may be of the same packet.
+        smp_wmb();
         // SAFETY: By the promise of the caller.
         return unsafe { copy(dst, src, len) };
     };

@@ -85,7 +85,7 @@ use sync::{
 const ROUND_BUDGET: u32 = 256;
 
 /// Rounds in which all of a queue can be fetched, and completed.
-const FLUSH_ROUNDS: u32 = 2 * (MAX_QP_WR / ROUND_BUDGET + 1);
+pub(super) const FLUSH_ROUNDS: u32 = 2 * (MAX_QP_WR / ROUND_BUDGET + 1);
 
 /// How often, and how long each time in microseconds, a QP that is reset waits for a batch to leave.
 const SENT_ATTEMPTS: u32 = 200;

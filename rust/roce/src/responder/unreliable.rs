@@ -18,8 +18,8 @@ use super::{
 };
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
-    /// UC: a message with a packet missing is dropped as a whole. If that shows in the first packet of the next message,
-    /// this one has the receive that it was for; otherwise see `give_up`.
+    /// UC: a message with a packet missing is dropped as a whole. If the first packet of the next message shows that, the next
+    /// SEND fills the receive, also one of an SRQ; otherwise see `give_up`.
     pub(super) fn receive_unreliable(&mut self, packet: &Packet) -> Step {
         self.established = true;
         if packet.opcode.starts_message() {
