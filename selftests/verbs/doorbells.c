@@ -19,6 +19,7 @@
 #define GRH 40
 #define QKEY 0x11223344
 #define LENGTH 12
+#define LONGEST 300
 #define HANDLES 20
 #define QUIET_MS 2000
 /* Of a row's argument: its queue pairs are UC. */
@@ -231,10 +232,14 @@ static bool run_change(int length)
 	return ok;
 }
 
-/* The requests of a burst are sent though their address handle is destroyed at once, as mckey does it. */
-static bool run_handle(void)
+/*
+ * The requests of a burst, and of a list that is its last doorbell, are sent though their address handle is destroyed at
+ * once, as mckey does it.
+ */
+static bool run_handle(int list)
 {
-	const struct depth depth = { .send = DEPTH, .receive = LENGTH, .sges = 1, .inline_size = sizeof(uint32_t) };
+	const unsigned int count = LENGTH + list;
+	const struct depth depth = { .send = count, .receive = count, .sges = 1, .inline_size = sizeof(uint32_t) };
 	struct ibv_sge from = { .length = sizeof(uint32_t) }, to = region_sge(&regions[1], 0, GRH + sizeof(uint32_t));
 	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
 	struct ibv_send_wr wr = {
@@ -243,6 +248,7 @@ static bool run_handle(void)
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_INLINE,
 	};
+	struct ibv_send_wr chain[LONGEST], *bad;
 	unsigned int i, j, missing = 0;
 	struct ibv_wc wc;
 
@@ -256,19 +262,25 @@ static bool run_handle(void)
 	wr.wr.ud.remote_qkey = QKEY;
 	for (i = 0; i < HANDLES && !missing; i++) {
 		wr.wr.ud.ah = ah_make(&devices[0], &devices[1]);
-		for (j = 0; j < LENGTH; j++)
+		for (j = 0; j < count; j++)
 			recv_post(qps[1], &receive);
 		for (j = 0; j < LENGTH; j++) {
 			from.addr = (uintptr_t)&j;
 			send_post(qps[0], &wr);
 		}
+		for (j = 0; j < (unsigned int)list; j++) {
+			chain[j] = wr;
+			chain[j].next = j + 1 < (unsigned int)list ? &chain[j + 1] : NULL;
+		}
+		if (list && ibv_post_send(qps[0], chain, &bad))
+			die("ibv_post_send of a list: %s", strerror(errno));
 		ah_free(wr.wr.ud.ah);
-		for (j = 0; j < LENGTH && cq_poll(cqs[1], &wc, QUIET_MS); j++)
+		for (j = 0; j < count && cq_poll(cqs[1], &wc, QUIET_MS); j++)
 			;
-		missing = LENGTH - j;
+		missing = count - j;
 	}
 	if (missing)
-		ksft_print_msg("%u of %u messages do not arrive\n", missing, LENGTH);
+		ksft_print_msg("%u of %u messages do not arrive\n", missing, count);
 	pair_end();
 	return !missing;
 }
@@ -287,7 +299,8 @@ static const struct row rows[] = {
 	{ "UC: ping-pong of WRITEs, one of 16 signaled", .run_with = run_ping_pong, UC | 16 },
 	{ "UC: bursts of 12 WRITEs", .run_with = run_bursts, UC | 12 },
 	{ "UC: bursts of 40 WRITEs", .run_with = run_bursts, UC | 40 },
-	{ "UD: a burst, and its address handle is destroyed", run_handle },
+	{ "UD: a burst, and its address handle is destroyed", .run_with = run_handle, 0 },
+	{ "UD: the same, behind it a list of 300", .run_with = run_handle, LONGEST },
 };
 
 static void begin(char **names)
@@ -295,7 +308,7 @@ static void begin(char **names)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		cqs[i] = cq_make(&devices[i], DEPTH);
+		cqs[i] = cq_make(&devices[i], 4 * DEPTH);
 		region_make(&regions[i], &devices[i], SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	}
 }
