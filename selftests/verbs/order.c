@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "exchange.h"
 #include "test.h"
 
 #define SIZE 4096
@@ -20,9 +21,7 @@
 #define TURNS 200
 #define WAIT_MS 20000
 
-static struct ibv_cq *cqs[2];
 static struct ibv_qp *qps[2];
-static struct region regions[2];
 
 /* Looks at the last byte on another CPU, and then at all others. */
 static struct reader {
@@ -54,34 +53,32 @@ static void *read_all(void *unused)
 
 static bool write_value(unsigned int value, unsigned int offset)
 {
-	struct ibv_sge sge = region_sge(&regions[0], 0, LENGTH);
+	struct ibv_sge sge = region_sge(&sides[0].source, 0, LENGTH);
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { (uintptr_t)regions[1].memory + offset, regions[1].mr->rkey },
+		.wr.rdma = { (uintptr_t)sides[1].sink.memory + offset, sides[1].sink.mr->rkey },
 	};
 
-	memset(regions[0].memory, value, LENGTH);
+	memset(sides[0].source.memory, value, LENGTH);
 	send_post(qps[0], &wr);
-	return cq_expect(cqs[0], "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
+	return cq_expect(sides[0].send_cq, "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
 }
 
 static bool run_last_byte(void)
 {
 	const struct depth depth = { .send = 4, .receive = 1, .sges = 1 };
-	unsigned int offset, value, i;
+	unsigned int offset, value;
 	uint64_t end;
 	bool ok = true;
 
-	for (i = 0; i < 2; i++)
-		qps[i] = qp_make(&devices[i], IBV_QPT_RC, cqs[i], cqs[i], depth, NULL);
-	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_2048, PATIENT);
+	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_2048, PATIENT);
 	reader.early = 0;
 	for (offset = 0; ok && offset < OFFSETS * STEP; offset += STEP) {
-		memset(regions[1].memory, 0, SIZE);
-		reader.memory = regions[1].memory + offset;
+		memset(sides[1].sink.memory, 0, SIZE);
+		reader.memory = sides[1].sink.memory + offset;
 		reader.wanted = 1;
 		if (pthread_create(&reader.thread, NULL, read_all, NULL))
 			die("pthread_create");
@@ -97,8 +94,7 @@ static bool run_last_byte(void)
 		reader.seen = 0;
 	}
 	ksft_print_msg("the last byte of %u WRITEs of %u came before others\n", reader.early, OFFSETS * TURNS);
-	for (i = 0; i < 2; i++)
-		qp_free(qps[i]);
+	qps_free(qps);
 	return ok && !reader.early;
 }
 
@@ -108,22 +104,7 @@ static const struct row rows[] = {
 
 static void begin(char **names)
 {
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		cqs[i] = cq_make(&devices[i], 16);
-		region_make(&regions[i], &devices[i], SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	}
+	sides_make(devices, SIZE, 16);
 }
 
-static void end(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		cq_free(cqs[i]);
-		region_free(&regions[i]);
-	}
-}
-
-const struct test test = { ROWS(rows), .with_devices = true, .begin = begin, .end = end };
+const struct test test = { ROWS(rows), .with_devices = true, .begin = begin, .end = sides_free };

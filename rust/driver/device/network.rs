@@ -48,8 +48,8 @@ impl WorkItem<SETTLE_GROUPS> for Device {
         let mut groups = device.groups.lock();
         let netdev = device.netdev().filter(|_| device.site().is_some());
         let is_dead = device.is_dead();
-        // Whoever holds RTNL may wait until a retired device has ended (`lifecycle::leave`). QPs that end wait for the lock of
-        // the groups.
+        // A thread that holds RTNL may wait for the end of a retired device (`lifecycle::leave`), and QPs take the lock of the
+        // groups as they end.
         let is_needed = || is_dead || !device.is_retired();
         groups.settle(netdev.as_ref(), is_dead, &is_needed);
     }

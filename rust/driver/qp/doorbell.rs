@@ -193,7 +193,7 @@ impl Qp {
         }
     }
 
-    /// What is held, if anything, is about to be sent.
+    /// No request is held any more: the caller is about to send them all.
     pub(super) fn release_held(&self) {
         if self.send.held.load(Ordering::Relaxed) != 0 {
             // What was counted before can be seen in the ring.

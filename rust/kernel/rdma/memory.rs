@@ -123,35 +123,36 @@ impl dyn Memory + '_ {
     /// Copies into the memory.
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        let base = data.as_ptr();
-        let persistent = self.is_persistent();
-        let f = &mut |dst, len, done| {
-            // SAFETY: As for `read`, with the directions exchanged.
-            unsafe { place(dst, base.add(done), len) };
-            if persistent {
-                // SAFETY: `dst` is valid for writes of `len` bytes.
-                unsafe { persist(dst, len) };
-            }
-        };
-        self.pieces(offset, data.len(), Intent::Write, f)
+        // SAFETY: `data` is valid for reads of its length.
+        unsafe { self.write_from(offset, data.as_ptr(), data.len()) }
     }
 
     /// Copies a segment of a packet into the memory.
     #[inline]
     pub fn write_segment(&self, offset: u64, segment: &Segment<'_>) -> Result<(), Fault> {
-        let base = segment.as_ptr();
+        // SAFETY: The segment is valid for reads of its length. A packet of ours has pages of its own; of another sender's it
+        // may be part of the memory (spliced into a socket), which `write_from` allows.
+        unsafe { self.write_from(offset, segment.as_ptr(), segment.len()) }
+    }
+
+    /// Copies `len` bytes from `base` into the memory, of which they may be a part.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be valid for reads of `len` bytes.
+    #[inline]
+    unsafe fn write_from(&self, offset: u64, base: *const u8, len: usize) -> Result<(), Fault> {
         let persistent = self.is_persistent();
         let f = &mut |dst, len, done| {
-            // SAFETY: As for `write`; the segment is valid for reads of its length. A packet of ours has pages of its
-            // own; of another sender's it may be part of the memory (spliced into a socket),
-            // which `copy` allows.
+            // SAFETY: `pieces` calls back with pieces that are valid for writes, whose lengths add up to at most that of
+            // what is read, by the promise of the caller.
             unsafe { place(dst, base.add(done), len) };
             if persistent {
                 // SAFETY: `dst` is valid for writes of `len` bytes.
                 unsafe { persist(dst, len) };
             }
         };
-        self.pieces(offset, segment.len(), Intent::Write, f)
+        self.pieces(offset, len, Intent::Write, f)
     }
 
     /// Does `what` to the word at `offset`; returns the old value, 0 for [`Exchange::Store`]. An unaligned word is out of

@@ -84,7 +84,7 @@ fn datagrams() {
     }
 }
 
-/// What an SRQ has given out completes, as other QPs could have had it.
+/// A dropped message completes the receive that the QP took from an SRQ, as other QPs could have had it.
 #[test]
 fn receives_of_an_srq_are_not_kept() {
     use Opcode::*;
@@ -112,7 +112,7 @@ fn receives_of_an_srq_are_not_kept() {
         for _ in 0..4 {
             peer.post(300);
         }
-        // Too long in its second packet. What is left of the message is dropped.
+        // Too long in its second packet. The rest of the message is dropped.
         peer.deliver(&request(UcSendFirst, psn, MTU));
         let middle = request(UcSendMiddle, psn.add(1), MTU);
         assert_eq!(end(&mut peer, &middle), Status::LocalLength);
