@@ -97,6 +97,7 @@ sends_with()
 }
 
 # ibv_create_ah_from_wc(), by which udaddy replies, takes the packet's type in a completion for the service level.
+# The ten datagrams of each side may leave in one packet of GSO, behind that of the connection.
 replies_with_level_0()
 {
 	local side packets all
@@ -107,7 +108,7 @@ replies_with_level_0()
 	for side in n1 n2; do
 		packets=$(packets_with "$side" 0) && all=$(counted "$side" inet levels sent) || return 1
 		echo "$side: of $all packets of udaddy, $packets with priority 0"
-		[ "$all" -gt 10 ] && [ "$packets" -eq "$all" ] || return 1
+		[ "$all" -gt 1 ] && [ "$packets" -eq "$all" ] || return 1
 	done
 }
 
