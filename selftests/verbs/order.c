@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs wait for an RDMA WRITE by looking at its last byte. The specification does not promise that this is written
- * last, but network cards write a packet in the order of addresses.
+ * Programs wait for an RDMA WRITE by looking at its last byte, or at a word. The specification does not promise that the
+ * byte is written last and the word at once, but network cards write a packet in the order of addresses, and words at
+ * once.
  *
  * Test: the order in which the bytes of a WRITE appear
  */
@@ -13,20 +14,21 @@
 #include "test.h"
 
 #define SIZE 4096
-/* Within a page, and a packet. */
-#define LENGTH 2000
 /* A copy may depend on where it begins. */
 #define OFFSETS 16
 #define STEP 8
 #define TURNS 200
+/* Words are looked at more often than packets. */
+#define WORDS 20000
 #define WAIT_MS 20000
 
 static struct ibv_qp *qps[2];
 
-/* Looks at the last byte on another CPU, and then at all others. */
+/* Looks at the last byte on another CPU, and then at all others; or at a word. */
 static struct reader {
 	pthread_t thread;
 	const volatile uint8_t *memory;
+	unsigned int length;
 	/* The value that is to come; zero ends the thread. */
 	atomic_uint wanted;
 	atomic_uint seen;
@@ -39,37 +41,69 @@ static void *read_all(void *unused)
 
 	(void)unused;
 	while ((value = reader.wanted)) {
-		if (value == last || reader.memory[LENGTH - 1] != value)
+		if (value == last || reader.memory[reader.length - 1] != value)
 			continue;
 		atomic_thread_fence(memory_order_acquire);
-		for (i = 0; i < LENGTH && reader.memory[i] == value; i++)
+		for (i = 0; i < reader.length && reader.memory[i] == value; i++)
 			;
-		reader.early += i != LENGTH;
+		reader.early += i != reader.length;
 		last = value;
 		reader.seen = value;
 	}
 	return NULL;
 }
 
-static bool write_value(unsigned int value, unsigned int offset)
+/* Each byte of a word has the same value, so any other word that is read is of two WRITEs. */
+static void *read_words(void *unused)
 {
-	struct ibv_sge sge = region_sge(&sides[0].source, 0, LENGTH);
+	uint64_t word;
+
+	(void)unused;
+	while (reader.wanted) {
+		word = reader.length == 8 ? *(const volatile uint64_t *)reader.memory :
+					    *(const volatile uint32_t *)reader.memory * 0x100000001ull;
+		reader.early += word != (word & 0xff) * 0x0101010101010101ull;
+	}
+	return NULL;
+}
+
+static void reader_start(unsigned int offset, unsigned int length, void *(*reads)(void *))
+{
+	memset(sides[1].sink.memory, 0, SIZE);
+	reader.memory = sides[1].sink.memory + offset;
+	reader.length = length;
+	reader.wanted = 1;
+	if (pthread_create(&reader.thread, NULL, reads, NULL))
+		die("pthread_create");
+}
+
+static void reader_end(void)
+{
+	reader.wanted = 0;
+	pthread_join(reader.thread, NULL);
+	reader.seen = 0;
+}
+
+static bool write_value(unsigned int value)
+{
+	struct ibv_sge sge = region_sge(&sides[0].source, 0, reader.length);
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { (uintptr_t)sides[1].sink.memory + offset, sides[1].sink.mr->rkey },
+		.wr.rdma = { (uintptr_t)reader.memory, sides[1].sink.mr->rkey },
 	};
 
-	memset(sides[0].source.memory, value, LENGTH);
+	memset(sides[0].source.memory, value, reader.length);
 	send_post(qps[0], &wr);
 	return cq_expect(sides[0].send_cq, "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
 }
 
-static bool run_last_byte(void)
+static const struct depth depth = { .send = 4, .receive = 1, .sges = 1 };
+
+static bool is_last_byte_last(unsigned int length)
 {
-	const struct depth depth = { .send = 4, .receive = 1, .sges = 1 };
 	unsigned int offset, value;
 	uint64_t end;
 	bool ok = true;
@@ -77,29 +111,61 @@ static bool run_last_byte(void)
 	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_2048, PATIENT);
 	reader.early = 0;
 	for (offset = 0; ok && offset < OFFSETS * STEP; offset += STEP) {
-		memset(sides[1].sink.memory, 0, SIZE);
-		reader.memory = sides[1].sink.memory + offset;
-		reader.wanted = 1;
-		if (pthread_create(&reader.thread, NULL, read_all, NULL))
-			die("pthread_create");
+		reader_start(offset, length, read_all);
 		for (value = 1; ok && value <= TURNS; value++) {
 			reader.wanted = value;
-			ok = write_value(value, offset);
+			ok = write_value(value);
 			end = now_ms() + patience_ms(WAIT_MS);
 			while (ok && reader.seen != value)
 				ok = now_ms() < end;
 		}
-		reader.wanted = 0;
-		pthread_join(reader.thread, NULL);
-		reader.seen = 0;
+		reader_end();
 	}
 	ksft_print_msg("the last byte of %u WRITEs of %u came before others\n", reader.early, OFFSETS * TURNS);
 	qps_free(qps);
 	return ok && !reader.early;
 }
 
+/* All within a page, and a packet. */
+static bool run_last_byte(void)
+{
+	return is_last_byte_last(2000);
+}
+
+static bool run_unaligned_end(void)
+{
+	return is_last_byte_last(1990) && is_last_byte_last(1991);
+}
+
+static bool run_few_bytes(void)
+{
+	return is_last_byte_last(3) && is_last_byte_last(7);
+}
+
+static bool run_words(void)
+{
+	unsigned int length, i;
+	bool ok = true;
+
+	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_2048, PATIENT);
+	for (length = 4; ok && length <= 8; length += 4) {
+		reader.early = 0;
+		reader_start(8, length, read_words);
+		for (i = 0; ok && i < WORDS; i++)
+			ok = write_value(i & 0xff);
+		reader_end();
+		ksft_print_msg("%u words of %u bytes were of two WRITEs\n", reader.early, length);
+		ok &= !reader.early;
+	}
+	qps_free(qps);
+	return ok;
+}
+
 static const struct row rows[] = {
 	{ "the last byte of a WRITE appears last", run_last_byte },
+	{ "the last byte of a WRITE that ends anywhere appears last", run_unaligned_end },
+	{ "the last byte of a WRITE of a few bytes appears last", run_few_bytes },
+	{ "an aligned WRITE of four or eight bytes appears at once", run_words },
 };
 
 static void begin(char **names)

@@ -6,9 +6,12 @@
 //! to a CPU or to another device while packets arrive for it. So no reference to it is ever made;
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
-use core::sync::atomic::{
-    compiler_fence,
-    Ordering, //
+use core::{
+    mem::MaybeUninit,
+    sync::atomic::{
+        compiler_fence,
+        Ordering, //
+    }, //
 };
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -22,6 +25,7 @@ use kernel::{
         },
         barrier::smp_wmb, //
     },
+    transmute::FromBytes, //
 };
 use net::Segment;
 use rdma_bindings as bindings;
@@ -215,28 +219,50 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// As [`copy`], but the last bytes, up to eight, are written after all others, and at once where they are aligned. Network
-/// cards write a packet in the order of addresses, and programs wait for the end of an RDMA WRITE by looking at its last
-/// byte. `memcpy` may begin at the end.
+/// As [`copy`], but the last bytes are written after all others, and at once: eight of them, or four or two if they are
+/// fewer or aligned no better, or one. Network cards write a packet in the order of addresses, and programs wait for the
+/// end of an RDMA WRITE by looking at its last byte, or at a word of the processor. `memcpy` may begin at the end, and
+/// write a word in parts.
 ///
 /// # Safety
 ///
 /// As for [`copy`].
 #[inline]
 unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
-    const LAST: usize = size_of::<u64>();
-    let Some(before) = len.checked_sub(LAST) else {
-        // The piece before may be of the same packet.
-        smp_wmb();
-        // SAFETY: By the promise of the caller.
-        return unsafe { copy(dst, src, len) };
-    };
-    // SAFETY: By the promise of the caller, for both parts of the bytes. The compiler makes one load and one store of the
-    // second copy.
+    let end = dst.addr().wrapping_add(len);
+    let ends_with = |size| len >= size && end % size == 0;
+    // SAFETY: By the promise of the caller. The bytes of the word are the last ones, and aligned for it.
+    unsafe {
+        if ends_with(size_of::<u64>()) {
+            place_before_word::<u64>(dst, src, len);
+        } else if ends_with(size_of::<u32>()) {
+            place_before_word::<u32>(dst, src, len);
+        } else if ends_with(size_of::<u16>()) {
+            place_before_word::<u16>(dst, src, len);
+        } else if len != 0 {
+            place_before_word::<u8>(dst, src, len);
+        }
+    }
+}
+
+/// As [`place`], with the last bytes as one integer.
+///
+/// # Safety
+///
+/// As for [`copy`]. `len` is not less than the size of `W`, and `dst + len` is aligned for it.
+#[inline]
+unsafe fn place_before_word<W: FromBytes>(dst: *mut u8, src: *const u8, len: usize) {
+    let before = len.wrapping_sub(size_of::<W>());
+    let mut word = MaybeUninit::<W>::uninit();
+    // SAFETY: By the promise of the caller, both parts may be read and written. Any bytes are a `W`. A volatile access of an
+    // aligned word of the processor is one store.
     unsafe {
         copy(dst, src, before);
+        copy(word.as_mut_ptr().cast(), src.add(before), size_of::<W>());
         smp_wmb();
-        copy(dst.add(before), src.add(before), LAST);
+        dst.add(before)
+            .cast::<W>()
+            .write_volatile(word.assume_init());
     }
 }
 
