@@ -136,7 +136,7 @@ impl Modify for Qp {
         }
 
         if from == State::Rts && to == State::Sqd {
-            self.send_held();
+            self.run_send();
         }
 
         let peer = if mask.contains(AttrMask::DEST_QPN) {

@@ -186,16 +186,15 @@ impl Qp {
         true
     }
 
-    /// Sends what is held, if anything. Context: process, no lock held.
-    pub(super) fn send_held(self: &Arc<Self>) {
-        if self.send.held.load(Ordering::Relaxed) != 0 {
-            self.run_send();
-        }
+    /// Whether requests are held. Context: any.
+    #[inline]
+    pub(super) fn has_held(&self) -> bool {
+        self.send.held.load(Ordering::Relaxed) != 0
     }
 
     /// No request is held any more: the caller is about to send them all.
     pub(super) fn release_held(&self) {
-        if self.send.held.load(Ordering::Relaxed) != 0 {
+        if self.has_held() {
             // What was counted before can be seen in the ring.
             self.send.held.swap(0, Ordering::AcqRel);
         }

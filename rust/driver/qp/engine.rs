@@ -273,11 +273,13 @@ impl Qp {
                 if own.is_none() && side.engine().has_owner() {
                     side.engine().again = true;
                 } else {
+                    let was_held = self.has_held();
                     side.engine().again = side.fetch(self);
-                    // Nobody repeats UC packets that arrive out of order. So a worker sends all that has waited for queues.
+                    // Nobody repeats UC packets that arrive out of order. So a worker sends all that has waited: its packets
+                    // arrive before others may send.
                     let is_much = match side.engine().paced_since {
                         Some(_) => self.is_unreliable(),
-                        None => side.is_long(),
+                        None => side.is_long() || was_held && self.is_unreliable(),
                     };
                     let is_left = leaves_much && own.is_none() && is_much;
                     if !(is_left && S::build_in_bulk(self)) {
