@@ -174,7 +174,7 @@ group_returns()
 	move_device pod first && has_gid first "$dev1" 10.6.0.1 || return 1
 	ip netns exec first timeout $((20 * slowness)) mckey -m "$group" -b 10.6.0.1 >"$ktap_dir/server" 2>&1 &
 	receiver=$!
-	await $((100 * slowness)) in_group first v1 "$group" || fail "not in the group again"
+	await $((100 * slowness)) in_group first v1 "$group" 2 || fail "not in the group again"
 	ip netns exec other timeout $((20 * slowness)) mckey -m "$group" -b 10.6.0.2 -s
 	wait "$receiver"
 	status=$?

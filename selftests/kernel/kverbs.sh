@@ -90,7 +90,7 @@ retired()
 	echo $((4000 * slowness)) >"$linger"
 	"$here/late" "$device" "rdma link del $device; echo \$? >'$deleted'" || fail "the QP is of use"
 	! rdma link add "${device}b" type "$link_type" netdev "$netdev" 2>/dev/null || fail "a second device"
-	dmesg | tail -n 5 | grep -q "no device on $netdev: its device is still being deleted" || fail "no reason: $(dmesg | tail -n 5)"
+	dmesg | tail -n 50 | grep -q "no device on $netdev: its device is still being deleted" || fail "no reason: $(dmesg | tail -n 5)"
 	# Its name is free again only at the end of the command, later than it is gone from sysfs.
 	await $((600 * slowness)) test -s "$deleted" || fail "the command has not ended"
 	[ "$(cat "$deleted")" = 0 ] || fail "the command failed"
@@ -123,19 +123,27 @@ left_in_time()
 	! dmesg | sed -n "/selftests: before $1/,\$p" | grep "still in use while its netdev goes"
 }
 
+# If the host gives a CPU of the machine no time, clients of a device may take that second: then once more.
 removed_by_netdev()
 {
-	local mark=$RANDOM
+	removed_in_time || { echo "it took too long"; removed_in_time; } || fail "it took too long"
+}
+
+removed_in_time()
+{
+	local mark=$RANDOM status
 	"$here/hold" "$device" >"$ktap_dir/holder" 2>&1 &
 	await $((200 * slowness)) grep -q ready "$ktap_dir/holder" || { cat "$ktap_dir/holder"; fail "no holder"; }
 	echo "selftests: before $mark" >/dev/kmsg
 	netdev_removed
-	left_in_time "$mark" || fail "it took too long"
+	left_in_time "$mark"
+	status=$?
 	wait
 	netdev_again || fail "no device again"
 	echo start >"$files/traffic" || fail "no traffic on the new device"
 	traffic_runs
 	echo stop >"$files/traffic"
+	return "$status"
 }
 
 # The CM gives up as soon as it cannot send any more, and not after all of its retries.

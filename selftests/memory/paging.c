@@ -286,7 +286,7 @@ static void *keep_forking(void *count)
 			_exit(0);
 		if (child > 0) {
 			waitpid(child, NULL, 0);
-			++*(unsigned int *)count;
+			++*(atomic_uint *)count;
 		}
 	}
 	return NULL;
@@ -294,14 +294,17 @@ static void *keep_forking(void *count)
 
 static bool run_restless(int opcode)
 {
-	unsigned int forks = 0, i;
+	uint64_t end = now_ms() + patience_ms(WAIT_MS);
+	atomic_uint forks = 0;
 	pthread_t thread;
+	unsigned int i;
 	bool ok = true;
 
 	atomic_store(&ended, false);
 	if (pthread_create(&thread, NULL, keep_forking, &forks))
 		die("pthread_create");
-	for (i = 0; ok && i < 100; i++)
+	/* The thread may begin late. */
+	for (i = 0; ok && (i < 100 || (!forks && now_ms() < end)); i++)
 		ok = moved(opcode);
 	atomic_store(&ended, true);
 	pthread_join(thread, NULL);

@@ -257,6 +257,9 @@ static bool run_with_cpu(void)
 	memset(cpu.words, 0, WORDS * WORD);
 	if (pthread_create(&cpu.thread, NULL, run_cpu, NULL))
 		die("pthread_create");
+	/* It may begin late. */
+	while (!__atomic_load_n(&cpu.added, __ATOMIC_RELAXED))
+		;
 	for (i = 0; ok && i < TURNS; i++) {
 		/* Several: they may be on several CPUs. */
 		link = i % LINKS;

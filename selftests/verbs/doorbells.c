@@ -16,6 +16,7 @@
 #define TRIPS 2000
 #define MOST_WAITS 16
 #define BURSTS 200
+#define TRIES 5
 #define GRH 40
 #define QKEY 0x11223344
 #define LENGTH 12
@@ -185,31 +186,45 @@ static bool is_slow(void)
  * there the doorbells count behind which a message is seen to arrive. Between namespaces it arrives before the doorbell
  * has returned.
  */
-static bool bursts(int argument)
+static bool bursts_once(int argument, uint32_t *value, bool *ok)
 {
-	unsigned long long before = waits(), acknowledgements = device_counter_now(&devices[1], "sent_pkts");
+	unsigned long long acknowledgements = device_counter_now(&devices[1], "sent_pkts");
 	const volatile uint32_t *there = (volatile uint32_t *)regions[1].memory;
 	const unsigned int length = argument & ~UC, messages = BURSTS * length;
 	unsigned int arrivals = 0, seen, i, j;
-	uint32_t value = 0;
-	bool ok = true;
 
-	for (i = 0; ok && i < BURSTS; i++) {
+	for (i = 0; *ok && i < BURSTS; i++) {
 		for (j = 0; j < length; j++) {
 			seen = *there;
-			post(0, ++value, true);
+			post(0, ++*value, true);
 			arrivals += *there != seen;
 		}
-		for (j = 0; ok && j < length; j++)
-			ok = cq_expect(cqs[0], "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
-		ok = ok && comes(1, value);
+		for (j = 0; *ok && j < length; j++)
+			*ok = cq_expect(cqs[0], "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
+		*ok = *ok && comes(1, *value);
 	}
 	acknowledgements = device_counter_now(&devices[1], "sent_pkts") - acknowledgements;
-	ksft_print_msg("%llu acknowledgements of %u, arrivals behind %u doorbells, %llu waits\n", acknowledgements, messages,
-		       arrivals, waits() - before);
+	ksft_print_msg("%llu acknowledgements of %u, arrivals behind %u doorbells\n", acknowledgements, messages, arrivals);
+	return 2 * (argument & UC ? arrivals : acknowledgements) <= messages;
+}
+
+/* Where the timer has fired, the host gave the machine no time amid a burst: then once more. */
+static bool bursts(int argument)
+{
+	unsigned long long before, after = waits();
+	bool ok = true, are;
+	uint32_t value = 0;
+	unsigned int i = 0;
+
+	do {
+		before = after;
+		are = bursts_once(argument, &value, &ok);
+		after = waits();
+		ksft_print_msg("%llu waits\n", after - before);
+	} while (ok && !are && after > before && ++i < TRIES);
 	if (ok && is_slow())
 		return row_skip("the timer fires before a batch is posted");
-	return ok && 2 * (argument & UC ? arrivals : acknowledgements) <= messages;
+	return ok && are;
 }
 
 static bool run_bursts(int length)
