@@ -189,7 +189,10 @@ fn receive_all(
             continue;
         }
         let Some(qp) = find(device, packet, &skb, rcu) else {
-            device.count_drop(Counter::UnknownQp, packet.dest_qpn);
+            // Peers may send CNPs to UC and UD QPs, too, which have no window.
+            if packet.opcode.transport() != Transport::Cnp {
+                device.count_drop(Counter::UnknownQp, packet.dest_qpn);
+            }
             continue;
         };
         let Some(_pass) = qp.enter() else {
@@ -303,7 +306,7 @@ fn find<'a>(
         Transport::Xrc => qp.ty == Type::XrcInitiator,
         Transport::Uc => qp.ty == Type::Uc,
         Transport::Ud => qp.is_datagram(),
-        Transport::Cnp => false,
+        Transport::Cnp => matches!(qp.ty, Type::Rc | Type::XrcInitiator),
     };
     speaks.then_some(qp)
 }

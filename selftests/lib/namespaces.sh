@@ -144,6 +144,13 @@ link_local()
 	ip -n "$1" -6 -o address show dev "$2" scope link | awk '{ sub("/.*", "", $4); print $4; exit }'
 }
 
+# counted NAMESPACE FAMILY TABLE COUNTER: the packets that nftables has counted since it was asked before
+counted()
+{
+	ip netns exec "$1" nft -j reset counter "$2" "$3" "$4" |
+		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
+}
+
 # counter_of DEVICE COUNTER
 counter_of()
 {

@@ -70,13 +70,6 @@ long_route()
 	ip -n n1 route change 10.0.0.0/24 dev "$netdev1" src "$address1" && pingpong 2048
 }
 
-# counted NAMESPACE FAMILY TABLE COUNTER: the packets since it was asked before.
-counted()
-{
-	ip netns exec "$1" nft -j reset counter "$2" "$3" "$4" |
-		python3 -c 'import json, sys; print(next(e["counter"]["packets"] for e in json.load(sys.stdin)["nftables"] if "counter" in e))'
-}
-
 # packets_with NAMESPACE PRIORITY: how many packets left it with priority 0 or 3, since it was asked before.
 packets_with()
 {

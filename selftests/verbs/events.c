@@ -876,7 +876,7 @@ static bool run_changed_path(void)
 	ok = ok && sent(a, 0, IBV_WC_SUCCESS);
 	drain(false);
 	post(a, IBV_WR_SEND, 1);
-	/* The lower two bits are for congestion control, which there is none of. */
+	/* The lower two bits would say that a packet has been marked: nobody may say so before it leaves. */
 	attr.ah_attr.grh.traffic_class = 0x43;
 	attr.ah_attr.grh.flow_label = 0x12345;
 	qp_change(a->qp, attr, IBV_QP_AV, "a path in SQD");

@@ -88,6 +88,8 @@ counters! {
     NoReceive = c"no_receive",
     /// Congestion notification packets received.
     CongestionNotifications = c"rcvd_cnp",
+    /// The same sent.
+    SentCongestionNotifications = c"sent_cnp",
     /// Packets that did not get there: no memory, no route, a full queue, a datagram longer than the port's MTU.
     SendDropped = c"send_err",
     /// Completions lost because the CQ was full.

@@ -146,14 +146,16 @@ pub(crate) fn count(device: &Device, packets: u32, bytes: u64) {
     counters.add(Counter::ReceivedBytes, bytes);
 }
 
-/// Has `packet` become the headers of a datagram.
+/// Has `packet` become the headers of a datagram. A switch marks the IP header instead of the BTH (annex A17.9).
 #[inline(always)]
 fn read(packet: &mut Packet, skb: &RxSkb) -> Result<(), ParseError> {
     // They are in one piece as a rule. If that is too short, as it may be, there are others.
-    match packet.read(skb.linear(), skb.datagram_len()) {
+    let read = match packet.read(skb.linear(), skb.datagram_len()) {
         Err(ParseError::TooShort) => read_segments(packet, skb),
         read => read,
-    }
+    };
+    packet.fecn = skb.has_congestion_mark();
+    read
 }
 
 /// As [`read`], of headers that need not be in one piece.
@@ -165,8 +167,8 @@ fn read_segments(packet: &mut Packet, skb: &RxSkb) -> Result<(), ParseError> {
     packet.read(headers.get(..copied).unwrap_or(&[]), skb.datagram_len())
 }
 
-/// Has `packet` become the headers of a datagram that came to `device`. Returns whether it is a packet for a QP: sound,
-/// with the right ICRC, and no CNP. Others are counted.
+/// Has `packet` become the headers of a datagram that came to `device`. Returns whether it is sound, with the right ICRC.
+/// Others are counted, and CNPs, too.
 pub(crate) fn check(device: &Device, packet: &mut Packet, skb: &RxSkb) -> bool {
     if read(packet, skb).is_err() {
         device.count_drop(Counter::Malformed, 0);
@@ -177,11 +179,10 @@ pub(crate) fn check(device: &Device, packet: &mut Packet, skb: &RxSkb) -> bool {
         return false;
     }
     trace::packet_in(|| datagram::traced(packet));
-    let is_cnp = packet.opcode.transport() == Transport::Cnp;
-    if is_cnp {
+    if packet.opcode.transport() == Transport::Cnp {
         device.counters().add(Counter::CongestionNotifications, 1);
     }
-    !is_cnp
+    true
 }
 
 /// Whether a datagram that has the headers of a packet ends with their ICRC, and that of the payload.

@@ -12,6 +12,7 @@ use crate::{
         path::Path, //
     }, //
 };
+use core::convert::Infallible;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -38,6 +39,11 @@ pub(crate) enum BuildError<F> {
     NoMemory,
     /// The payload's source refused.
     Payload(F),
+}
+
+/// Fills a packet without payload, for [`Batch::build`].
+pub(crate) fn no_payload(_: &mut [u8]) -> Result<(), Infallible> {
+    Ok(())
 }
 
 /// The fields of the events of `packet`. Context: any.

@@ -23,8 +23,11 @@ use net::{
     RxSkb, //
 };
 
-/// The DSCP of a traffic class. Its other two bits would say that the transport slows down where packets are marked.
+/// The DSCP of a traffic class.
 const DSCP: u8 = 0xfc;
+/// Its other two bits, where a packet has been marked. Consumers may ask for ECT: that queues on the way may mark packets
+/// before they are full, and the sender slows down then (RFC 3168, annex A17.9).
+const CE: u8 = 3;
 
 /// The arguments of a path lookup. They do not hold off the end of the namespace.
 #[derive(Clone, Copy)]
@@ -83,7 +86,7 @@ pub(crate) struct Path {
 
 impl Path {
     /// Resolves `address` for packets from QP `local` to QP `remote` (0: a datagram QP, whose peers
-    /// differ).
+    /// differ). `has_window` if the sender slows down where the network is full.
     ///
     /// Errors: what the routing said; `ENODEV` if the device is going away.
     /// Context: process or softirq.
@@ -92,6 +95,7 @@ impl Path {
         address: &rdma::ah::Address,
         local: u32,
         remote: u32,
+        has_window: bool,
     ) -> Result<Arc<Self>> {
         let (source, destination) = ends(address);
         // The address may have gone, and be back under another entry of the table.
@@ -103,11 +107,13 @@ impl Path {
         } else {
             place.vrf_ifindex
         };
+        let ecn = address.traffic_class & CE;
+        let may_mark = has_window && ecn != CE;
         let query = Query {
             source,
             destination,
             oif,
-            traffic_class: address.traffic_class & DSCP,
+            traffic_class: address.traffic_class & DSCP | if may_mark { ecn } else { 0 },
             hop_limit: address.hop_limit,
             flow_label: address.flow_label,
             source_port: source_port(address.flow_label, local, remote),

@@ -149,7 +149,8 @@ impl Modify for Qp {
             if path::is_to_group(address) {
                 return Err(EINVAL);
             }
-            Path::resolve(self.device(), address, self.number, peer)
+            let has_window = protocol_type(self.ty).is_reliable();
+            Path::resolve(self.device(), address, self.number, peer, has_window)
         };
         let primary = attr.address.as_ref().map(resolve).transpose()?;
         // Packets of full size will all be dropped on this machine, but short ones get through: the peer of `rdma_cm` may

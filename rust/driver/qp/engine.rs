@@ -19,10 +19,16 @@ use super::{
     Qp, //
 };
 use crate::{
-    device::network::QUEUE_LIMIT,
+    device::{
+        counters::Counter,
+        network::QUEUE_LIMIT, //
+    },
     packet::{
         arrival::Run,
-        datagram::Batch,
+        datagram::{
+            no_payload,
+            Batch, //
+        },
         path::Path, //
     },
     queue::cq::Cq, //
@@ -37,7 +43,9 @@ use rdma::qp::{
     Type, //
 };
 use roce::{
+    opcode::Opcode,
     packet::Packet,
+    psn::Psn,
     responder::Arrival,
     time::Instant, //
 };
@@ -156,6 +164,8 @@ pub(super) struct Engine {
     batch: Option<KBox<Batch>>,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
+    /// A packet was marked on its way: the peer is to get a CNP.
+    owes_cnp: bool,
     /// Pages that received packets wait for.
     pub(super) incoming: Paging,
     /// Pages that packets to be sent wait for.
@@ -171,6 +181,7 @@ impl Engine {
             again: false,
             batch: Some(batch),
             paced_since: None,
+            owes_cnp: false,
             incoming: Paging::default(),
             outgoing: Paging::default(),
             waiting: Waiting::default(),
@@ -181,6 +192,23 @@ impl Engine {
     #[inline]
     pub(super) fn has_owner(&self) -> bool {
         self.batch.is_none()
+    }
+
+    /// Builds the CNP that is owed (annex A17.9.3). Context: bottom halves off.
+    #[cold]
+    #[inline(never)]
+    fn build_cnp(&mut self, qp: &Qp, batch: &mut Batch) {
+        self.owes_cnp = false;
+        let Some(way) = qp.tx_path() else {
+            return;
+        };
+        let mut packet = Packet::new(Opcode::Cnp, qp.remote_number(), Psn::new(0));
+        packet.becn = true;
+        packet.migrated = way.migrated;
+        let built = batch.build(&way.path, &packet, qp.device().pages(), no_payload);
+        if built.is_ok() {
+            qp.count(Counter::SentCongestionNotifications);
+        }
     }
 
     /// Whether to wait for this machine's queues: so much is in those that `path` leads to that more would only be
@@ -288,6 +316,9 @@ impl Qp {
                 }
                 let is_sent = match &mut own {
                     Some(batch) => {
+                        if side.engine().owes_cnp {
+                            side.engine().build_cnp(self, batch);
+                        }
                         side.build(self, &mut round, batch);
                         batch.is_empty()
                     }
@@ -370,6 +401,12 @@ impl Qp {
     }
 
     fn take_in_each<S: Side>(self: &Arc<Self>, side: &mut S, round: &mut Round, run: Run<'_, '_>) {
-        run.for_each(&mut |packet, skb| paging::take_in(side, self, packet, skb, round));
+        run.for_each(&mut |packet, skb| {
+            // A CNP that is marked causes no other one.
+            if packet.fecn && packet.opcode != Opcode::Cnp {
+                side.engine().owes_cnp = !self.is_datagram();
+            }
+            paging::take_in(side, self, packet, skb, round);
+        });
     }
 }

@@ -388,6 +388,17 @@ impl RxSkb {
         }
     }
 
+    /// Whether a router or queue on the way was congested, and has marked the packet (CE, RFC 3168).
+    #[inline]
+    pub fn has_congestion_mark(&self) -> bool {
+        const CE: u8 = 3;
+        // The traffic class of IPv6 begins four bits later than IPv4's type of service.
+        let shift = if self.is_v4() { 0 } else { 4 };
+        self.headers()
+            .get(1)
+            .is_some_and(|byte| byte >> shift & CE == CE)
+    }
+
     /// Returns the first bytes of the datagram: as many as the packet has in one piece with its headers.
     #[inline]
     pub fn linear(&self) -> &[u8] {

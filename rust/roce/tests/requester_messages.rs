@@ -8,7 +8,10 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
-    packet::NakCode,
+    packet::{
+        NakCode,
+        Packet, //
+    },
     psn::Psn,
     qp::{
         Mtu,
@@ -188,6 +191,34 @@ fn the_window_grows_and_shrinks() {
         respond(&mut requester, us(3), &ack(psn.add(sent - 1)));
     }
     assert_eq!(windows, [50, 31, 19, 16]);
+}
+
+#[test]
+fn congestion_halves_the_window_once_a_round_trip() {
+    let psn = Psn::new(1);
+    let mut requester = requester_with(RequesterConfig {
+        window_packets: 64,
+        window_packets_most: 100,
+        ..requester_config(psn)
+    });
+    let notification = Packet::new(Opcode::Cnp, 1, Psn::new(0));
+    requester.post(send(4000 * MTU)).unwrap();
+    // Nothing is outstanding.
+    respond(&mut requester, us(0), &notification);
+    let mut sent = 0;
+    let mut windows = Vec::new();
+    for notifications in [3, 1, 0, 0] {
+        let packets = transmit(&mut requester, us(0)).len() as u32;
+        sent += packets;
+        windows.push(packets);
+        for _ in 0..notifications {
+            respond(&mut requester, us(1), &notification);
+        }
+        respond(&mut requester, us(1), &ack(psn.add(sent - 1)));
+    }
+    // It grows by a quarter of what is acknowledged.
+    assert_eq!(windows, [64, 48, 36, 45]);
+    assert_eq!(requester.counters().retransmitted_packets, 0);
 }
 
 /// A requester with that window, which may grow to 100, and 64 messages of a byte.

@@ -17,6 +17,7 @@ use crate::{
         Fault, //
     },
     packet::datagram::{
+        no_payload,
         Batch,
         BuildError, //
     }, //
@@ -54,7 +55,6 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
-                    let no_payload = |_: &mut [u8]| Ok::<(), Fault>(());
                     if batch
                         .build(path, &packet, qp.device().pages(), no_payload)
                         .is_err()

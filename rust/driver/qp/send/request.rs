@@ -230,7 +230,7 @@ fn datagram_tx_path(
     let path = match cached {
         Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid(qp.device()) => path.clone(),
         _ => {
-            let path = Path::resolve(qp.device(), ah.address(), qp.number, 0).ok()?;
+            let path = Path::resolve(qp.device(), ah.address(), qp.number, 0, false).ok()?;
             *cached = Some((ah.clone(), path.clone()));
             path
         }

@@ -76,15 +76,19 @@ const READ_LOOK_AHEAD: u32 = 32;
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Processes a response: an ACK, NAK, RNR NAK, READ response or ATOMIC acknowledgement for this
-    /// QP, in the order of arrival.
+    /// QP, in the order of arrival; or a CNP.
     pub fn receive(&mut self, now: Instant, packet: &Packet) -> Received {
+        let opcode = packet.opcode;
+        if matches!(opcode.operation(), Operation::Cnp) {
+            self.congested(true);
+            return Received::Nothing;
+        }
         if self.place.is_some() {
             return Received::Dropped(DropReason::Busy);
         }
         if !matches!(self.phase, Phase::Running | Phase::Paused) {
             return Received::Dropped(DropReason::State);
         }
-        let opcode = packet.opcode;
         let is_ours = matches!(
             (self.config.service, opcode.transport()),
             (Type::Rc, Transport::Rc) | (Type::XrcInitiator, Transport::Xrc)
@@ -94,6 +98,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         if !pkey::matches(self.config.pkey, packet.pkey) {
             return Received::Dropped(DropReason::Pkey);
+        }
+        if packet.fecn {
+            self.congested(false);
         }
         self.held = false;
 

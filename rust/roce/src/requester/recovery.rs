@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Loss: timers, retry counters, going back (IBTA 9.7.5.1.1, 9.7.5.2.8, 9.7.6.1.3, 9.9.2).
+//! Loss and congestion: timers, retry counters, going back (IBTA 9.7.5.1.1, 9.7.5.2.8, 9.7.6.1.3, 9.9.2).
 //!
 //! # When it goes back, and what that costs
 //!
@@ -263,6 +263,25 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.responses.lost();
         self.go_back();
         true
+    }
+
+    /// The network is full: a CNP tells it of requests, a mark of responses (annex A17.9). As after a loss, less may be
+    /// outstanding. More signs of that come for what is outstanding now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn congested(&mut self, of_requests: bool) {
+        // UC has no window.
+        if !self.config.service.is_reliable()
+            || !self.in_flight()
+            || self.una < self.congestion_end.max(self.recovery_end)
+        {
+            return;
+        }
+        self.congestion_end = self.max_sent;
+        match of_requests {
+            true => self.requests.lost(),
+            false => self.responses.lost(),
+        }
     }
 
     /// The responder was not ready for the packet at `una`.
