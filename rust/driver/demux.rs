@@ -103,11 +103,17 @@ fn receive(netns: &net::Net, skb: RxSkb) {
         deliver_to_group(device, &destination, packet, skb, rcu);
         return;
     }
-    let Some(qp) = find(device, packet, &skb, rcu) else {
+    match find(device, packet, &skb, rcu) {
+        Some(qp) => deliver(qp, packet, skb),
+        None => count_unknown(device, packet),
+    }
+}
+
+/// Counts a packet that is for no QP. Peers may send CNPs to UC and UD QPs, too, which have no window.
+fn count_unknown(device: &Device, packet: &Packet) {
+    if packet.opcode.transport() != Transport::Cnp {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
-        return;
-    };
-    deliver(qp, packet, skb);
+    }
 }
 
 /// QPs that may have something to send: after requests (`true`), or after responses.
@@ -189,10 +195,7 @@ fn receive_all(
             continue;
         }
         let Some(qp) = find(device, packet, &skb, rcu) else {
-            // Peers may send CNPs to UC and UD QPs, too, which have no window.
-            if packet.opcode.transport() != Transport::Cnp {
-                device.count_drop(Counter::UnknownQp, packet.dest_qpn);
-            }
+            count_unknown(device, packet);
             continue;
         };
         let Some(_pass) = qp.enter() else {

@@ -66,8 +66,10 @@ told()
 slow_link()
 {
 	{ modprobe sch_tbf && modprobe sch_fq_codel; } || skip "the kernel has no such queue"
-	ip netns exec "$1" tc qdisc add dev "$2" root handle 1: tbf rate 50mbit burst 100k limit 4m &&
-		ip netns exec "$1" tc qdisc add dev "$2" parent 1: fq_codel target 5ms interval 20ms ce_threshold 5ms memory_limit 600k ecn
+	ip netns exec "$1" tc qdisc add dev "$2" root handle 1: tbf rate 50mbit burst 100k limit 4m || return 1
+	ip netns exec "$1" tc qdisc add dev "$2" parent 1: fq_codel target 5ms interval 20ms ecn && return 0
+	slow_link_end "$@"
+	return 1
 }
 
 # slow_link_end NAMESPACE NETDEV

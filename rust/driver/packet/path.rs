@@ -25,8 +25,8 @@ use net::{
 
 /// The DSCP of a traffic class.
 const DSCP: u8 = 0xfc;
-/// Its other two bits, where a packet has been marked. Consumers may ask for ECT: that queues on the way may mark packets
-/// before they are full, and the sender slows down then (RFC 3168, annex A17.9).
+/// The other two bits: both are set in a packet that was marked. Consumers may set one of them: then queues on the way may
+/// mark packets before they are full, and the sender slows down (ECT, RFC 3168, annex A17.9).
 const CE: u8 = 3;
 
 /// The arguments of a path lookup. They do not hold off the end of the namespace.

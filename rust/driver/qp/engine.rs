@@ -103,6 +103,11 @@ pub(super) trait Side: Sized + Unpin {
         false
     }
 
+    /// Whether requests are held, if this side sends them.
+    fn has_held(_qp: &Qp) -> bool {
+        false
+    }
+
     /// Whether a softirq leaves building to a thread, because there is so much.
     fn is_long(&self) -> bool;
 
@@ -116,8 +121,9 @@ pub(super) trait Side: Sized + Unpin {
     /// Ends a round, under the lock. `is_sent`: no packets are on their way out of a batch.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool);
 
-    /// Forgets packets and accesses that wait for pages.
+    /// Forgets packets and accesses that wait for pages, and what the peer was to be told.
     fn wait_no_more(&mut self, qp: &Qp) {
+        self.engine().owes_cnp = false;
         self.engine().incoming = Paging::default();
         self.engine().outgoing = Paging::default();
         self.engine().waiting.clear(qp);
@@ -301,10 +307,10 @@ impl Qp {
                 if own.is_none() && side.engine().has_owner() {
                     side.engine().again = true;
                 } else {
-                    let was_held = self.has_held();
+                    let was_held = S::has_held(self);
                     side.engine().again = side.fetch(self);
                     // Nobody repeats UC packets that arrive out of order. So a worker sends all that has waited: its packets
-                    // arrive before others may send.
+                    // arrive before another thread may send for the QP.
                     let is_much = match side.engine().paced_since {
                         Some(_) => self.is_unreliable(),
                         None => side.is_long() || was_held && self.is_unreliable(),
@@ -402,7 +408,7 @@ impl Qp {
 
     fn take_in_each<S: Side>(self: &Arc<Self>, side: &mut S, round: &mut Round, run: Run<'_, '_>) {
         run.for_each(&mut |packet, skb| {
-            // A CNP that is marked causes no other one.
+            // A CNP that is marked causes no other one. A UD QP cannot slow down for one of its peers.
             if packet.fecn && packet.opcode != Opcode::Cnp {
                 side.engine().owes_cnp = !self.is_datagram();
             }

@@ -163,6 +163,31 @@ fn parts_are_half_the_window() {
 }
 
 #[test]
+fn marked_responses_halve_their_window_once_a_round_trip() {
+    with_psns(|psn| {
+        let mut requester = requester_with(RequesterConfig {
+            max_rd_atomic: 16,
+            window_packets: 128,
+            window_packets_most: 128,
+            ..requester_config(psn)
+        });
+        requester.post(read(1024 * MTU)).unwrap();
+        let (lengths, packets) = parts(&mut requester, us(0));
+        assert_eq!(lengths, [64, 64]);
+        // A notification is about requests.
+        let notification = Packet::new(Opcode::Cnp, 1, Psn::new(0));
+        respond(&mut requester, us(1), &notification);
+        for (index, mut response) in read_responses(&packets).into_iter().enumerate() {
+            response.fecn = index < 2;
+            respond(&mut requester, us(1), &response);
+        }
+        // 64, and one more for four that have come: 96.
+        let (lengths, _) = parts(&mut requester, us(1));
+        assert_eq!(lengths, [32, 32, 32]);
+    });
+}
+
+#[test]
 fn what_is_asked_for_again_has_the_parts_that_it_had() {
     with_psns(|psn| {
         let mut requester = requester_with(RequesterConfig {

@@ -375,7 +375,7 @@ fn access(
 
 impl Qp {
     /// Acknowledges all that has been executed, and lets the acknowledgements leave, and requests that are held or left to
-    /// a worker. The consumer saw completions of receives whose acknowledgements may have to wait still, for full
+    /// a worker that has not begun. The consumer saw completions of receives whose acknowledgements may have to wait still, for full
     /// queues or for another CPU; if it ends now, they are all that its peer waits for. Takes a few ms at most, and not
     /// where they wait behind READ responses that wait for pages. Context: process, may sleep, no lock held.
     pub(super) fn settle(self: &Arc<Self>) {

@@ -278,6 +278,10 @@ impl Side for SendSide {
         self.fetch_posted(qp)
     }
 
+    fn has_held(qp: &Qp) -> bool {
+        qp.has_held()
+    }
+
     fn is_long(&self) -> bool {
         !self.is_late
             && self

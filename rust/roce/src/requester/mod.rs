@@ -208,8 +208,6 @@ pub struct Requester<S> {
     recovering: bool,
     /// What lies before this is being asked for again, all of it.
     recovery_end: u64,
-    /// What lies before this was outstanding when the network was full.
-    congestion_end: u64,
     /// Since it went back, there have been answers to what lies behind the gap.
     alive: bool,
     /// The transport timer.
@@ -293,7 +291,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             rnr_retries_left: 0,
             recovering: false,
             recovery_end: 0,
-            congestion_end: 0,
             alive: false,
             deadline: None,
             latest: Instant::from_ns(0),
@@ -491,7 +488,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.rnr_deadline = None;
         self.recovering = false;
         self.recovery_end = 0;
-        self.congestion_end = 0;
         self.alive = false;
         self.round_trip = RoundTrip::default();
         self.probe_end = None;

@@ -99,7 +99,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if !pkey::matches(self.config.pkey, packet.pkey) {
             return Received::Dropped(DropReason::Pkey);
         }
-        if packet.fecn {
+        if packet.fecn && matches!(opcode.operation(), Operation::ReadResponse) {
             self.congested(false);
         }
         self.held = false;

@@ -259,29 +259,25 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         }
         // The counter may hold less than the cost: then this is the last attempt.
         self.retries_left = self.retries_left.saturating_sub(cost);
-        self.requests.lost();
-        self.responses.lost();
+        self.requests.lost(self.max_sent);
+        self.responses.lost(self.max_sent);
         self.go_back();
         true
     }
 
-    /// The network is full: a CNP tells it of requests, a mark of responses (annex A17.9). As after a loss, less may be
-    /// outstanding. More signs of that come for what is outstanding now.
+    /// The network is congested: a CNP says that requests met congestion, a mark that responses did (annex A17.9).
     #[cold]
     #[inline(never)]
-    pub(super) fn congested(&mut self, of_requests: bool) {
+    pub(super) fn congested(&mut self, by_requests: bool) {
         // UC has no window.
-        if !self.config.service.is_reliable()
-            || !self.in_flight()
-            || self.una < self.congestion_end.max(self.recovery_end)
-        {
+        if !self.config.service.is_reliable() || !self.in_flight() {
             return;
         }
-        self.congestion_end = self.max_sent;
-        match of_requests {
-            true => self.requests.lost(),
-            false => self.responses.lost(),
-        }
+        let window = match by_requests {
+            true => &mut self.requests,
+            false => &mut self.responses,
+        };
+        window.congested(self.una, self.max_sent);
     }
 
     /// The responder was not ready for the packet at `una`.

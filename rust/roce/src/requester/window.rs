@@ -28,6 +28,8 @@ pub(super) struct Window {
     before: u32,
     /// Acknowledged since it grew.
     acknowledged: u32,
+    /// Positions before this were outstanding when it was halved last.
+    halved_end: u64,
 }
 
 impl Window {
@@ -39,6 +41,7 @@ impl Window {
             most: most.max(packets),
             before: 0,
             acknowledged: 0,
+            halved_end: 0,
         }
     }
 
@@ -70,12 +73,21 @@ impl Window {
         self.packets = self.packets.saturating_add(more).min(self.most);
     }
 
-    /// A packet was lost.
-    pub(super) fn lost(&mut self) {
+    /// A packet was lost. What is outstanding now ends before position `end`.
+    pub(super) fn lost(&mut self, end: u64) {
+        self.halved_end = end;
         let full = self.packets_when_ready();
         self.before = (full / 2).max(LEAST.min(full));
         self.packets = self.packets.min(self.before);
         self.acknowledged = 0;
+    }
+
+    /// The network is congested: less may be outstanding, as after a loss. Positions from `una` up to `end` are outstanding
+    /// now; more signs of congestion come for these, and say nothing new.
+    pub(super) fn congested(&mut self, una: u64, end: u64) {
+        if una >= self.halved_end {
+            self.lost(end);
+        }
     }
 
     /// The responder was not ready for a packet.
