@@ -13,6 +13,7 @@ netdev2=$(netdev_of n2 "$dev2")
 netdev1=$(netdev_of n1 "$dev1")
 # Of perftest.
 port=18515
+cm_port=7174
 # A traffic class: ECT(0).
 ect=2
 
@@ -136,6 +137,29 @@ marked_unreliable()
 	return "$status"
 }
 
+# counters_begin: of packets of n2 that may be marked, and that may not.
+counters_begin()
+{
+	in2 nft -f - <<-'RULES'
+		table inet ends {
+			counter able { }
+			counter unable { }
+			chain departures {
+				type filter hook output priority 0
+				udp dport 4791 ip ecn ect0 counter name able
+				udp dport 4791 ip6 ecn ect0 counter name able
+				udp dport 4791 ip ecn not-ect counter name unable
+				udp dport 4791 ip6 ecn not-ect counter name unable
+			}
+		}
+	RULES
+}
+
+counters_end()
+{
+	in2 nft delete table inet ends
+}
+
 # sends_with FAMILY SERVICE CLASS RIGHT WRONG: the packets of n2 count as RIGHT, and none as WRONG.
 sends_with()
 {
@@ -151,26 +175,33 @@ sends_with()
 capability()
 {
 	local family status=0
-	in2 nft -f - <<-'RULES' || return 1
-		table inet ends {
-			counter able { }
-			counter unable { }
-			chain departures {
-				type filter hook output priority 0
-				udp dport 4791 ip ecn ect0 counter name able
-				udp dport 4791 ip6 ecn ect0 counter name able
-				udp dport 4791 ip ecn not-ect counter name unable
-				udp dport 4791 ip6 ecn not-ect counter name unable
-			}
-		}
-	RULES
+	counters_begin || return 1
 	for family in 4 6; do
 		sends_with "$family" RC "$ect" able unable && sends_with "$family" RC 0 unable able &&
 			sends_with "$family" RC 3 unable able && sends_with "$family" UC "$ect" unable able &&
 			sends_with "$family" UD "$ect" unable able || status=1
 	done
-	in2 nft delete table inet ends
+	counters_end
 	return "$status"
+}
+
+# How an administrator has programs ask that connect by rdma_cm. Its own messages are datagrams.
+default_type_of_service()
+{
+	local device able unable status directory=/sys/kernel/config/rdma_cm
+	{ modprobe rdma_cm && { mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config; }; } ||
+		return 1
+	for device in "$dev1" "$dev2"; do
+		mkdir "$directory/$device" && echo "$ect" >"$directory/$device/ports/1/default_roce_tos" || return 1
+	done
+	counters_begin && pair 60 "$cm_port" rping -s -a "$address1" -p "$cm_port" -C 100 -- \
+		rping -c -a "$address1" -p "$cm_port" -C 100
+	status=$?
+	able=$(counted n2 inet ends able) unable=$(counted n2 inet ends unable)
+	counters_end
+	rmdir "$directory/$dev1" "$directory/$dev2"
+	echo "$able packets are able to be marked, $unable unable"
+	[ "$status" -eq 0 ] && [ "$able" -ge 100 ] && [ "$unable" -gt 0 ] && [ "$unable" -lt 10 ]
 }
 
 # dropped NAMESPACE NETDEV: by its queue.
@@ -193,12 +224,13 @@ queue()
 	[ "$marked" -eq 0 ] && [ "$unmarked" -gt 0 ]
 }
 
-ktap_start 8
+ktap_start 9
 devices_wait
 declare -A gids1 gids2
 gids1=([4]=$(gid_index_wait "$dev1" "$address1") [6]=$(gid_index_wait "$dev1" "$address1v6"))
 gids2=([4]=$(gid_index_wait "$dev2" "$address2") [6]=$(gid_index_wait "$dev2" "$address2v6"))
 row "packets of RC may be marked if the consumer asks for it, no others" capability
+row "rdma_cm: the default type of service asks for it" default_type_of_service
 row "a CNP for marked packets, IPv4" marked_sends 4 65536 200 "ecn n2 ce" "ecn_end n2"
 row "a CNP for marked packets, IPv6" marked_sends 6 65536 200 "slow_link n2 $netdev2" "slow_link_end n2 $netdev2"
 row "a CNP for marked READ responses" marked_responses 4
