@@ -109,7 +109,7 @@ fn receive(netns: &net::Net, skb: RxSkb) {
     }
 }
 
-/// Counts a packet that is for no QP. Peers may send CNPs to UC and UD QPs, too, which have no window.
+/// Counts a packet that no QP takes. A CNP is not counted: it may be for a UC or UD QP, which has no window.
 fn count_unknown(device: &Device, packet: &Packet) {
     if packet.opcode.transport() != Transport::Cnp {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);

@@ -35,9 +35,9 @@ traced()
 	[ "$status" -eq 0 ] || fail "status $status"
 }
 
-# traced_once COMMAND...: as traced(), and no packet is asked for again, as it is when the host gives a CPU of the machine no
+# traced_undisturbed COMMAND...: as traced(), and no packet is asked for again, as it is when the host gives a CPU of the machine no
 # time for some milliseconds: then once more.
-traced_once()
+traced_undisturbed()
 {
 	local before _
 	for _ in 1 2 3 4 5; do
@@ -74,7 +74,7 @@ pingpong()
 # Ten messages each way: a send and a receive for each, at both ends.
 requests()
 {
-	traced_once pingpong 10 64
+	traced_undisturbed pingpong 10 64
 	times 20 ' ferroce_post_send: qpn=[0-9]+$'
 	times 40 ' ferroce_completion: .* status=SUCCESS \(0\)'
 	times 0 ' ferroce_completion: .* status=[^S]'
@@ -85,7 +85,7 @@ requests()
 packets()
 {
 	local way first psns
-	traced_once pingpong 1 8192
+	traced_undisturbed pingpong 1 8192
 	for way in out in; do
 		times 2 " ferroce_packet_$way: .* opcode=RC_SEND_FIRST .* len=1024 aeth=- syndrome=-1"
 		times 12 " ferroce_packet_$way: .* opcode=RC_SEND_MIDDLE .* len=1024 aeth=-"

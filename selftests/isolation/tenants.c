@@ -517,7 +517,7 @@ static bool ask(char letter)
 static void qp_ready(unsigned int side)
 {
 	/* Responses to a READ that is repeated would show the memory as it is then: READs are not repeated. */
-	struct patience patience = { .timeout = 18, .retries = 7, .rnr_retries = 7 };
+	struct patience patience = VERY_PATIENT;
 	struct device *own = &devices[side], *other = way->answers ? &vm : &devices[!side];
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT };
 

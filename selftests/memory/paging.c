@@ -37,8 +37,6 @@
 #define INTERRUPTED (16 << 20)
 #define SIGNAL_US 2000
 #define SIGNALS 50
-/* Nothing answers for a page that is on its way: as long as a slow machine may take. */
-#define VERY_PATIENT ((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 })
 #define ALL                                                                                  \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |          \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ON_DEMAND)

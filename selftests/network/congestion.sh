@@ -9,8 +9,8 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
-netdev2=$(netdev_of n2 "$dev2")
 netdev1=$(netdev_of n1 "$dev1")
+netdev2=$(netdev_of n2 "$dev2")
 # Of perftest.
 port=18515
 cm_port=7174
@@ -79,26 +79,15 @@ slow_link_end()
 	ip netns exec "$1" tc qdisc del dev "$2" root
 }
 
-# marked_sends FAMILY SIZE COUNT MARK MARK_END: these mark packets, and mark none.
-marked_sends()
+# marked DEVICE PEER PROGRAM FAMILY MARK MARK_END: DEVICE sends CNPs if MARK has marked packets of PEER, and none before.
+marked()
 {
-	local sent
-	sent=$(told "$dev1" "$dev2" perftest ib_send_bw "$1" -s "$2" -n 20) || return 1
+	local device=$1 peer=$2 program=$3 family=$4 sent
+	sent=$(told "$device" "$peer" perftest "$program" "$family" -s 65536 -n 20) || return 1
 	[ "$sent" -eq 0 ] || fail "$sent CNPs without a mark"
-	$4 || return 1
-	sent=$(told "$dev1" "$dev2" perftest ib_send_bw "$1" --tclass "$ect" -s "$2" -n "$3")
-	$5
-	echo "$sent CNPs"
-	[ "$sent" -gt 0 ]
-}
-
-# marked_responses FAMILY
-marked_responses()
-{
-	local sent
-	ecn n1 ce || return 1
-	sent=$(told "$dev2" "$dev1" perftest ib_read_bw "$1" -s 65536 -n 200)
-	ecn_end n1
+	$5 || return 1
+	sent=$(told "$device" "$peer" perftest "$program" "$family" --tclass "$ect" -s 65536 -n 200)
+	$6
 	echo "$sent CNPs"
 	[ "$sent" -gt 0 ]
 }
@@ -231,9 +220,9 @@ gids1=([4]=$(gid_index_wait "$dev1" "$address1") [6]=$(gid_index_wait "$dev1" "$
 gids2=([4]=$(gid_index_wait "$dev2" "$address2") [6]=$(gid_index_wait "$dev2" "$address2v6"))
 row "packets of RC may be marked if the consumer asks for it, no others" capability
 row "rdma_cm: the default type of service asks for it" default_type_of_service
-row "a CNP for marked packets, IPv4" marked_sends 4 65536 200 "ecn n2 ce" "ecn_end n2"
-row "a CNP for marked packets, IPv6" marked_sends 6 65536 200 "slow_link n2 $netdev2" "slow_link_end n2 $netdev2"
-row "a CNP for marked READ responses" marked_responses 4
+row "a CNP for marked packets, IPv4" marked "$dev1" "$dev2" ib_send_bw 4 "ecn n2 ce" "ecn_end n2"
+row "a CNP for marked packets, IPv6" marked "$dev1" "$dev2" ib_send_bw 6 "slow_link n2 $netdev2" "slow_link_end n2 $netdev2"
+row "a CNP for marked READ responses" marked "$dev2" "$dev1" ib_read_bw 4 "ecn n1 ce" "ecn_end n1"
 row "no CNP for a marked CNP" marked_notifications
 row "UC and UD: no CNP has an effect" marked_unreliable
 row "sends through a queue that marks packets: none is dropped" queue n2 "$netdev2" ib_send_bw

@@ -33,15 +33,12 @@ static enum ibv_mtu mtu = IBV_MTU_1024;
 /* The first packet of a WRITE is longer than the others: a super-packet must not be cut up by its length. */
 static const enum ibv_wr_opcode uc_opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM };
 
-/*
- * An acknowledgement may take half a second: the debug kernel takes some 3 ms to encrypt a packet, and a hundred wait in the
- * tunnel. So the ACK timeout is 1 s.
- */
-static const struct patience by_tunnel = { .timeout = 18, .retries = 7, .rnr_retries = 7 };
-
 static const struct depth depth = { .send = MAX_MESSAGES, .receive = MAX_MESSAGES, .sges = MAX_SEGMENTS };
 
-/* A long message of each kind, first one way, then the other one, then both at once. */
+/*
+ * A long message of each kind, first one way, then the other one, then both at once. An acknowledgement may take half a
+ * second: the debug kernel takes some 3 ms to encrypt a packet, and a hundred wait in the tunnel.
+ */
 static bool run_rc(void)
 {
 	static struct way ways[2];
@@ -49,7 +46,7 @@ static bool run_rc(void)
 	unsigned int i, j, round;
 	bool ok = true;
 
-	qps_make(qps, IBV_QPT_RC, depth, mtu, by_tunnel);
+	qps_make(qps, IBV_QPT_RC, depth, mtu, VERY_PATIENT);
 	ways_between(ways, &sides[0], qps[0], &sides[1], qps[1]);
 	for (i = 0; i < 2; i++) {
 		region_fill(&sides[i].source);
@@ -176,7 +173,7 @@ static bool run_uc(void)
 	unsigned int i;
 
 	for (i = 0; ok && i < ARRAY_SIZE(uc_opcodes); i++) {
-		qps_make(qps, IBV_QPT_UC, depth, mtu, by_tunnel);
+		qps_make(qps, IBV_QPT_UC, depth, mtu, VERY_PATIENT);
 		ok = until_arrived(qps, uc_opcodes[i], NULL, 0, MESSAGE, UC_AT_ONCE, UC_MESSAGES);
 		qps_free(qps);
 	}

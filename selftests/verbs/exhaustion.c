@@ -149,7 +149,7 @@ static bool run_not_ready(void)
 	uint64_t id, end = now_ms() + patience_ms(WAIT_MS);
 	bool ok;
 
-	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
+	start(VERY_PATIENT);
 	before = device_counter_now(&devices[0], "sent_pkts");
 	naks_before = device_counter(&devices[0], "rcvd_rnr_err");
 	for (id = 0; id < DEPTH; id++)
@@ -264,7 +264,7 @@ static bool run_rnr_after_reset(void)
 
 	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
 	send_one(1);
-	start_again((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
+	start_again(VERY_PATIENT);
 	/* 491.52 ms: longer than what was armed. */
 	qp_change(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = 0 }, IBV_QP_MIN_RNR_TIMER, "RNR timer");
 	send_one(2);
@@ -361,8 +361,8 @@ static bool run_unsent(void)
 	unsigned long long before, count;
 	bool ok;
 
-	/* No time to repeat a packet comes before the route is back. */
-	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 });
+	/* The route is back before a packet is to be repeated. */
+	start(VERY_PATIENT);
 	receive_one(1, 1, 0);
 	before = unsent(1);
 	route_change(1, "del");

@@ -116,6 +116,17 @@ static bool tries(uint64_t *end)
 	return now_ms() < *end;
 }
 
+/* Measures until `is_right`. That clears `ok` if the traffic fails. */
+static bool in_time(bool (*is_right)(enum ibv_wr_opcode opcode, bool *ok), int opcode)
+{
+	bool ok = true, is = false;
+	uint64_t end = 0;
+
+	while (ok && !is && tries(&end))
+		is = is_right(opcode, &ok);
+	return ok && is;
+}
+
 static bool is_mostly_steered(enum ibv_wr_opcode opcode, bool *ok)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
@@ -134,12 +145,7 @@ static bool is_mostly_steered(enum ibv_wr_opcode opcode, bool *ok)
 /* More than half of a stream's packets are steered, where they are taken in. */
 static bool one_way(int opcode)
 {
-	bool ok = true, is = false;
-	uint64_t end = 0;
-
-	while (ok && !is && tries(&end))
-		is = is_mostly_steered(opcode, &ok);
-	return ok && is;
+	return in_time(is_mostly_steered, opcode);
 }
 
 static bool both_ways(int opcode)
@@ -171,12 +177,7 @@ static bool is_hardly_steered(enum ibv_wr_opcode opcode, bool *ok)
 /* Less than a tenth is: on a busy machine some may come as if they were a stream. */
 static bool one_at_a_time(int opcode)
 {
-	bool ok = true, is = false;
-	uint64_t end = 0;
-
-	while (ok && !is && tries(&end))
-		is = is_hardly_steered(opcode, &ok);
-	return ok && is;
+	return in_time(is_hardly_steered, opcode);
 }
 
 static atomic_bool over;
@@ -626,7 +627,7 @@ static void *keep_cpu(void *unused)
 	return NULL;
 }
 
-/* The packets that came before the other CPU was another program's no more: whether so many were steered, and not twice. */
+/* Packets are steered while another program keeps the other CPU, and few of them come twice. */
 static bool is_starved(enum ibv_wr_opcode opcode, bool *ok)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
@@ -668,12 +669,7 @@ static bool is_starved(enum ibv_wr_opcode opcode, bool *ok)
 /* The other CPU, where threads are to take in what comes, and to answer READs, is another program's. */
 static bool starved(int opcode)
 {
-	bool ok = true, is = false;
-	uint64_t end = 0;
-
-	while (ok && !is && tries(&end))
-		is = is_starved(opcode, &ok);
-	return ok && is;
+	return in_time(is_starved, opcode);
 }
 
 /* How many CPUs a row needs, and what it does to one of them. */

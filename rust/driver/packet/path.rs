@@ -20,14 +20,9 @@ use net::{
     NetCookie,
     NetId,
     Query,
-    RxSkb, //
+    RxSkb,
+    CE, //
 };
-
-/// The DSCP of a traffic class.
-const DSCP: u8 = 0xfc;
-/// The other two bits: both are set in a packet that was marked. Consumers may set one of them: then queues on the way may
-/// mark packets before they are full, and the sender slows down (ECT, RFC 3168, annex A17.9).
-const CE: u8 = 3;
 
 /// The arguments of a path lookup. They do not hold off the end of the namespace.
 #[derive(Clone, Copy)]
@@ -107,13 +102,15 @@ impl Path {
         } else {
             place.vrf_ifindex
         };
-        let ecn = address.traffic_class & CE;
-        let may_mark = has_window && ecn != CE;
+        // Consumers may set one bit of the two: then queues on the way may mark packets before they are full, and the sender
+        // slows down (ECT, RFC 3168, annex A17.9). No packet leaves with a mark.
+        let class = address.traffic_class;
+        let may_be_marked = has_window && class & CE != CE;
         let query = Query {
             source,
             destination,
             oif,
-            traffic_class: address.traffic_class & DSCP | if may_mark { ecn } else { 0 },
+            traffic_class: if may_be_marked { class } else { class & !CE },
             hop_limit: address.hop_limit,
             flow_label: address.flow_label,
             source_port: source_port(address.flow_label, local, remote),

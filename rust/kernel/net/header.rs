@@ -18,6 +18,9 @@ pub(crate) const UDP: u8 = 17;
 /// The longest datagram behind them: an IPv4 packet is at most 65535 bytes long, and IPv6 has longer headers.
 pub(crate) const MAX_DATAGRAM: usize = 65535 - MAX_LEN;
 
+/// The two bits of ECN in a traffic class. Both are set in a packet that was marked (CE, RFC 3168).
+pub const CE: u8 = 3;
+
 /// What decides the way of a packet, and what its headers say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Query {

@@ -33,7 +33,10 @@ pub use frame::{
     TxFrame, //
     TxNetdev,
 };
-pub use header::Query;
+pub use header::{
+    Query,
+    CE, //
+};
 pub use list::RxList;
 pub use listener::{
     Listener,

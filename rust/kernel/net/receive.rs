@@ -7,6 +7,7 @@
 use crate::{
     address::Address,
     header::{
+        CE,
         IPV4_LEN,
         IPV6_LEN,
         UDP_LEN, //
@@ -391,7 +392,6 @@ impl RxSkb {
     /// Whether a router or queue on the way was congested, and has marked the packet (CE, RFC 3168).
     #[inline]
     pub fn has_congestion_mark(&self) -> bool {
-        const CE: u8 = 3;
         // The traffic class of IPv6 begins four bits later than IPv4's type of service.
         let shift = if self.is_v4() { 0 } else { 4 };
         self.headers()

@@ -129,6 +129,8 @@ void qp_connect(struct device *a, struct ibv_qp *qp_a, struct device *b, struct 
 		enum ibv_mtu mtu, struct patience patience);
 /* Repeats for seconds: nothing of it shows where no packet is lost for good. */
 #define PATIENT ((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 })
+/* The ACK timeout is 1 s: no packet is repeated because a slow machine takes its time. */
+#define VERY_PATIENT ((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = 7 })
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 void qp_ready_ud(struct ibv_qp *qp);
 void ah_free(struct ibv_ah *ah);

@@ -73,7 +73,7 @@ impl Window {
         self.packets = self.packets.saturating_add(more).min(self.most);
     }
 
-    /// A packet was lost. What is outstanding now ends before position `end`.
+    /// A packet was lost. `end` is the position behind the last packet that is outstanding.
     pub(super) fn lost(&mut self, end: u64) {
         self.halved_end = end;
         let full = self.packets_when_ready();
@@ -82,8 +82,8 @@ impl Window {
         self.acknowledged = 0;
     }
 
-    /// The network is congested: less may be outstanding, as after a loss. Positions from `una` up to `end` are outstanding
-    /// now; more signs of congestion come for these, and say nothing new.
+    /// The network is congested: the window is halved, as after a loss. The packets from position `una` up to `end` are
+    /// outstanding. Other signs of congestion that come for these packets are ignored.
     pub(super) fn congested(&mut self, una: u64, end: u64) {
         if una >= self.halved_end {
             self.lost(end);
