@@ -8,6 +8,10 @@
 
 set -euo pipefail
 
+# A command that exits with 130 after ^C, as scripts/in-root and selftests/run do, has handled it as far as bash knows: a
+# script without a trap goes on.
+trap 'exit 130' INT
+
 # The kernels that the module is built for, each with the compilers that it was built with: a root of its
 # own. `stock` is the usual one; its series is the environment's, if that names one.
 # shellcheck disable=SC2034 # the scripts that read this one use it
