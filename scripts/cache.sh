@@ -12,6 +12,11 @@ set -euo pipefail
 # script without a trap goes on.
 trap 'exit 130' INT
 
+# A head that begins with the name of the script says how it is used; other scripts have a usage of their own.
+if [[ ${1:-} =~ ^(-h|--help)$ ]] && sed -n "/^# ${0##*/}\>/,/^\$/s/^# \{0,1\}//p" "$0" | grep ''; then
+	exit
+fi
+
 # The kernels that the module is built for, each with the compilers that it was built with: a root of its
 # own. `stock` is the usual one; its series is the environment's, if that names one.
 # shellcheck disable=SC2034 # the scripts that read this one use it
