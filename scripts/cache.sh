@@ -78,6 +78,15 @@ fail() {
 # make splits paths at spaces, and overlays at colons.
 [[ $tree$cache != *[[:space:]:]* ]] || fail "the paths $tree and $cache must be without spaces and colons"
 
+# Prints where cargo builds what is in this tree. A compiler of another version would make everything anew in the same
+# place.
+cargo_target() {
+	local name
+	name=$(sha256sum <<<"$tree" | cut -c1-12)
+	[[ $FERROCE_PLATFORM == stock ]] || name+=-$FERROCE_PLATFORM
+	echo "$cache/target/$name"
+}
+
 # Prints all files of the tree that are source, in a repository or not.
 tree_files() (
 	cd "$tree"
