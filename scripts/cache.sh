@@ -156,8 +156,9 @@ find_key() {
 			material+="$part ${known_keys[$part]}"$'\n'
 		fi
 	done
-	# `scripts/setup --refresh` changes this, so that everything is made anew from today's archive.
-	[[ $kind != root || ! -f $cache/generation ]] || material+="$(cat "$cache/generation")"
+	# `scripts/setup --refresh` changes this, so that everything is made anew from today's archive. Until all is made,
+	# only it and its stages know.
+	[[ $kind != root ]] || material+=${FERROCE_GENERATION-$(cat "$cache/generation" 2>/dev/null || true)}
 	known_keys[$kind]=$(sha256sum <<<"$material" | cut -c1-12)
 }
 
