@@ -318,13 +318,21 @@ cases=(
 )
 rounds=${FERROCE_ROUNDS:-2}
 
-ktap_start $((rounds * ${#cases[@]} + 1))
-! module_loaded || rmmod "$module"
-for number in $(seq "$rounds"); do
+wanted=${FERROCE_ROWS:-.}
+mapfile -t names < <(for number in $(seq "$rounds"); do
 	for case in "${cases[@]}"; do
-		read -ra words <<<"$case"
-		row "round $number: ${words[0]} under ${words[1]}" round "${words[@]}"
+		echo "round $number: ${case/ / under }"
 	done
+done | grep -E -e "$wanted")
+again='the module loads again'
+with=$(grep -cE -e "$wanted" <<<"$again")
+
+ktap_start $((${#names[@]} + with))
+! module_loaded || rmmod "$module"
+for name in "${names[@]}"; do
+	read -r _ _ case _ load <<<"$name"
+	row "$name" round "$case" "$load"
 done
-row "the module loads again" within "loading" module_load
+# Later tests of the machine expect it.
+if [ "$with" -eq 1 ]; then row "$again" within "loading" module_load; else module_load; fi
 ktap_finish
