@@ -316,7 +316,14 @@ def judge_traffic(status, lines):
     return []
 
 
-def judge_lines(_status, lines):
+# How the shells around the other programs end: when these have had their turn, without memory for a process (dash and
+# bash), and killed.
+SHELL_ENDS = (0, 2, 254, -signal.SIGKILL)
+
+
+def judge_shell(status, lines):
+    if status not in SHELL_ENDS:
+        return [f"status {status}"] + lines[-6:]
     return [line for line in lines if "wrong" in line or "mismatch" in line]
 
 
@@ -334,9 +341,9 @@ class Traffic:
         self.is_wanted = False
         self.is_over = False
         self.programs = [Program(kind, self.words_of(kind), judge_traffic) for kind in KINDS]
-        self.programs.append(Program("rdma_cm", self.words_cm, judge_lines))
+        self.programs.append(Program("rdma_cm", self.words_cm, judge_shell))
         self.nvme = Program(
-            "nvme", lambda: [f"{directory}/lib/nvme_traffic.sh", "storm", "10.5.0.1", scratch], judge_lines
+            "nvme", lambda: [f"{directory}/lib/nvme_traffic.sh", "storm", "10.5.0.1", scratch], judge_shell
         )
         self.programs.append(self.nvme)
         self.thread = threading.Thread(target=self.tend, daemon=True)
