@@ -46,6 +46,14 @@ traffic()
 	pair 30 7174 rping -s -a "$2" -p 7174 -C 10 -- rping -c -a "$2" -p 7174 -C 10 || fail "rping failed"
 }
 
+# all_written PROCESS: tcpdump gets packets up to a second late. It says how many it has had, of how many. Strays from
+# before its filter count, too.
+all_written()
+{
+	kill -USR1 "$1"
+	tail -n 1 "$ktap_dir/tcpdump" | awk '{ exit !($2 + 0 > 0 && $2 == $5) }'
+}
+
 # captured FAMILY ADDRESS: leaves $capture
 captured()
 {
@@ -57,7 +65,7 @@ captured()
 	await $((100 * slowness)) grep -q 'listening on' "$ktap_dir/tcpdump" || fail "tcpdump does not listen"
 	(traffic "$@")
 	status=$?
-	sleep 0.5
+	await $((50 * slowness)) all_written "$tcpdump"
 	kill "$tcpdump"
 	wait "$tcpdump"
 	cat "$ktap_dir/tcpdump"
