@@ -1095,7 +1095,7 @@ static void flood(unsigned int seconds, uint64_t fewest, long *most)
 	unsigned int i;
 	long used;
 
-	while (fuzzer_goes_on(end, line.frames - frames >= fewest)) {
+	while (fuzzer_goes_on(end, line.frames - frames >= fewest && (!fewest || bystander_has_moved(&bystander)))) {
 		victims_revive(one_in(2));
 		for (i = 0; i < EPOCH; i++) {
 			flood_one();

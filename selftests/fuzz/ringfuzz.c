@@ -1170,6 +1170,7 @@ static void not_blocking(int file)
 }
 
 static struct choice spoiler_choice;
+static struct bystander bystander;
 
 /* The process that may die of its own doing. */
 static void worker(const char *const *names, uint64_t seed, unsigned int seconds)
@@ -1195,7 +1196,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 		spoiler_choice.state = 1;
 	if (pthread_create(&thread, NULL, spoiler, &spoiler_choice))
 		die("pthread_create");
-	while (fuzzer_goes_on(end, acted() >= FEWEST_ACTIONS)) {
+	while (fuzzer_goes_on(end, acted() >= FEWEST_ACTIONS && bystander_has_moved(&bystander))) {
 		act(&choice, weighted(&choice, &actions[0].weight, sizeof(actions[0]), ACTIONS));
 		coverage_collect();
 		events_drain();
@@ -1246,7 +1247,6 @@ static void begin(char **operands)
 
 static void tell(void)
 {
-	struct bystander bystander;
 	bool ended;
 	pid_t pid;
 

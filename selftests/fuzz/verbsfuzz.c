@@ -207,6 +207,8 @@ static struct {
 	uint64_t next_kill, next_limit, next_gorge;
 } supervisor;
 
+static struct bystander bystander;
+
 /* Whether a thread of the process moves messages. */
 static bool has_stream(unsigned int index)
 {
@@ -327,6 +329,8 @@ static const char *missing(void)
 		return "OOM kills";
 	if (has_rdma_cgroups && !shared->limited)
 		return "limits of a cgroup";
+	if (!bystander_has_moved(&bystander))
+		return "messages of the bystander";
 	return executions() < FEWEST_COMMANDS ? "enough commands" : NULL;
 }
 
@@ -489,7 +493,6 @@ static void begin(char **operands)
 
 static void tell(void)
 {
-	struct bystander bystander;
 	bool gone, ended;
 	pid_t pid;
 

@@ -122,6 +122,11 @@ void bystander_start(struct bystander *bystander, const char *device, const char
 	}
 }
 
+bool bystander_has_moved(const struct bystander *bystander)
+{
+	return bystander->news->rounds >= FEWEST_ROUNDS;
+}
+
 bool bystander_stop(struct bystander *bystander)
 {
 	struct bystander_news *news = bystander->news;
@@ -144,7 +149,7 @@ bool bystander_finish(struct bystander *bystander)
 	siginfo_t ended = { 0 };
 
 	/* A round that stands still ends it. */
-	while (bystander->news->rounds < FEWEST_ROUNDS &&
+	while (!bystander_has_moved(bystander) &&
 	       !waitid(P_PID, bystander->pid, &ended, WEXITED | WNOHANG | WNOWAIT) && !ended.si_pid)
 		usleep(10000);
 	return bystander_stop(bystander);

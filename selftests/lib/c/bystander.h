@@ -27,6 +27,8 @@ struct bystander {
 /* Returns once it moves messages. */
 void bystander_start(struct bystander *bystander, const char *device, const char *other,
 		     uint64_t seed);
+/* Whether it has moved enough messages. Processes that are forked after its start may ask. */
+bool bystander_has_moved(const struct bystander *bystander);
 /* Ends it; true if nothing was wrong, and if it came forward all the time. */
 bool bystander_stop(struct bystander *bystander);
 /* The same once it has moved enough messages. */
