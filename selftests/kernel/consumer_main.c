@@ -16,6 +16,7 @@
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/init.h>
+#include <linux/jiffies.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -38,7 +39,7 @@ MODULE_PARM_DESC(gid_index, "index of the GID that is used");
 
 static unsigned int linger;
 module_param(linger, uint, 0644);
-MODULE_PARM_DESC(linger, "how long it keeps a device that is removed, in ms");
+MODULE_PARM_DESC(linger, "how long it keeps a device that is removed, in ms; 0 ends it");
 
 static bool is_peer_silent;
 module_param(is_peer_silent, bool, 0644);
@@ -323,7 +324,11 @@ static int consumer_add(struct ib_device *added)
 
 static void consumer_remove(struct ib_device *removed, void *data)
 {
-	msleep(linger);
+	unsigned long end = jiffies + msecs_to_jiffies(linger);
+
+	/* Or until it is not to any more. */
+	while (READ_ONCE(linger) && time_before(jiffies, end))
+		msleep(20);
 	mutex_lock(&lock);
 	if (device == removed) {
 		is_traffic_gone = traffic;

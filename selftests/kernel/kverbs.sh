@@ -14,6 +14,7 @@ device=${dev1%1}0
 address=10.9.0.1
 netdev=loop0
 files=/sys/kernel/debug/consumer
+linger=/sys/module/consumer/parameters/linger
 
 # ib_core takes force_mr as it is loaded only; the module writes where it is.
 force_mr()
@@ -86,16 +87,17 @@ netdev_again()
 # A client that takes its time has the device stay, retired: no QP of a process is of use any more.
 retired()
 {
-	local linger=/sys/module/consumer/parameters/linger deleted="$ktap_dir/deleted"
-	echo $((4000 * slowness)) >"$linger"
+	local deleted="$ktap_dir/deleted"
+	trap 'echo 0 >"$linger"' EXIT
+	echo $((60000 * slowness)) >"$linger"
 	"$here/late" "$device" "rdma link del $device; echo \$? >'$deleted'" || fail "the QP is of use"
 	! rdma link add "${device}b" type "$link_type" netdev "$netdev" 2>/dev/null || fail "a second device"
 	dmesg | tail -n 50 | grep -q "no device on $netdev: its device is still being deleted" || fail "no reason: $(dmesg | tail -n 5)"
+	echo 0 >"$linger"
 	# Its name is free again only at the end of the command, later than it is gone from sysfs.
 	await $((600 * slowness)) test -s "$deleted" || fail "the command has not ended"
 	[ "$(cat "$deleted")" = 0 ] || fail "the command failed"
 	device_gone || fail "the device is still there"
-	echo 0 >"$linger"
 	device_again
 }
 

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 {
 	struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
 	static struct device device;
-	uint64_t deadline = now_ms() + patience_ms(3000);
+	uint64_t deadline = now_ms() + patience_ms(20000);
 	enum ibv_qp_state state;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
