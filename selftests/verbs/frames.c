@@ -767,8 +767,12 @@ static bool run_down(void)
 
 		if (post(2, 0, 64, 1, 0) || !completes(2, IBV_WC_SUCCESS))
 			return false;
-		if (peer_receive(frame, QUIET_MS) == 64)
-			return run_frame(64, 1, 0, false);
+		if (peer_receive(frame, QUIET_MS) != 64)
+			continue;
+		/* What was given up may only be late. */
+		while (peer_receive(frame, QUIET_MS))
+			;
+		return run_frame(64, 1, 0, false);
 	}
 	return false;
 }
