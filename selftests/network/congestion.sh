@@ -213,7 +213,28 @@ queue()
 	[ "$marked" -eq 0 ] && [ "$unmarked" -gt 0 ]
 }
 
-ktap_start 9
+# How many IPv4 datagrams sockets of n2 were given.
+datagrams_of_sockets()
+{
+	in2 nstat -asz UdpInDatagrams | awk '$1 == "UdpInDatagrams" { print $2 }'
+}
+
+# The device's hook is asked before conntrack confirms a connection, if it is the newer one. Then the first packet of n1
+# comes by the socket. A receiver of UC sends nothing but CNPs.
+notifications_by_socket()
+{
+	local sockets sent
+	trap 'in2 nft delete table inet tracks' EXIT
+	in2 nft 'table inet tracks { chain arrivals { type filter hook input priority 0; ct state new counter; }; }' &&
+		in2 rdma link delete "$dev2" && in2 rdma link add "$dev2" type "$link_type" netdev "$netdev2" &&
+		gids2[4]=$(gid_index_wait "$dev2" "$address2") && sockets=$(datagrams_of_sockets) &&
+		marked_unreliable && sent=$(counter_of "$dev2" rcvd_cnp) || return 1
+	sockets=$(($(datagrams_of_sockets) - sockets))
+	note "of $sent CNPs, $sockets came by the socket"
+	[ "$sockets" -gt 0 ] && [ "$sockets" -le "$sent" ]
+}
+
+ktap_start 10
 devices_wait
 declare -A gids1 gids2
 gids1=([4]=$(gid_index_wait "$dev1" "$address1") [6]=$(gid_index_wait "$dev1" "$address1v6"))
@@ -227,4 +248,6 @@ row "no CNP for a marked CNP" marked_notifications
 row "UC and UD: no CNP has an effect" marked_unreliable
 row "sends through a queue that marks packets: none is dropped" queue n2 "$netdev2" ib_send_bw
 row "READs through a queue that marks packets: none is dropped" queue n1 "$netdev1" ib_read_bw
+# The last: the device is a new one then.
+row "UC: CNPs that come by the socket" notifications_by_socket
 ktap_finish
