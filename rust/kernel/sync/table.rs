@@ -26,24 +26,38 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What the table points at: the table's own reference, and what gives it back after a grace period.
+/// Room for an `Arc<T>` of any sized `T`: that is `repr(transparent)`, a pointer.
+type Reference = MaybeUninit<*const c_void>;
+
+/// What a table points at: the table's own reference, and what gives it back after a grace period.
 ///
 /// `value` is first so that the pointer that the xarray stores is as aligned as any allocation; `repr(C)`
 /// only for that.
 #[repr(C)]
-struct Entry<T> {
-    value: Arc<T>,
+struct Entry {
+    value: Reference,
     release: Opaque<kernel::bindings::rcu_work>,
 }
 
-impl<T: Send + Sync + 'static> Entry<T> {
+impl Entry {
+    /// # Safety
+    ///
+    /// `self.value` holds an `Arc<T>`.
+    #[inline]
+    unsafe fn value<T>(&self) -> &Arc<T> {
+        // SAFETY: The caller promises it.
+        unsafe { &*self.value.as_ptr().cast::<Arc<T>>() }
+    }
+
     /// Drops an entry whose grace period is over. Process.
     ///
     /// # Safety
     ///
-    /// To be called by the workqueue only, with the `work` of the `release` field of an entry that
-    /// [`RcuTable::release`] owned and queued.
-    unsafe extern "C" fn release(work: *mut kernel::bindings::work_struct) {
+    /// To be called by the workqueue only, with the `work` of the `release` field of an entry that holds an `Arc<T>`,
+    /// and that [`Entries::remove`] owned and queued.
+    unsafe extern "C" fn release<T: Send + Sync + 'static>(
+        work: *mut kernel::bindings::work_struct,
+    ) {
         // SAFETY: `work` is the field of an `rcu_work`, as the caller promises.
         let release = unsafe { container_of!(work, kernel::bindings::rcu_work, work) };
         let release = Opaque::cast_from(release.cast_const()).cast_mut();
@@ -51,41 +65,31 @@ impl<T: Send + Sync + 'static> Entry<T> {
         let entry = unsafe { container_of!(release, Self, release) };
         // SAFETY: The entry came from `KBox::into_raw`, and the one who queued it owned it. Nobody reads
         // it any more: it was in no table, and the readers that still saw it are over.
-        drop(unsafe { KBox::from_raw(entry) });
+        let entry = unsafe { KBox::from_raw(entry) };
+        // SAFETY: It holds an `Arc<T>`, as the caller promises, which is used no more.
+        drop(unsafe { entry.value.as_ptr().cast::<Arc<T>>().read() });
     }
 }
 
-/// A table from `u32` to `Arc<T>`.
-///
-/// Looking up takes no lock. What was removed keeps its reference from the table until a grace period is
-/// over; then a work item in process context gives it back.
-///
-/// Dropping the table (process) drops what is in it, and waits for a grace period.
+/// The entries of a table. Only [`RcuTable`] knows the type of the values, so this is compiled once.
 ///
 /// # Invariants
 ///
-/// - Each entry of `xa` is either reserved, or a pointer to an `Entry<T>` from `KBox::into_raw` that
-///   the table owns. An entry that leaves the table is freed only after a grace period.
+/// - Each entry of `xa` is either reserved, or a pointer to an `Entry` from `KBox::into_raw` that
+///   the table owns. Its `value` holds an `Arc<T>`, and the function of its work is `Entry::release::<T>`, of the table's
+///   `T`. An entry that leaves the table is freed only after a grace period.
 /// - `next` is used under the lock of `xa` only.
 #[pin_data(PinnedDrop)]
-pub struct RcuTable<T: Send + Sync + 'static> {
+struct Entries {
     #[pin]
     xa: Opaque<kernel::bindings::xarray>,
     /// Where the next cyclic search starts.
     next: UnsafeCell<u32>,
     queue: Arc<WorkQueue>,
-    _entries: PhantomData<Arc<T>>,
 }
 
-// SAFETY: The table owns `Arc<T>`s, which are `Send` as `T` is `Send + Sync`.
-unsafe impl<T: Send + Sync + 'static> Send for RcuTable<T> {}
-// SAFETY: All changes are made under the lock of `xa`; reading is RCU's.
-unsafe impl<T: Send + Sync + 'static> Sync for RcuTable<T> {}
-
-impl<T: Send + Sync + 'static> RcuTable<T> {
-    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep. As long as an
-    /// object of the table owns the queue, somebody else must, too.
-    pub fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
+impl Entries {
+    fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
         // INVARIANT: The array is empty.
         pin_init!(Self {
             xa <- Opaque::ffi_init(|xa| {
@@ -101,46 +105,44 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             }),
             next: UnsafeCell::new(0),
             queue,
-            _entries: PhantomData,
         })
     }
 
-    /// Returns the object at `key`, uncounted: whatever happens to the table, it stays as long as the RCU read lock is
-    /// held. Any context.
+    /// The entry at `key`. It stays as long as the RCU read lock is held.
     #[inline]
-    pub fn read<'a>(&'a self, key: u32, _rcu: &'a rcu::Guard) -> Option<&'a Arc<T>> {
+    fn read<'a>(&'a self, key: u32, _rcu: &'a rcu::Guard) -> Option<&'a Entry> {
         // SAFETY: `xa` is initialised, by the type invariant.
         let entry = unsafe { kernel::bindings::xa_load(self.xa.get(), index(key)) };
-        // SAFETY: A reserved entry reads as null. Any other is an `Entry<T>` by the type invariant, which is not freed
+        // SAFETY: A reserved entry reads as null. Any other is an `Entry` by the type invariant, which is not freed
         // before the RCU read lock is released, that is, before the end of `'a`.
-        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| &entry.value)
+        unsafe { entry.cast::<Entry>().as_ref() }
     }
 
-    /// Returns the objects at `keys`, in the order of the keys, each as [`Self::read`] does. Keys with nothing cost less than
-    /// a look-up. Any context.
-    pub fn read_range<'a>(
+    /// The first entry at or, if not `inclusive`, behind `at`, which becomes its key, and up to `last`. It stays as long as
+    /// the RCU read lock is held.
+    #[inline(never)]
+    fn find<'a>(
         &'a self,
-        keys: RangeInclusive<u32>,
-        rcu: &'a rcu::Guard,
-    ) -> impl Iterator<Item = &'a Arc<T>> + 'a {
-        let mut at = index(*keys.start());
-        let mut inclusive = true;
-        iter::from_fn(move || {
-            let found = self.find(&mut at, *keys.end(), inclusive, rcu);
-            inclusive = false;
-            found
-        })
+        at: &mut usize,
+        last: u32,
+        inclusive: bool,
+        _rcu: &'a rcu::Guard,
+    ) -> Option<&'a Entry> {
+        let find = if inclusive {
+            kernel::bindings::xa_find
+        } else {
+            kernel::bindings::xa_find_after
+        };
+        // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
+        let entry = unsafe { find(self.xa.get(), at, index(last), kernel::bindings::XA_PRESENT) };
+        // SAFETY: Reserved entries are not found, so by the type invariant this is null or an `Entry`. It is not freed
+        // before the RCU read lock is released, that is, before the end of `'a`.
+        unsafe { entry.cast::<Entry>().as_ref() }
     }
 
-    /// Puts `value` at `key`; `EBUSY` if something is there. Process.
-    pub fn insert(&self, key: u32, value: Arc<T>) -> Result {
-        self.reserve(key)?.fill(value)
-    }
-
-    /// Takes the first free key of `range`, from behind the last one that was given out, round and round, for an object
-    /// that is still to be made; `EBUSY` if there is none. Process.
-    pub fn reserve_cyclic(&self, range: RangeInclusive<u32>) -> Result<Reservation<'_, T>> {
-        let entry = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
+    /// Reserves the first free key of `range` behind the last one that was given out, round and round.
+    fn reserve_cyclic(&self, range: RangeInclusive<u32>) -> Result<Slot<'_>> {
+        let memory = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
         let limit = kernel::bindings::xa_limit {
             min: *range.start(),
             max: *range.end(),
@@ -164,16 +166,16 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             return Err(Error::from_errno(err));
         }
         // INVARIANT: `key` was free, and is reserved now.
-        Ok(Reservation {
-            table: self,
+        Ok(Slot {
+            entries: self,
             key,
-            entry: Some(entry),
+            memory: Some(memory),
         })
     }
 
-    /// Takes `key` for an object that is still to be made; `EBUSY` if something is there. Process.
-    pub fn reserve(&self, key: u32) -> Result<Reservation<'_, T>> {
-        let entry = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
+    /// Reserves `key`.
+    fn reserve(&self, key: u32) -> Result<Slot<'_>> {
+        let memory = KBox::new_uninit(GFP_KERNEL_ACCOUNT)?;
         self.locked(|xa| {
             // SAFETY: `locked` holds the lock.
             to_result(unsafe {
@@ -186,70 +188,38 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             })
         })?;
         // INVARIANT: `key` was free, and is reserved now.
-        Ok(Reservation {
-            table: self,
+        Ok(Slot {
+            entries: self,
             key,
-            entry: Some(entry),
+            memory: Some(memory),
         })
     }
 
-    /// Takes away what is at `key` if it is `value`. Any context.
+    /// Removes the entry at `key`; if `value` is `Some`, only if it refers to that. Any context.
     #[inline(never)]
-    pub fn remove_if(&self, key: u32, value: &Arc<T>) {
+    fn remove(&self, key: u32, value: Option<*const c_void>) {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and its lock held.
-            let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) }.cast::<Entry<T>>();
+            let entry = unsafe { kernel::bindings::xa_load(xa, index(key)) }.cast::<Entry>();
             // SAFETY: By the type invariant this is null or an entry, which stays as long as we hold the
-            // lock.
-            match unsafe { entry.as_ref() } {
-                Some(found) if Arc::ptr_eq(&found.value, value) => {
-                    // SAFETY: `xa` is initialised, and its lock held.
-                    unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
-                    entry
-                }
-                _ => ptr::null_mut(),
+            // lock, and whose reference is initialised.
+            let found = unsafe { entry.as_ref().map(|entry| entry.value.assume_init()) };
+            if found.is_none() || value.is_some() && found != value {
+                return ptr::null_mut();
             }
+            // SAFETY: `xa` is initialised, and its lock held.
+            unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
+            entry
         });
-        // SAFETY: The entry, if any, was the table's, and is ours since it left the table.
-        unsafe { self.release(entry) };
-    }
-
-    /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
-    pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
-        let mut at = 0;
-        let mut found = self.get_next(&mut at, true);
-        while let Some(value) = found {
-            // Keys are 32 bits wide: the conversion does not fail.
-            f(u32::try_from(at).unwrap_or(u32::MAX), &value);
-            found = self.get_next(&mut at, false);
+        if entry.is_null() {
+            return;
         }
-    }
-
-    /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key. Any context.
-    fn get_next(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
-        self.find(at, u32::MAX, inclusive, &rcu::read_lock())
-            .cloned()
-    }
-
-    /// As [`Self::get_next`], uncounted, and up to `last`.
-    #[inline(never)]
-    fn find<'a>(
-        &'a self,
-        at: &mut usize,
-        last: u32,
-        inclusive: bool,
-        _rcu: &'a rcu::Guard,
-    ) -> Option<&'a Arc<T>> {
-        let find = if inclusive {
-            kernel::bindings::xa_find
-        } else {
-            kernel::bindings::xa_find_after
-        };
-        // SAFETY: `xa` is initialised, and `at` valid for reads and writes.
-        let entry = unsafe { find(self.xa.get(), at, index(last), kernel::bindings::XA_PRESENT) };
-        // SAFETY: Reserved entries are not found, so by the type invariant this is null or an `Entry<T>`. It is not freed
-        // before the RCU read lock is released, that is, before the end of `'a`.
-        unsafe { entry.cast::<Entry<T>>().as_ref() }.map(|entry| &entry.value)
+        // SAFETY: The entry was the table's, and is ours since it left the table. Its work is initialised, and queued only
+        // here, once. The workqueue outlives it: a table waits, when it is dropped, until such work has reached the queue,
+        // and the queue runs what it has before it goes. `Entry::release` frees the entry.
+        unsafe {
+            kernel::bindings::queue_rcu_work(self.queue.as_ptr(), (*entry).release.get());
+        }
     }
 
     /// Runs `f` with the lock of `xa` held.
@@ -262,62 +232,50 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         unsafe { bindings::xa_unlock_irqrestore(xa, flags) };
         result
     }
-
-    /// Gives back the table's reference of `entry` after a grace period, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// `entry` is null, or was the table's and has left it; the caller hands it over.
-    unsafe fn release(&self, entry: *mut Entry<T>) {
-        if entry.is_null() {
-            return;
-        }
-        // SAFETY: The work is initialised, and queued only here, once, as the caller handed the entry
-        // over. The workqueue outlives it: a table waits, when it is dropped, until such work has reached
-        // the queue, and the queue runs what it has before it goes. `Entry::release` frees the entry.
-        unsafe {
-            kernel::bindings::queue_rcu_work(self.queue.as_ptr(), (*entry).release.get());
-        }
-    }
 }
 
 #[pinned_drop]
-impl<T: Send + Sync + 'static> PinnedDrop for RcuTable<T> {
+impl PinnedDrop for Entries {
     fn drop(self: Pin<&mut Self>) {
         let mut at = 0;
-        while let Some(value) = self.get_next(&mut at, true) {
+        while self
+            .find(&mut at, u32::MAX, true, &rcu::read_lock())
+            .is_some()
+        {
             // CAST: Keys are 32 bits wide.
-            self.remove_if(at as u32, &value);
+            self.remove(at as u32, None);
         }
-        // SAFETY: `xa` is initialised, and nobody uses the table any more. What may be left are
-        // reservations, of which none is left either: they borrow the table.
+        // SAFETY: `xa` is initialised, and nobody uses the table any more. At most reservations are left that were forgotten.
         unsafe { kernel::bindings::xa_destroy(self.xa.get()) };
         // Work that waits for its grace period refers to the queue by a bare pointer.
         crate::rcu::rcu_barrier();
     }
 }
 
-/// A key that was taken, for an object that is still to be made. Dropping it frees the key.
+/// A key that was taken. Dropping it frees the key.
 ///
 /// # Invariants
 ///
-/// `key` of the table is reserved by us alone, as long as `entry` is `Some`.
-pub struct Reservation<'a, T: Send + Sync + 'static> {
-    table: &'a RcuTable<T>,
+/// `key` of the table is reserved by us alone, as long as `memory` is `Some`.
+struct Slot<'a> {
+    entries: &'a Entries,
     key: u32,
     /// The memory of the entry to come, so that filling needs none.
-    entry: Option<KBox<MaybeUninit<Entry<T>>>>,
+    memory: Option<KBox<MaybeUninit<Entry>>>,
 }
 
-impl<T: Send + Sync + 'static> Reservation<'_, T> {
-    /// Returns the key.
-    pub fn key(&self) -> u32 {
-        self.key
-    }
-
-    /// Puts `value` at the key, and ends the reservation. Any context.
-    pub fn fill(mut self, value: Arc<T>) -> Result {
-        let entry = self.entry.take().ok_or(EINVAL)?;
+impl Slot<'_> {
+    /// Puts `value` at the key, and ends the reservation. `value` is handed over unless there is an error.
+    ///
+    /// # Safety
+    ///
+    /// `value` holds an `Arc<T>`, of the table's `T`, and `release` is `Entry::release::<T>`.
+    unsafe fn fill(
+        &mut self,
+        value: Reference,
+        release: unsafe extern "C" fn(*mut kernel::bindings::work_struct),
+    ) -> Result {
+        let entry = self.memory.take().ok_or(EINVAL)?;
         let entry = KBox::write(
             entry,
             Entry {
@@ -326,11 +284,11 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
             },
         );
         // SAFETY: The work is valid for writes, and does not move: it is behind the box.
-        unsafe { bindings::init_rcu_work(entry.release.get(), Some(Entry::<T>::release)) };
+        unsafe { bindings::init_rcu_work(entry.release.get(), Some(release)) };
         let entry = KBox::into_raw(entry);
         // INVARIANT: If nothing fails, the table owns the entry.
         // SAFETY: `locked` holds the lock of `xa`, which is initialised. The slot exists, so no memory is needed.
-        let old = self.table.locked(|xa| unsafe {
+        let old = self.entries.locked(|xa| unsafe {
             kernel::bindings::__xa_store(
                 xa,
                 index(self.key),
@@ -349,19 +307,168 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
     /// Makes the key free again.
     fn free(&self) {
         let key = self.key;
-        self.table.locked(|xa| {
-            // SAFETY: `xa` is initialised, and its lock held. By the type invariant, and as `fill` failed
-            // or was not called, there is nothing but our reservation.
+        self.entries.locked(|xa| {
+            // SAFETY: `xa` is initialised, and its lock held. The key is still reserved by us alone, as `fill` failed or was
+            // not called.
             unsafe { kernel::bindings::__xa_erase(xa, index(key)) };
         });
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Reservation<'_, T> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        if self.entry.is_some() {
+        if self.memory.is_some() {
             self.free();
         }
+    }
+}
+
+/// A table from `u32` to `Arc<T>`.
+///
+/// Looking up takes no lock. What was removed keeps its reference from the table until a grace period is
+/// over; then a work item in process context gives it back.
+///
+/// Dropping the table (process) drops what is in it, and waits for a grace period.
+///
+/// # Invariants
+///
+/// `T` is the type of the values of `entries`.
+#[pin_data]
+pub struct RcuTable<T: Send + Sync + 'static> {
+    #[pin]
+    entries: Entries,
+    _values: PhantomData<UnsafeCell<Arc<T>>>,
+}
+
+// SAFETY: The table owns `Arc<T>`s, which are `Send` as `T` is `Send + Sync`.
+unsafe impl<T: Send + Sync + 'static> Send for RcuTable<T> {}
+// SAFETY: All changes are made under the lock of `entries.xa`; reading is RCU's.
+unsafe impl<T: Send + Sync + 'static> Sync for RcuTable<T> {}
+
+impl<T: Send + Sync + 'static> RcuTable<T> {
+    /// Makes an empty table, which gives back its references on `queue`: one whose work may sleep. As long as an
+    /// object of the table owns the queue, somebody else must, too.
+    pub fn new(queue: Arc<WorkQueue>) -> impl PinInit<Self> {
+        // INVARIANT: There is no entry.
+        pin_init!(Self {
+            entries <- Entries::new(queue),
+            _values: PhantomData,
+        })
+    }
+
+    /// Returns the object at `key`, uncounted: whatever happens to the table, it stays as long as the RCU read lock is
+    /// held. Any context.
+    #[inline]
+    pub fn read<'a>(&'a self, key: u32, rcu: &'a rcu::Guard) -> Option<&'a Arc<T>> {
+        let found = self.entries.read(key, rcu);
+        // SAFETY: By the type invariant the value is an `Arc<T>`.
+        found.map(|entry| unsafe { entry.value() })
+    }
+
+    /// Returns the objects at `keys`, in the order of the keys, each as [`Self::read`] does. Keys with nothing cost less than
+    /// a look-up. Any context.
+    pub fn read_range<'a>(
+        &'a self,
+        keys: RangeInclusive<u32>,
+        rcu: &'a rcu::Guard,
+    ) -> impl Iterator<Item = &'a Arc<T>> + 'a {
+        let mut at = index(*keys.start());
+        let mut inclusive = true;
+        iter::from_fn(move || {
+            let found = self.entries.find(&mut at, *keys.end(), inclusive, rcu);
+            inclusive = false;
+            // SAFETY: By the type invariant the value is an `Arc<T>`.
+            found.map(|entry| unsafe { entry.value() })
+        })
+    }
+
+    /// Puts `value` at `key`; `EBUSY` if something is there. Process.
+    pub fn insert(&self, key: u32, value: Arc<T>) -> Result {
+        self.reserve(key)?.fill(value)
+    }
+
+    /// Takes the first free key of `range`, from behind the last one that was given out, round and round, for an object
+    /// that is still to be made; `EBUSY` if there is none. Process.
+    pub fn reserve_cyclic(&self, range: RangeInclusive<u32>) -> Result<Reservation<'_, T>> {
+        let slot = self.entries.reserve_cyclic(range)?;
+        // SAFETY: It is one of ours.
+        Ok(unsafe { Reservation::of(slot) })
+    }
+
+    /// Takes `key` for an object that is still to be made; `EBUSY` if something is there. Process.
+    pub fn reserve(&self, key: u32) -> Result<Reservation<'_, T>> {
+        let slot = self.entries.reserve(key)?;
+        // SAFETY: It is one of ours.
+        Ok(unsafe { Reservation::of(slot) })
+    }
+
+    /// Takes away what is at `key` if it is `value`. Any context.
+    pub fn remove_if(&self, key: u32, value: &Arc<T>) {
+        const { assert!(size_of::<Arc<T>>() == size_of::<Reference>()) };
+        // SAFETY: An `Arc<T>` is a pointer (see [`Reference`]), and initialised.
+        let value = unsafe { ptr::from_ref(value).cast::<*const c_void>().read() };
+        self.entries.remove(key, Some(value));
+    }
+
+    /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
+    pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
+        let mut at = 0;
+        let mut found = self.get_next(&mut at, true);
+        while let Some(value) = found {
+            // Keys are 32 bits wide: the conversion does not fail.
+            f(u32::try_from(at).unwrap_or(u32::MAX), &value);
+            found = self.get_next(&mut at, false);
+        }
+    }
+
+    /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key. Any context.
+    fn get_next(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
+        let rcu = &rcu::read_lock();
+        let found = self.entries.find(at, u32::MAX, inclusive, rcu);
+        // SAFETY: By the type invariant the value is an `Arc<T>`.
+        found.map(|entry| unsafe { entry.value::<T>() }.clone())
+    }
+}
+
+/// A key that was taken, for an object that is still to be made. Dropping it frees the key.
+///
+/// # Invariants
+///
+/// `slot` belongs to an `RcuTable<T>`.
+pub struct Reservation<'a, T: Send + Sync + 'static> {
+    slot: Slot<'a>,
+    _table: PhantomData<&'a RcuTable<T>>,
+}
+
+impl<'a, T: Send + Sync + 'static> Reservation<'a, T> {
+    /// # Safety
+    ///
+    /// `slot` belongs to an `RcuTable<T>`.
+    unsafe fn of(slot: Slot<'a>) -> Self {
+        // INVARIANT: By the promise of the caller.
+        Self {
+            slot,
+            _table: PhantomData,
+        }
+    }
+
+    /// Returns the key.
+    pub fn key(&self) -> u32 {
+        self.slot.key
+    }
+
+    /// Puts `value` at the key, and ends the reservation. Any context.
+    pub fn fill(mut self, value: Arc<T>) -> Result {
+        let mut reference = Reference::uninit();
+        const { assert!(size_of::<Arc<T>>() == size_of::<Reference>()) };
+        const { assert!(align_of::<Arc<T>>() <= align_of::<Reference>()) };
+        // SAFETY: There is room for an `Arc<T>`.
+        unsafe { reference.as_mut_ptr().cast::<Arc<T>>().write(value) };
+        // SAFETY: The value is an `Arc<T>`, and by the type invariant so are the table's.
+        unsafe { self.slot.fill(reference, Entry::release::<T>) }.inspect_err(|_| {
+            // SAFETY: The value is an `Arc<T>`, and was not handed over.
+            drop(unsafe { reference.as_ptr().cast::<Arc<T>>().read() });
+        })
     }
 }
 
