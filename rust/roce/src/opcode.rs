@@ -74,7 +74,6 @@ struct Info {
     /// The opcode itself, or why the code is none.
     opcode: Result<Opcode, OpcodeError>,
     transport: Transport,
-    response: bool,
     operation: Operation,
     position: Position,
     /// What follows the BTH: a set of the constants below.
@@ -88,7 +87,6 @@ impl Info {
     const RESERVED: Self = Self {
         opcode: Err(OpcodeError::Reserved),
         transport: Transport::Rc,
-        response: false,
         operation: Operation::Acknowledge,
         position: Position::Only,
         parts: NOTHING,
@@ -151,7 +149,7 @@ const fn header_len(parts: u16) -> usize {
 macro_rules! opcodes {
     ($(
         $(#[$doc:meta])*
-        $code:literal $name:ident: $transport:ident $kind:ident $operation:ident $position:ident
+        $code:literal $name:ident: $transport:ident $operation:ident $position:ident
         [$($part:ident)|+];
     )*) => {
         /// An opcode of RC, UC, UD or XRC, or CNP.
@@ -193,7 +191,6 @@ macro_rules! opcodes {
                 table[$code] = Info {
                     opcode: Ok(Opcode::$name),
                     transport: Transport::$transport,
-                    response: is_response!($kind),
                     operation: Operation::$operation,
                     position: Position::$position,
                     parts: $($part)|+,
@@ -205,142 +202,133 @@ macro_rules! opcodes {
     };
 }
 
-macro_rules! is_response {
-    (Request) => {
-        false
-    };
-    (Response) => {
-        true
-    };
-}
-
 opcodes! {
     /// RC SEND First.
-    0x00 RcSendFirst: Rc Request Send First [PAYLOAD];
+    0x00 RcSendFirst: Rc Send First [PAYLOAD];
     /// RC SEND Middle.
-    0x01 RcSendMiddle: Rc Request Send Middle [PAYLOAD];
+    0x01 RcSendMiddle: Rc Send Middle [PAYLOAD];
     /// RC SEND Last.
-    0x02 RcSendLast: Rc Request Send Last [PAYLOAD];
+    0x02 RcSendLast: Rc Send Last [PAYLOAD];
     /// RC SEND Last with Immediate.
-    0x03 RcSendLastImm: Rc Request Send Last [IMM | PAYLOAD];
+    0x03 RcSendLastImm: Rc Send Last [IMM | PAYLOAD];
     /// RC SEND Only.
-    0x04 RcSendOnly: Rc Request Send Only [PAYLOAD];
+    0x04 RcSendOnly: Rc Send Only [PAYLOAD];
     /// RC SEND Only with Immediate.
-    0x05 RcSendOnlyImm: Rc Request Send Only [IMM | PAYLOAD];
+    0x05 RcSendOnlyImm: Rc Send Only [IMM | PAYLOAD];
     /// RC RDMA WRITE First.
-    0x06 RcWriteFirst: Rc Request Write First [RETH | PAYLOAD];
+    0x06 RcWriteFirst: Rc Write First [RETH | PAYLOAD];
     /// RC RDMA WRITE Middle.
-    0x07 RcWriteMiddle: Rc Request Write Middle [PAYLOAD];
+    0x07 RcWriteMiddle: Rc Write Middle [PAYLOAD];
     /// RC RDMA WRITE Last.
-    0x08 RcWriteLast: Rc Request Write Last [PAYLOAD];
+    0x08 RcWriteLast: Rc Write Last [PAYLOAD];
     /// RC RDMA WRITE Last with Immediate.
-    0x09 RcWriteLastImm: Rc Request Write Last [IMM | PAYLOAD];
+    0x09 RcWriteLastImm: Rc Write Last [IMM | PAYLOAD];
     /// RC RDMA WRITE Only.
-    0x0a RcWriteOnly: Rc Request Write Only [RETH | PAYLOAD];
+    0x0a RcWriteOnly: Rc Write Only [RETH | PAYLOAD];
     /// RC RDMA WRITE Only with Immediate.
-    0x0b RcWriteOnlyImm: Rc Request Write Only [RETH | IMM | PAYLOAD];
+    0x0b RcWriteOnlyImm: Rc Write Only [RETH | IMM | PAYLOAD];
     /// RC RDMA READ Request.
-    0x0c RcReadRequest: Rc Request ReadRequest Only [RETH];
+    0x0c RcReadRequest: Rc ReadRequest Only [RETH];
     /// RC RDMA READ response First.
-    0x0d RcReadResponseFirst: Rc Response ReadResponse First [AETH | PAYLOAD];
+    0x0d RcReadResponseFirst: Rc ReadResponse First [AETH | PAYLOAD];
     /// RC RDMA READ response Middle.
-    0x0e RcReadResponseMiddle: Rc Response ReadResponse Middle [PAYLOAD];
+    0x0e RcReadResponseMiddle: Rc ReadResponse Middle [PAYLOAD];
     /// RC RDMA READ response Last.
-    0x0f RcReadResponseLast: Rc Response ReadResponse Last [AETH | PAYLOAD];
+    0x0f RcReadResponseLast: Rc ReadResponse Last [AETH | PAYLOAD];
     /// RC RDMA READ response Only.
-    0x10 RcReadResponseOnly: Rc Response ReadResponse Only [AETH | PAYLOAD];
+    0x10 RcReadResponseOnly: Rc ReadResponse Only [AETH | PAYLOAD];
     /// RC Acknowledge.
-    0x11 RcAcknowledge: Rc Response Acknowledge Only [AETH];
+    0x11 RcAcknowledge: Rc Acknowledge Only [AETH];
     /// RC ATOMIC Acknowledge.
-    0x12 RcAtomicAcknowledge: Rc Response AtomicAcknowledge Only [AETH | ATOMIC_ACK];
+    0x12 RcAtomicAcknowledge: Rc AtomicAcknowledge Only [AETH | ATOMIC_ACK];
     /// RC CmpSwap.
-    0x13 RcCompareSwap: Rc Request CompareSwap Only [ATOMIC];
+    0x13 RcCompareSwap: Rc CompareSwap Only [ATOMIC];
     /// RC FetchAdd.
-    0x14 RcFetchAdd: Rc Request FetchAdd Only [ATOMIC];
+    0x14 RcFetchAdd: Rc FetchAdd Only [ATOMIC];
     /// RC SEND Last with Invalidate.
-    0x16 RcSendLastInvalidate: Rc Request Send Last [IETH | PAYLOAD];
+    0x16 RcSendLastInvalidate: Rc Send Last [IETH | PAYLOAD];
     /// RC SEND Only with Invalidate.
-    0x17 RcSendOnlyInvalidate: Rc Request Send Only [IETH | PAYLOAD];
+    0x17 RcSendOnlyInvalidate: Rc Send Only [IETH | PAYLOAD];
     /// RC FLUSH.
-    0x1c RcFlush: Rc Request Flush Only [FETH | RETH];
+    0x1c RcFlush: Rc Flush Only [FETH | RETH];
     /// RC ATOMIC WRITE.
-    0x1d RcAtomicWrite: Rc Request AtomicWrite Only [RETH | PAYLOAD];
+    0x1d RcAtomicWrite: Rc AtomicWrite Only [RETH | PAYLOAD];
     /// UC SEND First.
-    0x20 UcSendFirst: Uc Request Send First [PAYLOAD];
+    0x20 UcSendFirst: Uc Send First [PAYLOAD];
     /// UC SEND Middle.
-    0x21 UcSendMiddle: Uc Request Send Middle [PAYLOAD];
+    0x21 UcSendMiddle: Uc Send Middle [PAYLOAD];
     /// UC SEND Last.
-    0x22 UcSendLast: Uc Request Send Last [PAYLOAD];
+    0x22 UcSendLast: Uc Send Last [PAYLOAD];
     /// UC SEND Last with Immediate.
-    0x23 UcSendLastImm: Uc Request Send Last [IMM | PAYLOAD];
+    0x23 UcSendLastImm: Uc Send Last [IMM | PAYLOAD];
     /// UC SEND Only.
-    0x24 UcSendOnly: Uc Request Send Only [PAYLOAD];
+    0x24 UcSendOnly: Uc Send Only [PAYLOAD];
     /// UC SEND Only with Immediate.
-    0x25 UcSendOnlyImm: Uc Request Send Only [IMM | PAYLOAD];
+    0x25 UcSendOnlyImm: Uc Send Only [IMM | PAYLOAD];
     /// UC RDMA WRITE First.
-    0x26 UcWriteFirst: Uc Request Write First [RETH | PAYLOAD];
+    0x26 UcWriteFirst: Uc Write First [RETH | PAYLOAD];
     /// UC RDMA WRITE Middle.
-    0x27 UcWriteMiddle: Uc Request Write Middle [PAYLOAD];
+    0x27 UcWriteMiddle: Uc Write Middle [PAYLOAD];
     /// UC RDMA WRITE Last.
-    0x28 UcWriteLast: Uc Request Write Last [PAYLOAD];
+    0x28 UcWriteLast: Uc Write Last [PAYLOAD];
     /// UC RDMA WRITE Last with Immediate.
-    0x29 UcWriteLastImm: Uc Request Write Last [IMM | PAYLOAD];
+    0x29 UcWriteLastImm: Uc Write Last [IMM | PAYLOAD];
     /// UC RDMA WRITE Only.
-    0x2a UcWriteOnly: Uc Request Write Only [RETH | PAYLOAD];
+    0x2a UcWriteOnly: Uc Write Only [RETH | PAYLOAD];
     /// UC RDMA WRITE Only with Immediate.
-    0x2b UcWriteOnlyImm: Uc Request Write Only [RETH | IMM | PAYLOAD];
+    0x2b UcWriteOnlyImm: Uc Write Only [RETH | IMM | PAYLOAD];
     /// UD SEND Only.
-    0x64 UdSendOnly: Ud Request Send Only [DETH | PAYLOAD];
+    0x64 UdSendOnly: Ud Send Only [DETH | PAYLOAD];
     /// UD SEND Only with Immediate.
-    0x65 UdSendOnlyImm: Ud Request Send Only [DETH | IMM | PAYLOAD];
+    0x65 UdSendOnlyImm: Ud Send Only [DETH | IMM | PAYLOAD];
     /// Congestion notification packet. Neither request nor response.
-    0x81 Cnp: Cnp Request Cnp Only [CNP | NOTHING];
+    0x81 Cnp: Cnp Cnp Only [CNP | NOTHING];
     /// XRC SEND First.
-    0xa0 XrcSendFirst: Xrc Request Send First [XRCETH | PAYLOAD];
+    0xa0 XrcSendFirst: Xrc Send First [XRCETH | PAYLOAD];
     /// XRC SEND Middle.
-    0xa1 XrcSendMiddle: Xrc Request Send Middle [XRCETH | PAYLOAD];
+    0xa1 XrcSendMiddle: Xrc Send Middle [XRCETH | PAYLOAD];
     /// XRC SEND Last.
-    0xa2 XrcSendLast: Xrc Request Send Last [XRCETH | PAYLOAD];
+    0xa2 XrcSendLast: Xrc Send Last [XRCETH | PAYLOAD];
     /// XRC SEND Last with Immediate.
-    0xa3 XrcSendLastImm: Xrc Request Send Last [XRCETH | IMM | PAYLOAD];
+    0xa3 XrcSendLastImm: Xrc Send Last [XRCETH | IMM | PAYLOAD];
     /// XRC SEND Only.
-    0xa4 XrcSendOnly: Xrc Request Send Only [XRCETH | PAYLOAD];
+    0xa4 XrcSendOnly: Xrc Send Only [XRCETH | PAYLOAD];
     /// XRC SEND Only with Immediate.
-    0xa5 XrcSendOnlyImm: Xrc Request Send Only [XRCETH | IMM | PAYLOAD];
+    0xa5 XrcSendOnlyImm: Xrc Send Only [XRCETH | IMM | PAYLOAD];
     /// XRC RDMA WRITE First.
-    0xa6 XrcWriteFirst: Xrc Request Write First [XRCETH | RETH | PAYLOAD];
+    0xa6 XrcWriteFirst: Xrc Write First [XRCETH | RETH | PAYLOAD];
     /// XRC RDMA WRITE Middle.
-    0xa7 XrcWriteMiddle: Xrc Request Write Middle [XRCETH | PAYLOAD];
+    0xa7 XrcWriteMiddle: Xrc Write Middle [XRCETH | PAYLOAD];
     /// XRC RDMA WRITE Last.
-    0xa8 XrcWriteLast: Xrc Request Write Last [XRCETH | PAYLOAD];
+    0xa8 XrcWriteLast: Xrc Write Last [XRCETH | PAYLOAD];
     /// XRC RDMA WRITE Last with Immediate.
-    0xa9 XrcWriteLastImm: Xrc Request Write Last [XRCETH | IMM | PAYLOAD];
+    0xa9 XrcWriteLastImm: Xrc Write Last [XRCETH | IMM | PAYLOAD];
     /// XRC RDMA WRITE Only.
-    0xaa XrcWriteOnly: Xrc Request Write Only [XRCETH | RETH | PAYLOAD];
+    0xaa XrcWriteOnly: Xrc Write Only [XRCETH | RETH | PAYLOAD];
     /// XRC RDMA WRITE Only with Immediate.
-    0xab XrcWriteOnlyImm: Xrc Request Write Only [XRCETH | RETH | IMM | PAYLOAD];
+    0xab XrcWriteOnlyImm: Xrc Write Only [XRCETH | RETH | IMM | PAYLOAD];
     /// XRC RDMA READ Request.
-    0xac XrcReadRequest: Xrc Request ReadRequest Only [XRCETH | RETH];
+    0xac XrcReadRequest: Xrc ReadRequest Only [XRCETH | RETH];
     /// XRC RDMA READ response First.
-    0xad XrcReadResponseFirst: Xrc Response ReadResponse First [AETH | PAYLOAD];
+    0xad XrcReadResponseFirst: Xrc ReadResponse First [AETH | PAYLOAD];
     /// XRC RDMA READ response Middle.
-    0xae XrcReadResponseMiddle: Xrc Response ReadResponse Middle [PAYLOAD];
+    0xae XrcReadResponseMiddle: Xrc ReadResponse Middle [PAYLOAD];
     /// XRC RDMA READ response Last.
-    0xaf XrcReadResponseLast: Xrc Response ReadResponse Last [AETH | PAYLOAD];
+    0xaf XrcReadResponseLast: Xrc ReadResponse Last [AETH | PAYLOAD];
     /// XRC RDMA READ response Only.
-    0xb0 XrcReadResponseOnly: Xrc Response ReadResponse Only [AETH | PAYLOAD];
+    0xb0 XrcReadResponseOnly: Xrc ReadResponse Only [AETH | PAYLOAD];
     /// XRC Acknowledge.
-    0xb1 XrcAcknowledge: Xrc Response Acknowledge Only [AETH];
+    0xb1 XrcAcknowledge: Xrc Acknowledge Only [AETH];
     /// XRC ATOMIC Acknowledge.
-    0xb2 XrcAtomicAcknowledge: Xrc Response AtomicAcknowledge Only [AETH | ATOMIC_ACK];
+    0xb2 XrcAtomicAcknowledge: Xrc AtomicAcknowledge Only [AETH | ATOMIC_ACK];
     /// XRC CmpSwap.
-    0xb3 XrcCompareSwap: Xrc Request CompareSwap Only [XRCETH | ATOMIC];
+    0xb3 XrcCompareSwap: Xrc CompareSwap Only [XRCETH | ATOMIC];
     /// XRC FetchAdd.
-    0xb4 XrcFetchAdd: Xrc Request FetchAdd Only [XRCETH | ATOMIC];
+    0xb4 XrcFetchAdd: Xrc FetchAdd Only [XRCETH | ATOMIC];
     /// XRC SEND Last with Invalidate.
-    0xb6 XrcSendLastInvalidate: Xrc Request Send Last [XRCETH | IETH | PAYLOAD];
+    0xb6 XrcSendLastInvalidate: Xrc Send Last [XRCETH | IETH | PAYLOAD];
     /// XRC SEND Only with Invalidate.
-    0xb7 XrcSendOnlyInvalidate: Xrc Request Send Only [XRCETH | IETH | PAYLOAD];
+    0xb7 XrcSendOnlyInvalidate: Xrc Send Only [XRCETH | IETH | PAYLOAD];
 }
 
 impl TryFrom<u8> for Opcode {
@@ -406,7 +394,10 @@ impl Opcode {
     /// Whether a responder sends it, in answer to a request. False for CNP.
     #[inline]
     pub fn is_response(self) -> bool {
-        self.info().response
+        matches!(
+            self.operation(),
+            Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAcknowledge
+        )
     }
 
     /// Whether it is the first of several packets.
