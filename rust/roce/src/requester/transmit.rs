@@ -84,8 +84,21 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if open == 0 {
             return None;
         }
-        if sequence == self.started && !self.begin(sequence) {
-            return None;
+        if sequence == self.started {
+            let wr = &self.slot(sequence)?.wr;
+            if !self.may_begin(sequence, wr) {
+                return None;
+            }
+            let (psns, refusal) = (self.psns_of(wr), self.refusal(wr));
+            let first = self.sent;
+            let slot = self.slot_mut(sequence)?;
+            slot.first = first;
+            slot.psns = psns;
+            self.started = sequence.wrapping_add(1);
+            if let Some(status) = refusal {
+                self.refuse(sequence, status);
+                return None;
+            }
         }
         let extent = self.slot(sequence)?.extent();
         let done = u32::try_from(self.sent.wrapping_sub(extent.first)).ok()?;
@@ -182,30 +195,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             SendOperation::Local => !wr.fence || self.oldest == sequence,
             _ => !wr.fence || self.reads == 0,
         }
-    }
-
-    /// Starts the work request `sequence`, if it is its turn. Returns whether it is started.
-    fn begin(&mut self, sequence: u32) -> bool {
-        let Some(wr) = self.slot(sequence).map(|slot| &slot.wr) else {
-            return false;
-        };
-        if !self.may_begin(sequence, wr) {
-            return false;
-        }
-
-        let first = self.sent;
-        let psns = self.psns_of(wr);
-        let refusal = self.refusal(wr);
-        if let Some(slot) = self.slot_mut(sequence) {
-            slot.first = first;
-            slot.psns = psns;
-        }
-        self.started = sequence.wrapping_add(1);
-        if let Some(status) = refusal {
-            self.refuse(sequence, status);
-            return false;
-        }
-        true
     }
 
     /// Number of PSNs that a work request takes.
