@@ -119,6 +119,19 @@ pub(super) enum Source {
     Fast(Arc<FastPages>, Activation),
 }
 
+/// Copies from or into memory, as a closure does. No `dyn FnMut`, for the reason that [`Visit`](memory::Visit) gives.
+pub(super) trait Touch {
+    /// Copies from or into `memory`, from `at` bytes into it on.
+    fn touch(&mut self, memory: &dyn Memory, at: u64) -> Result<(), memory::Fault>;
+}
+
+impl<F: FnMut(&dyn Memory, u64) -> Result<(), memory::Fault>> Touch for F {
+    #[inline]
+    fn touch(&mut self, memory: &dyn Memory, at: u64) -> Result<(), memory::Fault> {
+        self(memory, at)
+    }
+}
+
 /// A checked range of memory. Each copy finds the memory alive, or fails.
 pub(crate) struct MrAccess {
     pub(super) source: Source,
@@ -149,7 +162,7 @@ impl MrAccess {
     ///
     /// `f` is compiled in for a process's pinned memory, as it is what most packets are copied from and into.
     #[inline]
-    pub(crate) fn with(
+    pub(super) fn with(
         &self,
         offset: u64,
         len: usize,
@@ -167,12 +180,7 @@ impl MrAccess {
 
     /// As [`Self::with`], whatever the memory is.
     #[inline(never)]
-    pub(crate) fn with_any(
-        &self,
-        offset: u64,
-        len: usize,
-        f: &mut dyn FnMut(&dyn Memory, u64) -> Result<(), memory::Fault>,
-    ) -> Result<(), Fault> {
+    pub(super) fn with_any(&self, offset: u64, len: usize, f: &mut dyn Touch) -> Result<(), Fault> {
         let at = self.locate(offset, len)?;
         // Who invalidates the window waits for the end of the copy.
         let window = self.window.as_ref();
@@ -185,11 +193,11 @@ impl MrAccess {
         }
         let result = match &self.source {
             Source::User(UserMemory::Pinned(umem)) => {
-                f(&umem.enter().ok_or(Fault::Protection)?, at)
+                f.touch(&umem.enter().ok_or(Fault::Protection)?, at)
             }
-            Source::User(UserMemory::OnDemand(memory)) => f(memory, at),
-            Source::Dma(buffer) => f(buffer, at),
-            Source::Fast(pages, activation) => pages.with(activation, |memory| f(memory, at)),
+            Source::User(UserMemory::OnDemand(memory)) => f.touch(memory, at),
+            Source::Dma(buffer) => f.touch(buffer, at),
+            Source::Fast(pages, activation) => pages.with(activation, |memory| f.touch(memory, at)),
         };
         result.map_err(|fault| match (fault, &self.source) {
             (memory::Fault::Absent(missing), Source::User(UserMemory::OnDemand(memory))) => {

@@ -6,7 +6,8 @@ use crate::memory::{
     access::{
         Access,
         Fault,
-        MrAccess, //
+        MrAccess,
+        Touch, //
     },
     key::Recent,
     pd::Pd, //
@@ -192,7 +193,7 @@ impl<'a> Cursor<'a> {
             let (within, available) = self.seek(offset.wrapping_add(done as u64))?;
             let left = len.wrapping_sub(done);
             let n = left.min(usize::try_from(available).unwrap_or(usize::MAX));
-            let mut part = |memory: &dyn Memory, at| f(memory, at, done, n);
+            let mut part = |memory: &dyn Memory, at: u64| f(memory, at, done, n);
             let Place { open, recent, .. } = &mut *self.place;
             match open {
                 Some(Open::Keyed(access)) => access.with(within, n, &mut part)?,
@@ -263,10 +264,6 @@ impl<'a> Cursor<'a> {
 
 /// Calls `f` with the kernel memory `buffer` and `at`.
 #[inline(never)]
-fn with_kernel(
-    buffer: &KernelBuffer,
-    at: u64,
-    f: &mut dyn FnMut(&dyn Memory, u64) -> Result<(), memory::Fault>,
-) -> Result<(), Fault> {
-    f(buffer, at).or(Err(Fault::Protection))
+fn with_kernel(buffer: &KernelBuffer, at: u64, f: &mut dyn Touch) -> Result<(), Fault> {
+    f.touch(buffer, at).or(Err(Fault::Protection))
 }

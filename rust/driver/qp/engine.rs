@@ -162,6 +162,25 @@ impl Round {
     }
 }
 
+/// What happens under the lock of a side, once. No `dyn FnMut`, for the reason that [`Visit`](rdma::memory::Visit) gives.
+trait Happen<S> {
+    /// Changes the side.
+    fn happen(&mut self, side: &mut S, round: &mut Round);
+}
+
+impl<S, F: FnOnce(&mut S, &mut Round)> Happen<S> for Option<F> {
+    fn happen(&mut self, side: &mut S, round: &mut Round) {
+        if let Some(event) = self.take() {
+            event(side, round);
+        }
+    }
+}
+
+/// Nothing happens.
+impl<S> Happen<S> for () {
+    fn happen(&mut self, _side: &mut S, _round: &mut Round) {}
+}
+
 /// The state that both sides have under their locks.
 pub(super) struct Engine {
     /// Something happened that the owner has not looked at.
@@ -272,23 +291,14 @@ impl Qp {
     /// it, unless somebody else is at it: then that one sees what `event` changed.
     /// Context: process or softirq, no lock held.
     pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut Round)) {
-        let mut event = Some(event);
         // A softirq, or whoever else has to end before its packets arrive.
         let has_bh_off = sync::owns_softirq();
-        self.drive_by::<S>(has_bh_off, &mut |side, round| {
-            if let Some(event) = event.take() {
-                event(side, round);
-            }
-        });
+        self.drive_by::<S>(has_bh_off, &mut Some(event));
     }
 
-    /// As [`Self::drive`], once for all events: `event` is called once. If `leaves_much`, much is left to a thread.
+    /// As [`Self::drive`], once for all events. If `leaves_much`, much is left to a thread.
     #[inline(never)]
-    fn drive_by<S: Side>(
-        self: &Arc<Self>,
-        leaves_much: bool,
-        event: &mut dyn FnMut(&mut S, &mut Round),
-    ) {
+    fn drive_by<S: Side>(self: &Arc<Self>, leaves_much: bool, event: &mut dyn Happen<S>) {
         let most = match leaves_much {
             true => BATCHES_IN_SOFTIRQ,
             false => S::BATCHES_PER_CALL,
@@ -302,7 +312,7 @@ impl Qp {
             {
                 let side = &mut *S::lock(self);
                 if index == 0 {
-                    event(side, &mut round);
+                    event.happen(side, &mut round);
                 }
                 if own.is_none() && side.engine().has_owner() {
                     side.engine().again = true;
@@ -391,9 +401,9 @@ impl Qp {
     /// Context: process or softirq, no lock held.
     pub(crate) fn send_after(self: &Arc<Self>, requests: bool) {
         if requests {
-            self.drive_by::<ReceiveSide>(true, &mut |_, _| ());
+            self.drive_by::<ReceiveSide>(true, &mut ());
         } else {
-            self.drive_by::<SendSide>(true, &mut |_, _| ());
+            self.drive_by::<SendSide>(true, &mut ());
         }
     }
 

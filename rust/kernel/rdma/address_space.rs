@@ -12,7 +12,8 @@ use crate::{
         Fault,
         Intent,
         Memory,
-        MissingPages, //
+        MissingPages,
+        Visit, //
     },
     page_list::{
         end_of,
@@ -342,7 +343,7 @@ unsafe impl Memory for AddressSpace {
         offset: u64,
         len: usize,
         intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         let within = (offset as usize).wrapping_rem(CHUNK_SIZE);
         if within.saturating_add(len) > CHUNK_SIZE {
@@ -351,9 +352,14 @@ unsafe impl Memory for AddressSpace {
             })?;
         }
         self.parts(offset, len, intent, |list, at, part, before| {
-            list.pieces(at, part, intent, &mut |piece, len, done| {
-                f(piece, len, before.wrapping_add(done));
-            })
+            list.pieces(
+                at,
+                part,
+                intent,
+                &mut |piece: *mut u8, len: usize, done: usize| {
+                    f.visit(piece, len, before.wrapping_add(done));
+                },
+            )
         })
     }
 }

@@ -5,7 +5,8 @@
 use crate::memory::{
     Fault,
     Intent,
-    Memory, //
+    Memory,
+    Visit, //
 };
 use kernel::prelude::*;
 
@@ -98,7 +99,7 @@ unsafe impl Memory for Extents {
         offset: u64,
         len: usize,
         _intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         let last = offset.checked_add(len as u64).ok_or(Fault::OutOfRange)?;
         if last > self.len() {
@@ -117,7 +118,7 @@ unsafe impl Memory for Extents {
             // CAST: Both are at most the length of a piece, which is an address's at the most.
             let within = position.wrapping_sub(begin) as usize;
             let piece = extent.end.min(last).wrapping_sub(position) as usize;
-            f(
+            f.visit(
                 core::ptr::with_exposed_provenance_mut::<u8>(extent.addr.wrapping_add(within)),
                 piece,
                 position.wrapping_sub(offset) as usize,

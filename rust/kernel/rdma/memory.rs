@@ -77,6 +77,20 @@ pub enum Exchange {
     Store(u64),
 }
 
+/// Visits the pieces of a range of memory, as a closure does. A `dyn FnMut` would do, but comes with a second copy of each
+/// closure, for `FnOnce`.
+pub trait Visit {
+    /// Visits a piece: its address, its length, and the number of bytes before it.
+    fn visit(&mut self, start: *mut u8, len: usize, before: usize);
+}
+
+impl<F: FnMut(*mut u8, usize, usize)> Visit for F {
+    #[inline]
+    fn visit(&mut self, start: *mut u8, len: usize, before: usize) {
+        self(start, len, before);
+    }
+}
+
 /// Memory that is copied from and into.
 ///
 /// # Safety
@@ -86,13 +100,13 @@ pub enum Exchange {
 /// and for writes too if that is the intent; no Rust reference to these bytes exists. The lengths add
 /// up to no more than `len`, and to `len` if the result is `Ok`.
 pub unsafe trait Memory {
-    /// Calls `f` with each contiguous piece of `offset .. offset + len`, in order.
+    /// Has `f` visit each contiguous piece of `offset .. offset + len`, in order.
     fn pieces(
         &self,
         offset: u64,
         len: usize,
         intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault>;
 
     /// Whether the memory keeps its contents without power, and whoever writes to it relies on that. Then
@@ -116,12 +130,13 @@ impl dyn Memory + '_ {
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Fault> {
         let len = out.len();
         let base = out.as_mut_ptr();
-        // SAFETY: `pieces` calls back with pieces that are valid for reads, whose lengths add up to at most
-        // `len`, so that `done + len` never exceeds `out`; `out` is an exclusive reference and cannot
-        // overlap with memory that is nobody's reference.
-        self.pieces(offset, len, Intent::Read, &mut |src, len, done| unsafe {
-            copy(base.add(done), src, len)
-        })
+        let f = &mut |src: *mut u8, n: usize, done: usize| {
+            // SAFETY: `pieces` calls back with pieces that are valid for reads, whose lengths add up to at most
+            // `len`, so that `done + n` never exceeds `out`; `out` is an exclusive reference and cannot
+            // overlap with memory that is nobody's reference.
+            unsafe { copy(base.add(done), src, n) };
+        };
+        self.pieces(offset, len, Intent::Read, f)
     }
 
     /// Copies into the memory.
@@ -147,7 +162,7 @@ impl dyn Memory + '_ {
     #[inline]
     unsafe fn write_from(&self, offset: u64, base: *const u8, len: usize) -> Result<(), Fault> {
         let persistent = self.is_persistent();
-        let f = &mut |dst, len, done| {
+        let f = &mut |dst: *mut u8, len: usize, done: usize| {
             // SAFETY: `pieces` calls back with pieces that are valid for writes, whose lengths add up to at most that of
             // what is read, by the promise of the caller.
             unsafe { place(dst, base.add(done), len) };
@@ -171,7 +186,7 @@ impl dyn Memory + '_ {
             offset,
             size_of::<u64>(),
             Intent::Write,
-            &mut |bytes, len, _| {
+            &mut |bytes: *mut u8, len: usize, _: usize| {
                 let ptr = bytes.cast::<u64>();
                 if len != size_of::<u64>() || !ptr.is_aligned() {
                     return;
@@ -321,7 +336,7 @@ unsafe impl Memory for KernelBuffer {
         offset: u64,
         len: usize,
         _intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         let end = offset.checked_add(len as u64).ok_or(Fault::OutOfRange)?;
         if end > self.len as u64 {
@@ -329,7 +344,7 @@ unsafe impl Memory for KernelBuffer {
         }
         // CAST: At most `self.len`.
         let start = self.addr.wrapping_add(offset as usize);
-        f(core::ptr::with_exposed_provenance_mut::<u8>(start), len, 0);
+        f.visit(core::ptr::with_exposed_provenance_mut::<u8>(start), len, 0);
         Ok(())
     }
 }
@@ -436,7 +451,7 @@ unsafe impl Memory for Blocks {
         offset: u64,
         len: usize,
         _intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         let end = offset.checked_add(len as u64).ok_or(Fault::OutOfRange)?;
         if end > self.len {
@@ -465,7 +480,7 @@ unsafe impl Memory for Blocks {
                 }
             }
             let piece = run.min(len.wrapping_sub(done));
-            f(
+            f.visit(
                 core::ptr::with_exposed_provenance_mut::<u8>(start.wrapping_add(within)),
                 piece,
                 done,

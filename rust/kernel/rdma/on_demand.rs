@@ -12,7 +12,8 @@ use crate::{
     memory::{
         Fault,
         Intent,
-        Memory, //
+        Memory,
+        Visit, //
     },
     page_list::PageList, //
 };
@@ -140,7 +141,7 @@ unsafe impl Memory for OnDemand {
         offset: u64,
         len: usize,
         intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         match &self.0 {
             Extent::Range(list) => list.pieces(offset, len, intent, f),

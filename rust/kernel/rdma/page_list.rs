@@ -12,7 +12,8 @@ use crate::memory::{
     Fault,
     Intent,
     Memory,
-    MissingPages, //
+    MissingPages,
+    Visit, //
 };
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -491,7 +492,7 @@ unsafe impl Memory for PageList {
         offset: u64,
         len: usize,
         intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         let span = self.span(offset, len as u64, intent)?;
         if len == 0 {
@@ -506,7 +507,7 @@ unsafe impl Memory for PageList {
         for &entry in pages {
             let piece = PAGE_SIZE.wrapping_sub(within).min(len.wrapping_sub(done));
             let address = (entry & !WRITABLE).wrapping_add(within);
-            f(
+            f.visit(
                 core::ptr::with_exposed_provenance_mut::<u8>(address),
                 piece,
                 done,

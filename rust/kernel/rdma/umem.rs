@@ -9,7 +9,8 @@ use crate::{
         Blocks,
         Fault,
         Intent,
-        Memory, //
+        Memory,
+        Visit, //
     }, //
 };
 use core::ptr::NonNull;
@@ -269,7 +270,7 @@ unsafe impl Memory for Pages<'_> {
         offset: u64,
         len: usize,
         intent: Intent,
-        f: &mut dyn FnMut(*mut u8, usize, usize),
+        f: &mut dyn Visit,
     ) -> Result<(), Fault> {
         if intent == Intent::Write && !self.umem.is_writable() {
             return Err(Fault::OutOfRange);
