@@ -205,17 +205,23 @@ fn fault_in<S: Side>(qp: &Arc<Qp>, direction: Direction) {
         return;
     };
     trace::page_ready(qp.number);
-    qp.drive::<S>(|side, _| {
-        let paging = paging(side.engine(), direction);
-        paging.waiting = false;
-        paging.unfaultable = unfaultable;
-        if matches!(direction, Direction::Out) {
-            side.resume();
-        }
-    });
-    let mut more = matches!(direction, Direction::In);
+    let mut faulted = Some(unfaultable);
+    let mut more = true;
     while more {
-        qp.drive::<S>(|side, round| more = replay(side, qp, round));
+        qp.drive::<S>(|side, round| {
+            if let Some(unfaultable) = faulted.take() {
+                let paging = paging(side.engine(), direction);
+                paging.waiting = false;
+                paging.unfaultable = unfaultable;
+            }
+            more = match direction {
+                Direction::In => replay(side, qp, round),
+                Direction::Out => {
+                    side.resume();
+                    false
+                }
+            };
+        });
     }
 }
 
