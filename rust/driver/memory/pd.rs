@@ -58,7 +58,7 @@ pub(crate) struct Pd {
     device: Arc<Device>,
     /// Ranges that processes asked to be faulted in.
     #[pin]
-    pub(super) pending: Mutex<KVec<Wanted>>,
+    pub(super) pending: Mutex<KVVec<Wanted>>,
     #[pin]
     prefetch: Work<Pd, PREFETCH>,
     /// Those of its context.
@@ -106,7 +106,7 @@ impl ProtectionDomain for Pd {
         Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
-                pending <- new_mutex!(KVec::new()),
+                pending <- new_mutex!(KVVec::new()),
                 prefetch <- new_work!("Pd::prefetch"),
                 turns,
                 turn <- new_spin_lock_bh!(Turn::default()),
