@@ -72,26 +72,28 @@ impl AddressHandle for Ah {
             // Probably a reply: `ibv_create_ah_from_wc()` copies it. A level that was chosen cannot be told from it.
             address.sl = 0;
         }
-        let new = |number, flags| {
-            let ah = Self {
-                pd: pd.clone(),
-                number,
-                address,
-                _live: Live::new(Kind::Ah),
-            };
-            Arc::new(ah, flags)
+        let handles;
+        let (mut slot, mut flags) = (None, GFP_ATOMIC);
+        if let Some(udata) = udata {
+            handles = HANDLES.whole()?;
+            let reserved = handles.reserve_cyclic(NUMBERS)?;
+            udata.copy_out(&CreateAhResponse {
+                number: reserved.key(),
+                reserved: 0,
+            })?;
+            slot = Some(reserved);
+            flags = GFP_KERNEL_ACCOUNT;
+        }
+        let ah = Self {
+            pd: pd.clone(),
+            number: slot.as_ref().map(|slot| slot.key()),
+            address,
+            _live: Live::new(Kind::Ah),
         };
-        let Some(udata) = udata else {
-            return Ok(new(None, GFP_ATOMIC)?);
-        };
-        let handles = HANDLES.whole()?;
-        let slot = handles.reserve_cyclic(NUMBERS)?;
-        udata.copy_out(&CreateAhResponse {
-            number: slot.key(),
-            reserved: 0,
-        })?;
-        let ah = new(Some(slot.key()), GFP_KERNEL_ACCOUNT)?;
-        slot.fill(ah.clone())?;
+        let ah = Arc::new(ah, flags)?;
+        if let Some(slot) = slot {
+            slot.fill(ah.clone())?;
+        }
         Ok(ah)
     }
 
