@@ -35,7 +35,8 @@ pub(crate) fn filled<T>(len: usize, mut make: impl FnMut() -> Result<T>) -> Resu
 pub(crate) struct Bytes(KVVec<[u8; Bytes::BLOCK]>);
 
 impl Bytes {
-    const BLOCK: usize = 64;
+    /// So many that the compiler calls `memset()` instead of having a loop of stores unrolled.
+    const BLOCK: usize = 256;
 
     /// Allocates `len` zeroes, or a few more. As [`filled`].
     pub(crate) fn zeroes(len: usize) -> Result<Self> {
