@@ -115,7 +115,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             .is_some()
     }
 
-    /// Executes the packet that is expected next: first of all, finds a receive for it.
+    /// Executes the packet that is expected next: finds a receive for it, if it takes one, then hands out the access to memory.
     pub(super) fn execute(&mut self, packet: &Packet) -> Step {
         let length = packet.payload_len;
         let operation = packet.opcode.operation();
@@ -163,13 +163,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     check_length,
                 }
             }
-            _ => self.access(packet),
-        }
-    }
-
-    /// Hands out the access to memory of what has an answer of its own.
-    fn access(&mut self, packet: &Packet) -> Step {
-        match packet.opcode.operation() {
+            // They have an answer of their own.
             Operation::ReadRequest => match packet.reth {
                 Some(reth) if reth.length > 0 => Step::CheckRead {
                     ticket: self.expect(Stage::Access),
@@ -184,7 +178,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     ticket: self.expect(Stage::Access),
                     rkey: atomic.rkey,
                     va: atomic.va,
-                    operation: match packet.opcode.operation() {
+                    operation: match operation {
                         Operation::CompareSwap => AtomicOperation::CompareSwap {
                             compare: atomic.compare,
                             swap: atomic.swap_add,
