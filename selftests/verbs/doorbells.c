@@ -23,6 +23,9 @@
 #define LONGEST 300
 #define HANDLES 20
 #define QUIET_MS 2000
+/* So many queue pairs have requests held, and how long these are, in ns. */
+#define MOVES 200
+#define HOLD_NS 500000
 /* Of a row's argument: its queue pairs are UC. */
 #define UC (1 << 16)
 
@@ -33,7 +36,7 @@ static struct region regions[2];
 static void pair_make(int argument)
 {
 	const enum ibv_qp_type type = argument & UC ? IBV_QPT_UC : IBV_QPT_RC;
-	const struct depth depth = { .send = DEPTH, .receive = 1, .sges = 1, .inline_size = sizeof(uint32_t) };
+	const struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 1, .inline_size = sizeof(uint32_t) };
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
@@ -300,6 +303,68 @@ static bool run_handle(int list)
 	return !missing;
 }
 
+/* Sends LENGTH numbers, the first one `from`. */
+static void send_numbers(uint32_t from)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_SIGNALED };
+	uint32_t i;
+
+	for (i = 0; i < LENGTH; i++) {
+		wr.imm_data = htobe32(from + i);
+		send_post(qps[0], &wr);
+	}
+}
+
+static bool numbers_arrive(unsigned int count)
+{
+	struct ibv_wc wc;
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		if (!cq_poll(cqs[1], &wc, WAIT_MS) || wc.status != IBV_WC_SUCCESS || be32toh(wc.imm_data) != i) {
+			ksft_print_msg("number %u is not there, or another one\n", i);
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Requests that are held leave by the timer of the CPU where the program was. About that time it goes on to post, on
+ * another one. Nothing overtakes: over UC that would be lost.
+ */
+static bool run_moving(void)
+{
+	struct ibv_recv_wr receive = { 0 };
+	unsigned long long before = waits();
+	unsigned int i, j;
+	cpu_set_t cpus;
+	uint64_t end;
+	bool ok = true;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		return row_skip("one CPU");
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		die("sched_getaffinity: %s", strerror(errno));
+	for (i = 0; ok && i < MOVES; i++) {
+		pair_make(UC);
+		for (j = 0; j < 2 * LENGTH; j++)
+			recv_post(qps[1], &receive);
+		stay_on(i % 2);
+		end = now_ns() + HOLD_NS + (i % 20) * 5000;
+		send_numbers(0);
+		stay_on(!(i % 2));
+		while (now_ns() < end)
+			;
+		send_numbers(LENGTH);
+		ok = numbers_arrive(2 * LENGTH);
+		pair_end();
+	}
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	ksft_print_msg("%llu waits\n", waits() - before);
+	return ok && waits() > before;
+}
+
 static const struct row rows[] = {
 	{ "ping-pong of WRITEs, each signaled", .run_with = run_ping_pong, 1 },
 	{ "ping-pong of WRITEs, one of 4 signaled", .run_with = run_ping_pong, 4 },
@@ -314,6 +379,7 @@ static const struct row rows[] = {
 	{ "UC: ping-pong of WRITEs, one of 16 signaled", .run_with = run_ping_pong, UC | 16 },
 	{ "UC: bursts of 12 WRITEs", .run_with = run_bursts, UC | 12 },
 	{ "UC: bursts of 40 WRITEs", .run_with = run_bursts, UC | 40 },
+	{ "UC: nothing overtakes what was held", run_moving },
 	{ "UD: a burst, and its address handle is destroyed", .run_with = run_handle, 0 },
 	{ "UD: the same, behind it a list of 300", .run_with = run_handle, LONGEST },
 };
