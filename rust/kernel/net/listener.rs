@@ -45,8 +45,8 @@ pub trait Receive: Send + Sync + 'static {
     fn receive(&self, packet: RxSkb);
 
     /// Returns the owner of an address that is no group's; [`None`] leaves datagrams to it to the stack, as they
-    /// are. They may be for another namespace, as those of an ipvlan in the mode L3S. Context as for
-    /// [`Self::receive`].
+    /// are. They may be for another namespace, as those of an ipvlan in the mode L3S. Softirq, or process with bottom
+    /// halves on if the packet is released from an NFQUEUE; under RCU. So is the drop of what is returned.
     fn owner<'a>(&self, destination: &Address, rcu: &'a rcu::Guard) -> Option<Self::Owner<'a>>;
 
     /// Called as [`Self::receive`] is, for datagrams that come together to an address of `owner`.

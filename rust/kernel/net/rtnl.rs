@@ -4,21 +4,24 @@
 //!
 //! C header: [`include/linux/rtnetlink.h`](srctree/include/linux/rtnetlink.h)
 
-use kernel::time::{
-    delay::fsleep,
-    Delta, //
+use kernel::{
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    types::NotThreadSafe, //
 };
 use rdma_bindings as bindings;
 
-/// RTNL, while there is one.
-pub(crate) struct Rtnl(());
+/// RTNL, while there is one. The thread that took it releases it.
+pub(crate) struct Rtnl(NotThreadSafe);
 
 impl Rtnl {
     /// Takes RTNL. Process, not under RTNL.
     pub(crate) fn lock() -> Self {
         // SAFETY: By the context the lock may be taken.
         unsafe { bindings::rtnl_lock() };
-        Self(())
+        Self(NotThreadSafe)
     }
 
     /// Takes RTNL, unless it is held by another thread and `is_needed` says no. Process, may sleep, not under RTNL.
@@ -30,7 +33,7 @@ impl Rtnl {
             }
             fsleep(Delta::from_millis(1));
         }
-        Some(Self(()))
+        Some(Self(NotThreadSafe))
     }
 }
 

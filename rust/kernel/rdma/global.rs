@@ -2,7 +2,10 @@
 
 //! State of a module that C callbacks without a context argument must reach.
 
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -56,23 +59,27 @@ impl<T: Send + Sync + 'static> Global<T> {
         }
     }
 
+    #[inline]
+    fn load(&self) -> Option<NonNull<T>> {
+        NonNull::new(core::ptr::with_exposed_provenance_mut(
+            self.address.load(Acquire),
+        ))
+    }
+
     /// The value, for as long as the RCU read lock is held. Any context.
     #[inline]
     pub fn get<'a>(&'static self, _rcu: &'a rcu::Guard) -> Option<&'a T> {
-        let ptr = core::ptr::with_exposed_provenance_mut::<T>(self.address.load(Acquire));
-        if ptr.is_null() {
-            return None;
-        }
+        let value = self.load()?;
         // SAFETY: By the type invariant the address came from an `Arc` that belongs to the guard,
         // which waits for a grace period after it has emptied the place; the caller's read lock
         // is held for `'a`.
-        Some(unsafe { &*ptr })
+        Some(unsafe { value.as_ref() })
     }
 
     /// The value, counted. Any context.
     pub fn get_arc(&'static self) -> Option<Arc<T>> {
-        let rcu = rcu::read_lock();
-        let value = core::ptr::from_ref(self.get(&rcu)?);
+        let _rcu = rcu::read_lock();
+        let value = self.load()?.as_ptr();
         // SAFETY: `value` came from `Arc::into_raw`, and a reference is counted at least until the
         // RCU read lock is released, as in `get`. The count is incremented by the clone, and the
         // borrowed one is not given up.

@@ -422,14 +422,21 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
 ///
 /// # Safety
 ///
-/// `mr` must be a process's region that `ib_core` is destroying.
+/// `mr` must be a region that `ib_core` is destroying.
 unsafe fn is_unanswered(mr: *const bindings::ib_mr) -> bool {
-    // SAFETY: The caller promises that the region is valid, and of a process: then the union is its `uobject`, which
-    // lives longer.
+    // SAFETY: The caller promises that the region is valid. The union is the `uobject` of a region of this type, which
+    // lives longer, or null if a kernel client registered it.
     unsafe {
+        if (*mr).type_ != bindings::ib_mr_type_IB_MR_TYPE_USER {
+            return false;
+        }
         let user = (&raw const (*mr).__bindgen_anon_1).cast::<*const bindings::ib_uobject>();
+        let user = user.read();
+        if user.is_null() {
+            return false;
+        }
         // What was answered is on the list of its file.
-        let list = &raw const (*user.read()).list;
+        let list = &raw const (*user).list;
         // Other threads change it, under a lock of the file.
         core::ptr::eq((&raw const (*list).next).read_volatile(), list)
     }
@@ -448,7 +455,7 @@ pub(crate) unsafe extern "C" fn deregister<M: MemoryRegion>(
     // It comes again if this fails, and only then.
     let core = unsafe { &Obj::<M>::get(mr).core };
     if let Err(error) = core.deregister() {
-        // SAFETY: As above; that fails for a process's region only.
+        // SAFETY: As above.
         if !unsafe { is_unanswered(mr) } {
             return error.to_errno();
         }

@@ -269,8 +269,12 @@ impl<'a, A, M> SendWrs<'a, A, M> {
         self.current
     }
 
-    fn op(&self, wr: &bindings::ib_send_wr) -> SendOp<A, M> {
-        let ptr = core::ptr::from_ref(wr);
+    /// # Safety
+    ///
+    /// `ptr` must be a request of the list: the fields of its own type are behind it.
+    unsafe fn op(&self, ptr: *const bindings::ib_send_wr) -> SendOp<A, M> {
+        // SAFETY: By the promise of the creator the pointer is valid.
+        let wr = unsafe { &*ptr };
         let imm = u32::from_be(wr.ex.bindgen_union_field);
         if self.datagram {
             let imm = match wr.opcode {
@@ -370,7 +374,8 @@ impl<'a, A, M> Iterator for SendWrs<'a, A, M> {
         Some(SendWr {
             wr_id: wr.__bindgen_anon_1.bindgen_union_field,
             flags: wr.send_flags as u32,
-            op: self.op(wr),
+            // SAFETY: It is of the list.
+            op: unsafe { self.op(ptr) },
             // SAFETY: A valid request has a valid list of `num_sge` elements.
             sges: unsafe { Sges::new(wr.sg_list, wr.num_sge) },
         })

@@ -24,7 +24,9 @@ pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 /// The guard of a [`SpinLockBh`].
 pub type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 
-/// A spinlock that any context may take.
+/// A spinlock that any context may take; with `PREEMPT_RT` not hard interrupts, as it sleeps there.
+///
+/// A guard gives back the state of interrupts that it found. So of two guards the later one is dropped first.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
 /// Creates a [`SpinLockBh`] initialiser with a lock class of its own, and with the name given or the place

@@ -132,13 +132,7 @@ impl<T: TimerCallback> Timer<T> {
     /// Stops the timer for good, waits until its callback is over, and gives back the reference to the
     /// owner. Process, not under a lock that the callback takes.
     pub fn shutdown(&self) {
-        {
-            let mut open = self.open.lock();
-            if !*open {
-                return;
-            }
-            *open = false;
-        }
+        *self.open.lock() = false;
         self.cancel();
         let owner = {
             let _open = self.open.lock();

@@ -5,24 +5,18 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::cpu::Cpu;
-use core::{
-    ops::Deref,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     bindings,
     prelude::*,
-    workqueue::{
-        Queue,
-        RawWorkItem, //
-    }, //
+    workqueue::RawWorkItem, //
 };
 
 /// An own workqueue.
 ///
 /// Dropping it (process context) runs what is queued to its end and takes the workqueue away; whoever can
 /// still queue work must be gone by then. As the queue is reached through `&self` only, the borrow
-/// checker sees to that for direct users. It must not be dropped by work on it, which would wait for
+/// checker sees to that for direct users. There is no delayed work, whose timer would queue it later. It must not be dropped by work on it, which would wait for
 /// itself: as long as an object whose last reference such work may drop owns the queue, somebody else does, too.
 ///
 /// # Invariants
@@ -74,15 +68,32 @@ impl WorkQueue {
         NonNull::new(queue).map(Self).ok_or(ENOMEM)
     }
 
-    /// As [`Queue::enqueue`], but the work runs on `cpu`. Any context.
+    /// As [`kernel::workqueue::Queue::enqueue`]. Any context.
+    #[inline]
+    pub fn enqueue<W, const ID: u64>(&self, work: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        // CAST: No CPU has this number.
+        self.enqueue_at(bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int, work)
+    }
+
+    /// As [`Self::enqueue`], but the work runs on `cpu`. Any context.
     #[inline]
     pub fn enqueue_on<W, const ID: u64>(&self, cpu: &Cpu<'_>, work: W) -> W::EnqueueOutput
     where
         W: RawWorkItem<ID> + Send + 'static,
     {
-        let queue = self.0.as_ptr();
         // CAST: The number of a CPU.
-        let cpu = cpu.number() as c_int;
+        self.enqueue_at(cpu.number() as c_int, work)
+    }
+
+    #[inline]
+    fn enqueue_at<W, const ID: u64>(&self, cpu: c_int, work: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        let queue = self.0.as_ptr();
         // SAFETY: By the type invariant this is a workqueue. The closure returns `false` only if the work was queued
         // already, and hands it on to the queue otherwise; `W` is `Send` and static, so it may run anywhere, any time.
         unsafe { work.__enqueue(move |work| kernel::bindings::queue_work_on(cpu, queue, work)) }
@@ -97,17 +108,6 @@ impl WorkQueue {
     /// Returns the C workqueue.
     pub(crate) fn as_ptr(&self) -> *mut bindings::workqueue_struct {
         self.0.as_ptr()
-    }
-}
-
-/// The queue, to put [`kernel::workqueue::Work`] items on. Queuing works in any context.
-impl Deref for WorkQueue {
-    type Target = Queue;
-
-    #[inline]
-    fn deref(&self) -> &Queue {
-        // SAFETY: By the type invariant the workqueue lives as long as `self`.
-        unsafe { Queue::from_raw(self.0.as_ptr()) }
     }
 }
 
