@@ -326,7 +326,7 @@ static void consumer_remove(struct ib_device *removed, void *data)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(linger);
 
-	/* Or until it is not to any more. */
+	/* Or until a write of 0 to `linger`. */
 	while (READ_ONCE(linger) && time_before(jiffies, end))
 		msleep(20);
 	mutex_lock(&lock);

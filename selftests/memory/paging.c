@@ -1269,7 +1269,7 @@ static bool run_fragments(int opcode)
 	} while (before > last + MOST_FRAGMENTED / 4 && tries++ < 10);
 	end = now_ms() + patience_ms(2000);
 	send_fragmented(&wire, qp->qp_num);
-	/* Who else has taken memory meanwhile may give it back. The queue pair keeps what it has. */
+	/* Only what stays is the queue pair's. Others may have taken memory for a moment. */
 	while ((after = kernel_memory()) - before >= MOST_FRAGMENTED && now_ms() < end)
 		usleep(100000);
 	ksft_print_msg("%d datagrams in fragments of %d bytes: %ld KiB more (%ld KiB when sent to nobody)\n",

@@ -46,8 +46,8 @@ traffic()
 	pair 30 7174 rping -s -a "$2" -p 7174 -C 10 -- rping -c -a "$2" -p 7174 -C 10 || fail "rping failed"
 }
 
-# all_written PROCESS: tcpdump gets packets up to a second late. It says how many it has had, of how many. Strays from
-# before its filter count, too.
+# all_written PROCESS: tcpdump reads packets up to a second late. On SIGUSR1 it prints how many it has written, and how many
+# the kernel has for it. The latter include packets from before the filter was set.
 all_written()
 {
 	kill -USR1 "$1"

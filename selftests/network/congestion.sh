@@ -219,8 +219,8 @@ datagrams_of_sockets()
 	in2 nstat -asz UdpInDatagrams | awk '$1 == "UdpInDatagrams" { print $2 }'
 }
 
-# The device's hook is asked before conntrack confirms a connection, if it is the newer one. Then the first packet of n1
-# comes by the socket. A receiver of UC sends nothing but CNPs.
+# Of two hooks of one priority the newer one is asked first. The device is made anew, so its hook is asked before conntrack
+# has confirmed the connection, and leaves the first packet of n1 to the socket. A receiver of UC sends nothing but CNPs.
 notifications_by_socket()
 {
 	local sockets sent

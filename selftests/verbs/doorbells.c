@@ -23,7 +23,7 @@
 #define LONGEST 300
 #define HANDLES 20
 #define QUIET_MS 2000
-/* So many queue pairs have requests held, and how long these are, in ns. */
+/* Queue pairs that are tried, and how long a request is held, in ns. */
 #define MOVES 200
 #define HOLD_NS 500000
 /* Of a row's argument: its queue pairs are UC. */
@@ -330,8 +330,8 @@ static bool numbers_arrive(unsigned int count)
 }
 
 /*
- * Requests that are held leave by the timer of the CPU where the program was. About that time it goes on to post, on
- * another one. Nothing overtakes: over UC that would be lost.
+ * The timer of a CPU sends what is held there. About that time the program goes on to post on another CPU. What it posts
+ * then must not overtake what was held: over UC, packets that were overtaken are lost.
  */
 static bool run_moving(void)
 {

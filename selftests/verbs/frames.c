@@ -754,6 +754,7 @@ static bool run_full_queue(void)
 
 static bool run_down(void)
 {
+	unsigned int posted = 0, came;
 	uint64_t deadline;
 	bool ok = command("ip -n %s link set %s down", own_namespace, own_netdev);
 
@@ -765,14 +766,15 @@ static bool run_down(void)
 	for (deadline = now_ms() + patience_ms(WAIT_MS); ok && now_ms() < deadline;) {
 		uint8_t frame[SIZE + 4];
 
+		posted++;
 		if (post(2, 0, 64, 1, 0) || !completes(2, IBV_WC_SUCCESS))
 			return false;
 		if (peer_receive(frame, QUIET_MS) != 64)
 			continue;
 		/* What was given up may only be late. */
-		while (peer_receive(frame, QUIET_MS))
+		for (came = 1; peer_receive(frame, QUIET_MS); came++)
 			;
-		return run_frame(64, 1, 0, false);
+		return came <= posted && run_frame(64, 1, 0, false);
 	}
 	return false;
 }

@@ -119,7 +119,7 @@ pub(super) enum Source {
     Fast(Arc<FastPages>, Activation),
 }
 
-/// Copies from or into memory, as a closure does. No `dyn FnMut`, for the reason that [`Visit`](memory::Visit) gives.
+/// Copies from or into memory, as a closure does. A trait instead of a `dyn FnMut`: see [`Visit`](memory::Visit).
 pub(super) trait Touch {
     /// Copies from or into `memory`, from `at` bytes into it on.
     fn touch(&mut self, memory: &dyn Memory, at: u64) -> Result<(), memory::Fault>;

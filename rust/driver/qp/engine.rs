@@ -162,7 +162,7 @@ impl Round {
     }
 }
 
-/// What happens under the lock of a side, once. No `dyn FnMut`, for the reason that [`Visit`](rdma::memory::Visit) gives.
+/// What happens under the lock of a side, once. A trait instead of a `dyn FnMut`: see [`Visit`](rdma::memory::Visit).
 trait Happen<S> {
     /// Changes the side.
     fn happen(&mut self, side: &mut S, round: &mut Round);

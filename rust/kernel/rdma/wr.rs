@@ -269,6 +269,8 @@ impl<'a, A, M> SendWrs<'a, A, M> {
         self.current
     }
 
+    /// Reads the operation of the request at `ptr`.
+    ///
     /// # Safety
     ///
     /// `ptr` must be a request of the list: the fields of its own type are behind it.

@@ -245,7 +245,8 @@ impl PinnedDrop for Entries {
             // CAST: Keys are 32 bits wide.
             self.remove(at as u32, None);
         }
-        // SAFETY: `xa` is initialised, and nobody uses the table any more. At most reservations are left that were forgotten.
+        // SAFETY: `xa` is initialised, and nobody uses the table any more. Only reservations that were
+        // forgotten (`mem::forget`) can be left.
         unsafe { kernel::bindings::xa_destroy(self.xa.get()) };
         // Work that waits for its grace period refers to the queue by a bare pointer.
         crate::rcu::rcu_barrier();

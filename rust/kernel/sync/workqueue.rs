@@ -16,8 +16,10 @@ use kernel::{
 ///
 /// Dropping it (process context) runs what is queued to its end and takes the workqueue away; whoever can
 /// still queue work must be gone by then. As the queue is reached through `&self` only, the borrow
-/// checker sees to that for direct users. There is no delayed work, whose timer would queue it later. It must not be dropped by work on it, which would wait for
+/// checker sees to that for direct users. It must not be dropped by work on it, which would wait for
 /// itself: as long as an object whose last reference such work may drop owns the queue, somebody else does, too.
+///
+/// Work cannot be queued with a delay: its timer might fire when the queue has gone.
 ///
 /// # Invariants
 ///
