@@ -262,7 +262,7 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
     let mtu = qp.device().mtu();
     if attr.path_mtu > mtu as u32 && net::may_log() {
         pr_warn!(
-            "QP {}: the path MTU is more than its port's, {} bytes\n",
+            "QP {}: refused: the path MTU is above its port's of {} bytes: give the netdevs of both hosts the same MTU\n",
             qp.number,
             mtu.bytes(),
         );
