@@ -70,6 +70,17 @@ pub fn smp_mb() {
     kernel::sync::barrier::smp_mb(kernel::sync::barrier::Full);
 }
 
+/// A barrier between stores, between CPUs. Any context.
+///
+/// Until 7.2 it is a function of its own, from 7.3 on [`smp_mb`] that is told what to order.
+#[inline]
+pub fn smp_wmb() {
+    #[cfg(not(linux_7_3))]
+    kernel::sync::barrier::smp_wmb();
+    #[cfg(linux_7_3)]
+    kernel::sync::barrier::smp_mb(kernel::sync::barrier::Write);
+}
+
 /// Makes a value where it is going to stay, by an initializer that cannot fail.
 ///
 /// Until 7.2 initializers have `__pinned_init()` for this, from 7.3 on there is `pin_init::raw_init()`.

@@ -17,13 +17,10 @@ use kernel::{
     alloc::flags::__GFP_NOWARN,
     page::PAGE_SHIFT,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Release, //
-        },
-        barrier::smp_wmb, //
+    sync::atomic::{
+        Atomic,
+        Full,
+        Release, //
     },
     transmute::FromBytes, //
 };
@@ -274,7 +271,7 @@ unsafe fn place_before_word<W: FromBytes>(dst: *mut u8, src: *const u8, len: usi
     unsafe {
         copy(dst, src, before);
         copy(word.as_mut_ptr().cast(), src.add(before), size_of::<W>());
-        smp_wmb();
+        bindings::smp_wmb();
         dst.add(before)
             .cast::<W>()
             .write_volatile(word.assume_init());
