@@ -183,6 +183,12 @@ await()
 	return "$status"
 }
 
+# datagrams_of_sockets NAMESPACE: how many datagrams its UDP sockets have received over IPv4
+datagrams_of_sockets()
+{
+	ip netns exec "$1" nstat -asz UdpInDatagrams | awk '$1 == "UdpInDatagrams" { print $2 }'
+}
+
 # packets_of_many on|off: whether datagrams that leave together arrive as one packet on the other side. On a wire
 # they never do.
 packets_of_many()

@@ -213,12 +213,6 @@ queue()
 	[ "$marked" -eq 0 ] && [ "$unmarked" -gt 0 ]
 }
 
-# How many IPv4 datagrams sockets of n2 were given.
-datagrams_of_sockets()
-{
-	in2 nstat -asz UdpInDatagrams | awk '$1 == "UdpInDatagrams" { print $2 }'
-}
-
 # Of two hooks of one priority the newer one is asked first. The device is made anew, so its hook is asked before conntrack
 # has confirmed the connection, and leaves the first packet of n1 to the socket. A receiver of UC sends nothing but CNPs.
 notifications_by_socket()
@@ -227,9 +221,9 @@ notifications_by_socket()
 	trap 'in2 nft delete table inet tracks' EXIT
 	in2 nft 'table inet tracks { chain arrivals { type filter hook input priority 0; ct state new counter; }; }' &&
 		in2 rdma link delete "$dev2" && in2 rdma link add "$dev2" type "$link_type" netdev "$netdev2" &&
-		gids2[4]=$(gid_index_wait "$dev2" "$address2") && sockets=$(datagrams_of_sockets) &&
+		gids2[4]=$(gid_index_wait "$dev2" "$address2") && sockets=$(datagrams_of_sockets n2) &&
 		marked_unreliable && sent=$(counter_of "$dev2" rcvd_cnp) || return 1
-	sockets=$(($(datagrams_of_sockets) - sockets))
+	sockets=$(($(datagrams_of_sockets n2) - sockets))
 	note "of $sent CNPs, $sockets came by the socket"
 	[ "$sockets" -gt 0 ] && [ "$sockets" -le "$sent" ]
 }

@@ -90,27 +90,21 @@ remove_child()
 	ip netns delete n3 || skip "there is no ipvlan in another namespace"
 }
 
-# How many IPv4 datagrams sockets of n1 were given.
-datagrams_of_sockets()
-{
-	in1 nstat -asz UdpInDatagrams | awk '$1 == "UdpInDatagrams" { print $2 }'
-}
-
 # Messages, rdma_cm's too, with the number of datagrams that went by the device's socket.
 taken_by_hook()
 {
 	local before after
 	only_ferroce
-	before=$(datagrams_of_sockets)
+	before=$(datagrams_of_sockets n1)
 	pair 30 7174 rping -s -a "$address1" -p 7174 -C 100 -- rping -c -a "$address1" -p 7174 -C 100 ||
 		fail "rping failed"
-	after=$(datagrams_of_sockets)
+	after=$(datagrams_of_sockets n1)
 	[ "${after:-none}" = "$before" ] || fail "from $before to $after datagrams came by a socket"
 }
 
 more_datagrams_than()
 {
-	[ "$(datagrams_of_sockets)" -ge "$1" ]
+	[ "$(datagrams_of_sockets n1)" -ge "$1" ]
 }
 
 # Nobody but the device's own socket can have the port, which drops them.
@@ -122,13 +116,13 @@ left_to_the_stack()
 	ip -n n1 address add "$other/24" dev other
 	ip -n n1 link set other up
 	ip -n n2 route replace "$other" via "$address1" || fail "there is no such address"
-	before=$(datagrams_of_sockets)
+	before=$(datagrams_of_sockets n1)
 	in2 python3 "$echo" send "$other" "$port" 20
 	await $((50 * slowness)) more_datagrams_than $((before + 20))
 	status=$?
 	ip -n n2 route delete "$other"
 	ip -n n1 link delete other
-	[ "$status" -eq 0 ] || fail "of 20 datagrams $(($(datagrams_of_sockets) - before)) came by the socket"
+	[ "$status" -eq 0 ] || fail "of 20 datagrams $(($(datagrams_of_sockets n1) - before)) came by the socket"
 }
 
 # A rule that keeps users from posing as a QP: the packets of QPs have no user.

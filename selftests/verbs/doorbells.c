@@ -330,8 +330,8 @@ static bool numbers_arrive(unsigned int count)
 }
 
 /*
- * The timer of a CPU sends what is held there. About that time the program goes on to post on another CPU. What it posts
- * then must not overtake what was held: over UC, packets that were overtaken are lost.
+ * A timer sends held requests, on the CPU where they were posted. About that time the program goes on to post on another
+ * CPU. The later requests must not overtake the held ones: over UC, packets that were overtaken are lost.
  */
 static bool run_moving(void)
 {
@@ -343,7 +343,7 @@ static bool run_moving(void)
 	bool ok = true;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		return row_skip("one CPU");
+		return row_skip("there is one CPU");
 	if (sched_getaffinity(0, sizeof(cpus), &cpus))
 		die("sched_getaffinity: %s", strerror(errno));
 	for (i = 0; ok && i < MOVES; i++) {

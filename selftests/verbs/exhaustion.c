@@ -361,7 +361,7 @@ static bool run_unsent(void)
 	unsigned long long before, count;
 	bool ok;
 
-	/* The route is back before a packet is to be repeated. */
+	/* The ACK timeout is so long that the route comes back first. */
 	start(VERY_PATIENT);
 	receive_one(1, 1, 0);
 	before = unsent(1);

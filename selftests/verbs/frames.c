@@ -771,7 +771,7 @@ static bool run_down(void)
 			return false;
 		if (peer_receive(frame, QUIET_MS) != 64)
 			continue;
-		/* What was given up may only be late. */
+		/* Frames of earlier posts may come late. */
 		for (came = 1; peer_receive(frame, QUIET_MS); came++)
 			;
 		return came <= posted && run_frame(64, 1, 0, false);

@@ -73,17 +73,18 @@ impl AddressHandle for Ah {
             address.sl = 0;
         }
         let handles;
-        let (mut slot, mut flags) = (None, GFP_ATOMIC);
-        if let Some(udata) = udata {
-            handles = HANDLES.whole()?;
-            let reserved = handles.reserve_cyclic(NUMBERS)?;
-            udata.copy_out(&CreateAhResponse {
-                number: reserved.key(),
-                reserved: 0,
-            })?;
-            slot = Some(reserved);
-            flags = GFP_KERNEL_ACCOUNT;
-        }
+        let (slot, flags) = match udata {
+            None => (None, GFP_ATOMIC),
+            Some(udata) => {
+                handles = HANDLES.whole()?;
+                let slot = handles.reserve_cyclic(NUMBERS)?;
+                udata.copy_out(&CreateAhResponse {
+                    number: slot.key(),
+                    reserved: 0,
+                })?;
+                (Some(slot), GFP_KERNEL_ACCOUNT)
+            }
+        };
         let ah = Self {
             pd: pd.clone(),
             number: slot.as_ref().map(|slot| slot.key()),

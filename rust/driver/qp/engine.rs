@@ -162,7 +162,7 @@ impl Round {
     }
 }
 
-/// What happens under the lock of a side, once. A trait instead of a `dyn FnMut`: see [`Visit`](rdma::memory::Visit).
+/// Changes a side once, under its lock. A trait instead of a `dyn FnMut`: see [`Visit`](rdma::memory::Visit).
 trait Happen<S> {
     /// Changes the side.
     fn happen(&mut self, side: &mut S, round: &mut Round);

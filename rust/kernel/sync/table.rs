@@ -29,7 +29,7 @@ use rdma_bindings as bindings;
 /// Room for an `Arc<T>` of any sized `T`: that is `repr(transparent)`, a pointer.
 type Reference = MaybeUninit<*const c_void>;
 
-/// What a table points at: the table's own reference, and what gives it back after a grace period.
+/// An entry of a table: the table's own reference, and the work that gives it back after a grace period.
 ///
 /// `value` is first so that the pointer that the xarray stores is as aligned as any allocation; `repr(C)`
 /// only for that.
@@ -326,7 +326,7 @@ impl Drop for Slot<'_> {
 
 /// A table from `u32` to `Arc<T>`.
 ///
-/// Looking up takes no lock. What was removed keeps its reference from the table until a grace period is
+/// Looking up takes no lock. The table keeps its reference to an object that was removed until a grace period is
 /// over; then a work item in process context gives it back.
 ///
 /// Dropping the table (process) drops what is in it, and waits for a grace period.
