@@ -112,9 +112,9 @@ made_from() {
 	vm-stock) echo root ${foreign:+root-guest} stage/vm-stock "${image[@]}" ;;
 	debug-kernel) echo root kernel stage/debug-kernel debug-kernel.config ;;
 	vm-debug) echo root debug-kernel stage/vm-debug "${image[@]}" ;;
-	root-packages) echo root stage/root-packages ;;
+	root-packages) echo root stage/root-packages stage/archive.sh ;;
 	root-docs) echo root stage/root-docs stage/archive.sh ;;
-	vm-packages) echo root stage/vm-packages ;;
+	vm-packages) echo root stage/vm-packages stage/archive.sh ;;
 	root-consumers) echo root stage/root-suite stage/archive.sh packages-suite packages-consumers ;;
 	root-*) echo root stage/root-suite stage/archive.sh packages-suite ;;
 	vm-consumers-debug) echo root root-consumers debug-kernel stage/vm-consumers-debug "${image[@]}" ;;

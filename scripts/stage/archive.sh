@@ -17,7 +17,33 @@ APT::Install-Recommends "false";
 EOF
 
 has_suite() {
-	/usr/lib/apt/apt-helper download-file "$1/dists/$2/InRelease" "$work/InRelease" >/dev/null 2>&1
+	/usr/lib/apt/apt-helper download-file "$1/dists/$2/InRelease" "$work/InRelease" </dev/null >"$work/why-not-$2" 2>&1
+}
+
+# Prints in parentheses why the archive does not have a suite, if apt said so.
+why_not() {
+	sed -nE '/^E: /{s/^E: (Failed to fetch [^ ]+ +)?(.*)/ (\2)/p;q}' "$work/why-not-$1"
+}
+
+# Says so if the sources have no security updates of a suite. scripts/setup shows such lines.
+say_insecure() {
+	grep -q " $1-security " "$work/sources.list" ||
+		echo "setup: $1 is without security updates: no archive in the machine's apt configuration serves $1-security"
+}
+
+# Prints the sources of the root. If FERROCE_MIRROR names another mirror by now, they are from there, without the suites
+# that it does not have.
+root_sources() {
+	local root uri name parts
+	root=$(ready_artifact root)
+	find "$root/etc/apt" -name '*.list' -exec cat {} + |
+		while read -r _ uri name parts; do
+			if [[ -n ${FERROCE_MIRROR:-} && $uri != "$FERROCE_MIRROR" && $name != *-security ]]; then
+				uri=$FERROCE_MIRROR
+				has_suite "$uri" "$name" || continue
+			fi
+			echo "deb $uri $name $parts"
+		done
 }
 
 # Prints the packages of the lists, with commas.
