@@ -27,18 +27,6 @@ use roce::{
 /// Bytes of the BTH.
 const BTH_LEN: usize = 12;
 
-/// The kernel's architecture-optimised CRC32.
-///
-/// Context: process or softirq; not hard interrupt (it uses the FPU).
-struct KernelCrc;
-
-impl icrc::Crc32 for KernelCrc {
-    #[inline]
-    fn update(&self, crc: u32, data: &[u8]) -> u32 {
-        net::crc32_le(crc, data)
-    }
-}
-
 /// How packets came that are taken in one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Came {
@@ -201,16 +189,27 @@ fn has_right_icrc(skb: &RxSkb) -> bool {
     let Some((ip, udp)) = skb.headers().split_last_chunk() else {
         return false;
     };
-    let state = if let Ok(ip) = ip.try_into() {
-        icrc::header_crc_v4(&KernelCrc, ip, udp, bth)
+    if let Ok(ip) = ip.try_into() {
+        covers(&icrc::masked_v4(ip, udp, bth), skb)
     } else if let Ok(ip) = ip.try_into() {
-        icrc::header_crc_v6(&KernelCrc, ip, udp, bth)
+        covers(&icrc::masked_v6(ip, udp, bth), skb)
     } else {
-        return false;
-    };
+        false
+    }
+}
+
+/// Whether a datagram ends with the ICRC of `prefix`, its headers up to the BTH, and of all that follows.
+#[inline(always)]
+fn covers(prefix: &[u8], skb: &RxSkb) -> bool {
+    let rest = skb.linear().get(BTH_LEN..);
+    // Then the sender has computed the ICRC of these very bytes. The UDP header says how many they are.
+    if rest.is_some_and(|rest| skb.follows(prefix, rest)) {
+        return true;
+    }
     // Behind the right ICRC the state is always the same.
-    let rest = skb.datagram_len().saturating_sub(BTH_LEN);
-    skb.crc32_le(state, BTH_LEN, rest) == Some(icrc::RESIDUE)
+    let state = net::crc32_le(icrc::SEED, prefix);
+    let len = skb.datagram_len().saturating_sub(BTH_LEN);
+    skb.crc32_le(state, BTH_LEN, len) == Some(icrc::RESIDUE)
 }
 
 /// Reads the headers again of a packet that has been kept since they were read.

@@ -60,27 +60,32 @@ pub(crate) fn traced(packet: &Packet) -> trace::Packet {
 }
 
 /// The ICRC of an addressed datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD
-/// unit: the headers are masked meanwhile.
+/// unit: the headers are masked meanwhile, or in their copy for good.
 fn icrc_of(skb: &mut TxSkb) -> Option<[u8; ICRC_LEN]> {
-    let (bytes, _) = skb
-        .with_headers_mut(icrc::LRH_LEN)?
-        .split_last_chunk_mut::<ICRC_LEN>()?;
+    let (bytes, is_copy) = skb.with_headers_mut(icrc::LRH_LEN)?;
+    let (bytes, _) = bytes.split_last_chunk_mut::<ICRC_LEN>()?;
     let state = if bytes.get(icrc::LRH_LEN)? >> 4 == 4 {
-        masked_crc(bytes, icrc::mask_v4)
+        masked_crc(bytes, icrc::mask_v4, is_copy)
     } else {
-        masked_crc(bytes, icrc::mask_v6)
+        masked_crc(bytes, icrc::mask_v6, is_copy)
     };
     state.map(icrc::finish)
 }
 
-/// The ICRC's state behind `bytes`, of whose first ones `mask` makes what counts.
+/// The ICRC's state behind `bytes`. `mask` changes the first of them into what counts; unless `stays`, they are put back.
 #[inline(always)]
-fn masked_crc<const N: usize>(bytes: &mut [u8], mask: impl FnOnce(&mut [u8; N])) -> Option<u32> {
+fn masked_crc<const N: usize>(
+    bytes: &mut [u8],
+    mask: impl FnOnce(&mut [u8; N]),
+    stays: bool,
+) -> Option<u32> {
     let prefix = bytes.first_chunk_mut()?;
     let plain = *prefix;
     mask(prefix);
     let state = net::crc32_le(icrc::SEED, bytes);
-    *bytes.first_chunk_mut()? = plain;
+    if !stays {
+        *bytes.first_chunk_mut()? = plain;
+    }
     Some(state)
 }
 
@@ -146,13 +151,22 @@ impl Batch {
         fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
     ) -> Result<(), BuildError<F>> {
         let id = self.next_id();
-        let mut skb = TxSkb::alloc(pages, packet.datagram_len()).ok_or(BuildError::NoMemory)?;
+        let header_len = packet.header_len();
+        let rest_len = packet.datagram_len().saturating_sub(header_len);
+        let in_front = if path.is_loopback() || !path.route.may_stay_on_host() {
+            0
+        } else {
+            icrc::LRH_LEN
+                .saturating_add(path.route.headers_len())
+                .saturating_add(header_len)
+        };
+        let mut skb =
+            TxSkb::alloc(pages, header_len, rest_len, in_front).ok_or(BuildError::NoMemory)?;
         // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part of what the
         // ICRC covers, and who takes a super-packet apart counts it up.
         path.route.address(&mut skb, id);
-        let body = skb.body_mut();
-        let header_len = packet.emit(body).ok_or(BuildError::NoMemory)?;
-        let rest = body.get_mut(header_len..).unwrap_or_default();
+        let (headers, rest) = skb.parts_mut();
+        packet.emit(headers).ok_or(BuildError::NoMemory)?;
         let (payload, tail) = rest
             .split_at_mut_checked(packet.payload_len as usize)
             .ok_or(BuildError::NoMemory)?;
@@ -163,9 +177,8 @@ impl Batch {
             true => [0; ICRC_LEN],
             false => icrc_of(&mut skb).ok_or(BuildError::NoMemory)?,
         };
-        *skb.body_mut()
-            .last_chunk_mut()
-            .ok_or(BuildError::NoMemory)? = icrc;
+        let (_, rest) = skb.parts_mut();
+        *rest.last_chunk_mut().ok_or(BuildError::NoMemory)? = icrc;
         trace::packet_out(|| traced(packet));
         self.push(skb, path);
         Ok(())

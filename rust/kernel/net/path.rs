@@ -73,6 +73,8 @@ pub struct Path {
     template: Template,
     /// The priority of the packets (`skb->priority`).
     priority: u32,
+    /// Whether the netdev took lists of packets as they are when the route was looked up.
+    takes_lists: bool,
 }
 
 // SAFETY: A route may be used from any thread.
@@ -121,6 +123,8 @@ impl Path {
             sender: sender.clone(),
             template: Template::new(&query),
             priority: priority_of(dst, query.service_level),
+            // SAFETY: The lookups return a route, of which a reference is held here.
+            takes_lists: unsafe { takes_lists(dst) },
             query,
         })
     }
@@ -160,10 +164,22 @@ impl Path {
     /// context.
     pub(crate) fn takes_bursts(&self, len: usize) -> bool {
         let len = u32::try_from(len.saturating_add(self.template.len())).unwrap_or(u32::MAX);
-        let _rcu = rcu::read_lock();
-        // SAFETY: By the type invariant. The route's netdev stays as long as the RCU read lock is held.
-        let leaves_whole = unsafe { bindings::dst_takes_udp_fraglists(self.dst.as_ptr()) };
-        leaves_whole && len <= self.mtu() && !self.query.destination.is_multicast()
+        // SAFETY: By the type invariant.
+        let takes_lists = unsafe { takes_lists(self.dst) };
+        takes_lists && len <= self.mtu() && !self.query.destination.is_multicast()
+    }
+
+    /// Returns how many bytes the headers of IP and UDP have that packets get. Any context.
+    #[inline]
+    pub fn headers_len(&self) -> usize {
+        self.template.len()
+    }
+
+    /// Returns whether the receiver may be on this host, as far as was known when the route was looked up: if the netdev
+    /// takes lists of packets as they are, which no network card does. Any context.
+    #[inline]
+    pub fn may_stay_on_host(&self) -> bool {
+        self.takes_lists
     }
 
     /// Gives a packet, which was addressed for this path, to the stack; drops it if too many of the same port are in
@@ -175,7 +191,7 @@ impl Path {
     pub fn transmit(&self, packet: TxSkb) -> Transmit {
         let is_v4 = self.template.is_v4();
         // A packet that was addressed for a path of the other family is not for this one.
-        if packet.headers().len() != self.template.len() {
+        if packet.headers().len() != self.headers_len() {
             return Transmit::Dropped;
         }
         let Some(sock) = self.sender.sock(is_v4) else {
@@ -217,6 +233,17 @@ impl Path {
     pub fn queued_bytes(&self) -> usize {
         self.sender.queued_bytes(self.query.source.is_v4())
     }
+}
+
+/// Returns whether lists of packets leave by a route as they are, at the moment.
+///
+/// # Safety
+///
+/// `dst` is a route, of which the caller has a reference.
+unsafe fn takes_lists(dst: NonNull<kernel_bindings::dst_entry>) -> bool {
+    let _rcu = rcu::read_lock();
+    // SAFETY: The caller promises a route. Its netdev stays as long as the RCU read lock is held.
+    unsafe { bindings::dst_takes_udp_fraglists(dst.as_ptr()) }
 }
 
 impl Drop for Path {

@@ -495,6 +495,29 @@ impl RxSkb {
         (left == 0).then_some(state)
     }
 
+    /// Returns whether all behind the linear part is the memory that a sender on this host wrote it to, and in front of it
+    /// the sender has left `front`, and then `rest` ([`TxSkb::with_headers_mut`]).
+    ///
+    /// Nobody changes that memory: whoever changes a packet on the way moves the bytes to the linear part, or to other
+    /// memory, first. If `rest` ends where the linear part ends, and `front` has the length of the datagram, the datagram
+    /// is what the sender wrote: no byte is missing at either end.
+    #[inline]
+    pub fn follows(&self, front: &[u8], rest: &[u8]) -> bool {
+        let raw = self.0.as_ptr();
+        // SAFETY: By the type invariant this is a packet of ours, without unreadable fragments. `front` and `rest` are
+        // valid for reads.
+        unsafe {
+            (*raw).data_len != 0
+                && bindings::skb_pool_fragment_follows(
+                    raw,
+                    front.as_ptr().cast::<c_void>(),
+                    front.len(),
+                    rest.as_ptr().cast::<c_void>(),
+                    rest.len(),
+                )
+        }
+    }
+
     /// Returns a packet that may be kept for long: this one, or a compact copy of it. It copies a packet
     ///
     /// - in several pieces: somebody else may be able to write to their pages, as a program that has spliced them into a

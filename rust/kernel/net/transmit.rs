@@ -12,7 +12,10 @@ use crate::{
         IPV6_LEN,
         UDP_LEN, //
     },
-    page_pool::PagePools,
+    page_pool::{
+        Fragment,
+        PagePools, //
+    },
     path::Path,
     skb::{
         self,
@@ -48,11 +51,17 @@ const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
 /// with all that is in front of them: our headers, those of the link layer, and of tunnels that the way may lead through.
 const MAX_BURST: usize = (64 << 10) - 1 - header::MAX_LEN - 256;
 
+/// Bytes of the shortest body that becomes a fragment: that of shorter ones would save no instructions.
+const LEAST_FRAGMENT: usize = 512;
+
 /// What is known of a packet until it leaves: in its control block, so that only a pointer is moved around.
 struct Control {
     last: *mut kernel_bindings::sk_buff,
+    body: *mut u8,
     len: u32,
     total: u32,
+    front_len: u16,
+    in_front: u16,
     followers: u8,
     headers_len: u8,
 }
@@ -67,16 +76,20 @@ const _: () = assert!(
 
 /// A datagram to be sent, or several that leave together. Drop: process or softirq.
 ///
-/// It is in one piece of memory, which is its own: no packet refers to memory of a process.
+/// It has a front and a body. The body may be a fragment, which nobody changes on the way. In front of it, in the same
+/// memory, stands all else that the sender's checksum covers ([`Self::with_headers_mut`]). A receiver on this host that
+/// finds the same in the packet need not compute the checksum ([`RxSkb::follows`](crate::RxSkb::follows)). All memory is
+/// the packet's own: no packet refers to memory of a process.
 ///
 /// # Invariants
 ///
 /// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
-/// - The linear part is `headers_len` bytes of headers and the `len` bytes of the datagram, and there is nothing else
-///   but the fragment list below. If `headers_len` is 0, the linear part has `HEADROOM` in front of it;
-///   otherwise `LL_MAX_HEADER`, these are the headers of IP and UDP of the datagram, and the packet's network and
-///   transport header are set.
-/// - `len` is at most `header::MAX_DATAGRAM`.
+/// - The linear part is `headers_len` bytes of headers and the datagram of `len` bytes, of which `front_len` are its
+///   front. If `body` is not null, the rest of the datagram is there instead: in the packet's only fragment, with
+///   `in_front` bytes in front of it that are the packet's, too. There is nothing else but the fragment list below. If
+///   `headers_len` is 0, the linear part has `HEADROOM` in front of it; otherwise `LL_MAX_HEADER`, these are the headers
+///   of IP and UDP of the datagram, and the packet's network and transport header are set.
+/// - `len` is at most `header::MAX_DATAGRAM`, and `front_len` at most `len`.
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
 ///   own, but with data from the datagram on, and with nothing in their control blocks; its length and size are theirs,
 ///   too. The datagrams together have `total` bytes.
@@ -89,44 +102,106 @@ unsafe impl Send for TxSkb {}
 unsafe impl Sync for TxSkb {}
 
 impl TxSkb {
-    /// Makes a datagram of `len` bytes, all that is to stand behind the UDP header, of memory of `pages` if bottom
-    /// halves are off and there is some. Any context.
+    /// Makes a datagram, all that is to stand behind the UDP header: a front of `front_len` bytes, and a body of `body_len`
+    /// bytes. The memory is of `pages` if bottom halves are off and there is some. Then, and unless `in_front` is 0, a body
+    /// of at least 512 bytes is a fragment, with room in front of it for so many bytes of [`Self::with_headers_mut`]. Any
+    /// context.
     ///
     /// What the bytes are at first is not specified: all of them are to be written.
-    pub fn alloc(pages: &PagePools, len: usize) -> Option<Self> {
+    pub fn alloc(
+        pages: &PagePools,
+        front_len: usize,
+        body_len: usize,
+        in_front: usize,
+    ) -> Option<Self> {
+        let len = front_len.checked_add(body_len)?;
         if len > header::MAX_DATAGRAM {
             return None;
         }
-        // CAST: `MAX_DATAGRAM` is 16 bits.
-        let len32 = len as u32;
-        let room = HEADROOM.checked_add(len32)?;
-        let skb = if let Some(memory) = pages.fragment(skb::head_size(room)?) {
-            // SAFETY: Bottom halves are off: otherwise there is no fragment. `memory` has at least as many bytes as
-            // `room` bytes of data and what goes with them take. It is the packet's if there is one, which gives it
-            // back to the pool.
-            unsafe {
-                let skb = bindings::napi_build_skb(memory.as_ptr().cast(), memory.size());
-                let skb = NonNull::new(skb)?;
-                memory.leak();
-                bindings::skb_mark_for_recycle(skb.as_ptr());
-                skb::reserve_and_put(skb.as_ptr(), HEADROOM, len32);
-                skb
-            }
+        let in_front = u16::try_from(in_front).ok()?;
+        let packet = if in_front != 0 && body_len >= LEAST_FRAGMENT {
+            Self::alloc_apart(pages, front_len, in_front, body_len)
         } else {
-            skb::alloc(HEADROOM, len32)?
+            Self::alloc_linear(pages, len).map(|skb| (skb, ptr::null_mut()))
+        };
+        // CAST: `MAX_DATAGRAM` is 16 bits, here and below.
+        let (skb, body) = match packet {
+            Some(packet) => packet,
+            None => (skb::alloc(HEADROOM, len as u32)?, ptr::null_mut()),
         };
         let control = Control {
             last: ptr::null_mut(),
-            len: len32,
-            total: len32,
+            body,
+            len: len as u32,
+            total: len as u32,
+            front_len: front_len as u16,
+            in_front,
             followers: 0,
             headers_len: 0,
         };
         // SAFETY: The control block of a packet that is ours is free for use; it is as aligned as a `Control`, and no
         // smaller.
         unsafe { Self::control_of(skb).write(control) };
-        // INVARIANT: The packet was just made, with `HEADROOM`, and all of `len32` bytes in its linear part.
+        // INVARIANT: The packet was just made, with `HEADROOM`, and all of `len` bytes in its linear part, or all but
+        // `body_len` in its fragment, with `in_front` bytes in front of it.
         Some(Self(skb))
+    }
+
+    /// Makes a packet of memory of `pages`, with `HEADROOM` and `len` bytes behind it.
+    fn alloc_linear(pages: &PagePools, len: usize) -> Option<NonNull<kernel_bindings::sk_buff>> {
+        let len = u32::try_from(len).ok()?;
+        let memory = pages.fragment(skb::head_size(HEADROOM.checked_add(len)?)?)?;
+        let size = memory.size();
+        // SAFETY: That is the size of the memory, which has room for so much, and what goes with it.
+        unsafe { Self::build(memory, size, len) }
+    }
+
+    /// As [`Self::alloc_linear`], with `front_len` bytes, and a fragment of `body_len` bytes, with `in_front` more in front
+    /// of it. Returns where the fragment is, too.
+    fn alloc_apart(
+        pages: &PagePools,
+        front_len: usize,
+        in_front: u16,
+        body_len: usize,
+    ) -> Option<(NonNull<kernel_bindings::sk_buff>, *mut u8)> {
+        let front_len = u32::try_from(front_len).ok()?;
+        let head_size = skb::head_size(HEADROOM.checked_add(front_len)?)?;
+        let body_at = head_size.checked_add(usize::from(in_front))?;
+        let memory = pages.fragment(body_at.checked_add(body_len)?)?;
+        // CAST: No more than the size of the memory, which is 32 bits.
+        let (head_size, body_len) = (head_size as u32, body_len as u32);
+        let rest = memory.size().wrapping_sub(head_size);
+        // SAFETY: The memory has so many bytes. The first of them have room for `HEADROOM` and the front, and what goes with
+        // them; behind those, the body is in the same memory, to which the fragment gets a reference of its own.
+        unsafe {
+            let body = memory.as_ptr().add(body_at);
+            let skb = Self::build(memory, head_size, front_len)?;
+            bindings::skb_set_pool_fragment(skb.as_ptr(), body.cast(), body_len, rest);
+            Some((skb, body))
+        }
+    }
+
+    /// Makes a packet whose head is the first `size` bytes of `memory`, with `HEADROOM` and `len` bytes behind it.
+    ///
+    /// # Safety
+    ///
+    /// `size` is at most the size of the memory, and at least [`skb::head_size`] of `HEADROOM` and `len` bytes.
+    #[inline]
+    unsafe fn build(
+        memory: Fragment<'_>,
+        size: u32,
+        len: u32,
+    ) -> Option<NonNull<kernel_bindings::sk_buff>> {
+        // SAFETY: The caller promises that the memory has room. Bottom halves are off: otherwise there is none. It is the
+        // packet's if there is one, which gives it back to the pool.
+        unsafe {
+            let skb = bindings::napi_build_skb(memory.as_ptr().cast(), size);
+            let skb = NonNull::new(skb)?;
+            memory.leak();
+            bindings::skb_mark_for_recycle(skb.as_ptr());
+            skb::reserve_and_put(skb.as_ptr(), HEADROOM, len);
+            Some(skb)
+        }
     }
 
     /// Returns where a packet's control block is.
@@ -163,17 +238,6 @@ impl TxSkb {
         skb
     }
 
-    /// Returns where the datagram is, and its length.
-    #[inline]
-    fn place(&self) -> (*mut u8, usize) {
-        let headers_len = usize::from(self.control().headers_len);
-        // SAFETY: By the type invariant this is a packet, whose linear part starts with so many bytes of headers.
-        unsafe {
-            let (start, len) = skb::linear(self.0.as_ptr());
-            (start.add(headers_len), len.wrapping_sub(headers_len))
-        }
-    }
-
     /// Returns the length of the datagram.
     #[inline]
     pub fn len(&self) -> usize {
@@ -187,12 +251,28 @@ impl TxSkb {
         self.len() == 0
     }
 
-    /// Returns the datagram, to be written.
+    /// Returns the front and the body of the datagram, to be written.
     #[inline]
-    pub fn body_mut(&mut self) -> &mut [u8] {
-        let (start, len) = self.place();
-        // SAFETY: As in `body`; nobody else has a reference, as ours is exclusive.
-        unsafe { slice::from_raw_parts_mut(start, len) }
+    pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u8]) {
+        let front_len = usize::from(self.control().front_len);
+        let headers_len = usize::from(self.control().headers_len);
+        // SAFETY: By the type invariant this is a packet, whose linear part starts with so many bytes of headers.
+        let start = unsafe { (*self.0.as_ptr()).data.add(headers_len) };
+        let body = match self.control().body {
+            // SAFETY: Then the datagram is in the linear part, and has at least `front_len` bytes.
+            body if body.is_null() => unsafe { start.add(front_len) },
+            body => body,
+        };
+        let body_len = self.len().wrapping_sub(front_len);
+        // SAFETY: By the type invariant these are the front and the rest of the datagram, all of them ours. They come from
+        // the allocator, behind a C function, so they count as initialised. Nobody else has a reference, as ours is
+        // exclusive, and they do not overlap.
+        unsafe {
+            (
+                slice::from_raw_parts_mut(start, front_len),
+                slice::from_raw_parts_mut(body, body_len),
+            )
+        }
     }
 
     /// Puts an IP and a UDP header in front of the datagram: as they will leave, but for the IPv4 header's checksum.
@@ -247,20 +327,39 @@ impl TxSkb {
         }
     }
 
-    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, to be written. The first bytes are no part of
-    /// the packet. [`None`] if it was not addressed, or has not so much room.
+    /// Returns `room` bytes, the headers of IP and UDP, and the datagram, to be written. The first `room` bytes are no part
+    /// of the packet. If the body is a fragment, the headers and the front are a copy in front of it, and no part of the
+    /// packet either: then the second value is [`true`]. [`None`] if it was not addressed, or has not so much room.
     #[inline]
-    pub fn with_headers_mut(&mut self, room: usize) -> Option<&mut [u8]> {
-        if self.control().headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {
+    pub fn with_headers_mut(&mut self, room: usize) -> Option<(&mut [u8], bool)> {
+        let control = self.control();
+        if control.headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {
             return None;
         }
-        // SAFETY: By the type invariant the linear part is ours, and `LL_MAX_HEADER` bytes in front of it. All come from
-        // the allocator, behind a C function, so they count as initialised. Nobody else has a reference, as ours is
-        // exclusive.
+        // SAFETY: By the type invariant this is a packet.
+        let (start, len) = unsafe { skb::linear(self.0.as_ptr()) };
+        if control.body.is_null() {
+            // SAFETY: By the type invariant the linear part is ours, and `LL_MAX_HEADER` bytes in front of it. All come
+            // from the allocator, behind a C function, so they count as initialised. Nobody else has a reference, as ours
+            // is exclusive.
+            let bytes =
+                unsafe { slice::from_raw_parts_mut(start.sub(room), len.wrapping_add(room)) };
+            return Some((bytes, false));
+        }
+        let body_len = self.len().wrapping_sub(usize::from(control.front_len));
+        let in_front = room.wrapping_add(len);
+        if in_front > usize::from(control.in_front) {
+            return None;
+        }
+        // SAFETY: By the type invariant the body is ours, and so many bytes in front of it, apart from the linear part;
+        // otherwise as above.
         unsafe {
-            let (start, len) = skb::linear(self.0.as_ptr());
-            let start = start.sub(room);
-            Some(slice::from_raw_parts_mut(start, len.wrapping_add(room)))
+            ptr::copy_nonoverlapping(start, control.body.sub(len), len);
+            let bytes = slice::from_raw_parts_mut(
+                control.body.sub(in_front),
+                in_front.wrapping_add(body_len),
+            );
+            Some((bytes, true))
         }
     }
 
@@ -328,9 +427,12 @@ impl TxSkb {
         }
         // SAFETY: By the type invariant this is a packet.
         let copy = unsafe { bindings::skb_copy(self.0.as_ptr(), kernel_bindings::GFP_ATOMIC) };
+        let copy = NonNull::new(copy)?;
+        // SAFETY: The copy is ours, and has the same control block.
+        unsafe { (*Self::control_of(copy)).body = ptr::null_mut() };
         // INVARIANT: The copy is ours alone. It has all bytes in its linear part, the same header offsets and the same
-        // control block, which names no followers.
-        NonNull::new(copy).map(Self)
+        // control block, which names no followers, and no body elsewhere.
+        Some(Self(copy))
     }
 
     /// Returns the C packet, which is the caller's now, if it was addressed.

@@ -3,19 +3,18 @@
 //! The invariant CRC of RoCEv2 (annex A17.3.3, IBTA 7.8.1).
 //!
 //! It covers everything from the IP header to the end of the pad, after eight bytes of ones in place
-//! of the LRH, and with those fields as ones that may change on the way. The functions here compute
-//! the part up to the BTH in one go. The caller goes on with [`Crc32::update`] over the extension headers,
-//! the payload and the pad, and ends with [`finish`]. Who has all of it in one piece of memory that it may write to
-//! masks the headers there for a while ([`mask_v4`], [`mask_v6`]), and needs one call of [`Crc32::update`], from
-//! [`SEED`] on.
+//! of the LRH, and with those fields as ones that may change on the way. A receiver makes what the ICRC
+//! covers of the headers up to the BTH ([`masked_v4`], [`masked_v6`]). It computes the CRC of that, from [`SEED`] on, and of the
+//! extension headers, the payload, the pad and the ICRC: then the state is the [`RESIDUE`]. A sender has all in one piece
+//! of memory that it may write to, and masks the headers there ([`mask_v4`], [`mask_v6`]). It ends with [`finish`].
 //!
 //! # Examples
 //!
 //! ```
-//! use roce::icrc::{finish, header_crc_v4, Crc32, SoftCrc32};
+//! use roce::icrc::{finish, masked_v4, Crc32, SoftCrc32, SEED};
 //!
 //! # let (ip, udp, bth) = ([0x45; 20], [0; 8], [0; 12]);
-//! let crc = header_crc_v4(&SoftCrc32, &ip, &udp, &bth);
+//! let crc = SoftCrc32.update(SEED, &masked_v4(&ip, &udp, &bth));
 //! let crc = SoftCrc32.update(crc, b"payload\0");
 //! let _trailer: [u8; 4] = finish(crc);
 //! ```
@@ -35,7 +34,8 @@ pub const SEED: u32 = !0;
 /// What the state of the CRC is after a packet and its correct ICRC: the residue.
 pub const RESIDUE: u32 = 0xdebb_20e3;
 
-/// The CRC that Ethernet also uses: polynomial 0x04c11db7, reflected (0xedb88320).
+/// The CRC that Ethernet also uses: polynomial 0x04c11db7, reflected (0xedb88320). For the host and for tests.
+#[cfg(any(not(CONFIG_RUST), ROCE_KUNIT))]
 pub trait Crc32 {
     /// The state after `data`, from the state `crc` before. Nothing is inverted; this is the
     /// kernel's `crc32_le(crc, data, len)`.
@@ -61,12 +61,12 @@ struct Prefix<IP> {
     bth: [u8; 12],
 }
 
-/// The state of the CRC after the BTH of a packet over IPv4.
+/// All that the ICRC covers up to the BTH of a packet over IPv4.
 ///
 /// Type of service, time to live and header checksum count as ones. `ip` is a header without
 /// options: packets whose header has any must be dropped before, their ICRC is not supported.
 #[inline]
-pub fn header_crc_v4(crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
+pub fn masked_v4(ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> [u8; PREFIX_V4_LEN] {
     let mut bytes: [u8; PREFIX_V4_LEN] = zerocopy::transmute!(Prefix {
         lrh: [0; LRH_LEN],
         ip: *ip,
@@ -74,15 +74,15 @@ pub fn header_crc_v4(crc: &impl Crc32, ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 
         bth: *bth,
     });
     mask_v4(&mut bytes);
-    crc.update(SEED, &bytes)
+    bytes
 }
 
-/// The state of the CRC after the BTH of a packet over IPv6.
+/// All that the ICRC covers up to the BTH of a packet over IPv6.
 ///
 /// Traffic class, flow label and hop limit count as ones. `ip` is a header that UDP follows:
 /// packets with extension headers are not supported.
 #[inline]
-pub fn header_crc_v6(crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> u32 {
+pub fn masked_v6(ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> [u8; PREFIX_V6_LEN] {
     let mut bytes: [u8; PREFIX_V6_LEN] = zerocopy::transmute!(Prefix {
         lrh: [0; LRH_LEN],
         ip: *ip,
@@ -90,7 +90,7 @@ pub fn header_crc_v6(crc: &impl Crc32, ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 
         bth: *bth,
     });
     mask_v6(&mut bytes);
-    crc.update(SEED, &bytes)
+    bytes
 }
 
 /// Makes ones of what may change on the way: of what stands in place of the LRH and of the headers of IPv4, UDP and BTH.

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use roce::icrc::{
     finish,
-    header_crc_v4,
-    header_crc_v6,
+    masked_v4,
+    masked_v6,
     Crc32,
     SoftCrc32,
     RESIDUE,
@@ -58,12 +58,12 @@ fn state(crc: &impl Crc32, packet: &[u8], without: usize) -> u32 {
         let (ip, rest) = packet.split_first_chunk().unwrap();
         let (udp, rest) = rest.split_first_chunk().unwrap();
         let (bth, rest) = rest.split_first_chunk().unwrap();
-        (header_crc_v4(crc, ip, udp, bth), rest)
+        (crc.update(SEED, &masked_v4(ip, udp, bth)), rest)
     } else {
         let (ip, rest) = packet.split_first_chunk().unwrap();
         let (udp, rest) = rest.split_first_chunk().unwrap();
         let (bth, rest) = rest.split_first_chunk().unwrap();
-        (header_crc_v6(crc, ip, udp, bth), rest)
+        (crc.update(SEED, &masked_v6(ip, udp, bth)), rest)
     };
     crc.update(headers, rest)
 }

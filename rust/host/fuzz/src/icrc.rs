@@ -5,8 +5,8 @@
 use arbitrary::Arbitrary;
 use roce::icrc::{
     finish,
-    header_crc_v4,
-    header_crc_v6,
+    masked_v4,
+    masked_v6,
     Crc32,
     SoftCrc32,
     RESIDUE,
@@ -39,10 +39,10 @@ fn definition(data: &[u8]) -> u32 {
 /// The state behind the BTH.
 fn header(input: &Input<'_>) -> u32 {
     if input.is_v6 {
-        header_crc_v6(&SoftCrc32, &input.ip, &input.udp, &input.bth)
+        SoftCrc32.update(SEED, &masked_v6(&input.ip, &input.udp, &input.bth))
     } else {
         let ip = input.ip[..20].try_into().expect("20 bytes");
-        header_crc_v4(&SoftCrc32, ip, &input.udp, &input.bth)
+        SoftCrc32.update(SEED, &masked_v4(ip, &input.udp, &input.bth))
     }
 }
 

@@ -83,7 +83,7 @@ fn checksum_of(bytes: &[u8]) -> [u8; icrc::LEN] {
     let ip = bytes[..20].try_into().expect("20 bytes");
     let udp = bytes[20..28].try_into().expect("8 bytes");
     let bth = bytes[28..40].try_into().expect("12 bytes");
-    let crc = icrc::header_crc_v4(&SoftCrc32, ip, udp, bth);
+    let crc = SoftCrc32.update(icrc::SEED, &icrc::masked_v4(ip, udp, bth));
     icrc::finish(SoftCrc32.update(crc, &bytes[40..]))
 }
 
