@@ -48,21 +48,73 @@ counter()
 # moves COUNTER NETEM...: COUNTER must rise with it.
 moves()
 {
-	local counter=$1 before sent after program status=0
+	local counter=$1
 	shift
+	moves_with "$counter" impair "$@"
+}
+
+# moves_with COUNTER COMMAND ARGUMENT...: COUNTER must rise with that, which COMMAND without an argument undoes.
+moves_with()
+{
+	local counter=$1 command=$2 before sent after program status=0
+	shift 2
 	before=$(counter "$counter") sent=$(counter sent_pkts)
-	impair "$@"
+	"$command" "$@"
 	for program in "move -q -m 1024" "atomics -l" "placement -l"; do
 		# shellcheck disable=SC2086
 		env -u FERROCE_ROWS "$here"/$program "$dev1" "$dev2" || status=1
 	done
 	FERROCE_ROWS='^(SEND of|RDMA READ|fetch and add|messages to)' "$here"/xrc -l "$dev1" "$dev2" || status=1
-	impair
+	"$command"
 	after=$(counter "$counter") sent=$(($(counter sent_pkts) - sent))
 	echo "$counter: $before, $after; $sent packets sent"
-	[ "$status" -eq 0 ] || fail "under netem $*"
-	[ "$after" -gt "$before" ] || fail "netem $* had no effect on $counter"
-	note "netem $*: $counter + $((after - before)), $sent packets sent"
+	[ "$status" -eq 0 ] || fail "with $command $*"
+	[ "$after" -gt "$before" ] || fail "$command $* had no effect on $counter"
+	note "$command $*: $counter + $((after - before)), $sent packets sent"
+}
+
+# rewrite OFFSET: nftables changes the byte so far behind the start of the UDP header in one of 20 long packets that come
+# in. Without OFFSET, it ends: then $rewritten is how many they were.
+rewrite()
+{
+	local side packets
+	rewritten=0
+	for side in 1 2; do
+		if [ $# -eq 0 ]; then
+			packets=$(counted "n$side" inet rewrites rewritten) || fail "nft has no counter"
+			rewritten=$((rewritten + packets))
+			ip netns exec "n$side" nft delete table inet rewrites
+			continue
+		fi
+		ip netns exec "n$side" nft -f - <<-RULES || fail "nft refuses to change byte $1"
+			table inet rewrites {
+				counter rewritten { }
+				chain arrivals {
+					type filter hook prerouting priority 0
+					udp dport 4791 udp length > 700 numgen inc mod 20 0 @th,$((8 * $1)),8 set 0xa5 counter name rewritten
+				}
+			}
+		RULES
+	done
+}
+
+rewrite_end()
+{
+	in1 nft delete table inet rewrites 2>/dev/null
+	in2 nft delete table inet rewrites 2>/dev/null
+}
+
+# notices OFFSET: the ICRC of a packet is wrong if its byte at OFFSET was changed. Few had the new value before.
+notices()
+{
+	local before wrong
+	before=$(counter icrc_err)
+	trap rewrite_end EXIT
+	moves_with icrc_err rewrite "$1"
+	wrong=$(($(counter icrc_err) - before))
+	note "$rewritten packets rewritten"
+	[ "$rewritten" -gt 0 ] || fail "none was rewritten"
+	[ $((4 * wrong)) -ge $((3 * rewritten)) ] || fail "$wrong of $rewritten packets that were rewritten have a wrong ICRC"
 }
 
 ended()
@@ -151,6 +203,13 @@ netdev_packets()
 		echo $((packets + $(in2 cat "/sys/class/net/$netdev2/statistics/tx_packets")))
 }
 
+# A hundred messages of 64 KiB each way, which both ends check.
+pingpong()
+{
+	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
+		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1"
+}
+
 # batches together|apart [FEATURE]: with this feature off, the netdevs' packets are less than half as many as the
 # datagrams of long messages, or more; and whatever they are, all arrives.
 batches()
@@ -160,8 +219,7 @@ batches()
 	[ $# -eq 0 ] || features "$1" off
 	env -u FERROCE_ROWS "$here/move" -q -m 1024 "$dev1" "$dev2" || status=1
 	packets=$(netdev_packets) sent=$(counter sent_pkts)
-	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
-		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1" || status=1
+	pingpong || status=1
 	packets=$(($(netdev_packets) - packets)) sent=$(($(counter sent_pkts) - sent))
 	[ $# -eq 0 ] || features "$1" on
 	note "${*:-as they are}: $sent datagrams in $packets packets"
@@ -170,6 +228,52 @@ batches()
 		[ $((2 * packets)) -lt "$sent" ] || fail "that is half of them, or more"
 	else
 		[ $((2 * packets)) -ge "$sent" ] || fail "that is less than half of them"
+	fi
+}
+
+tracing=/sys/kernel/tracing
+
+# crc_calls: how often the kernel computes a CRC, so far. The probe counts them from crc_begin to crc_end.
+crc_calls()
+{
+	awk '$1 == "crc" { print $2 }' "$tracing/kprobe_profile"
+}
+
+crc_begin()
+{
+	mountpoint -q "$tracing" || mount -t tracefs tracefs "$tracing" 2>/dev/null
+	[ -e "$tracing/kprobe_events" ] || skip "the kernel has no kprobe events"
+	trap crc_end EXIT
+	echo 'p:crc crc32_le' >>"$tracing/kprobe_events" || fail "the kernel refuses a probe of crc32_le()"
+	echo 1 >"$tracing/events/kprobes/crc/enable" || fail "the probe cannot be enabled"
+}
+
+crc_end()
+{
+	echo 0 >"$tracing/events/kprobes/crc/enable"
+	echo '-:crc' >>"$tracing/kprobe_events"
+}
+
+# crcs once|twice [FEATURE]: FEATURE is turned off first, for connections that are made after that. The sender computes the
+# ICRC of each datagram, in one call. With "twice" the receiver does so, too, in two more.
+crcs()
+{
+	local how=$1 calls sent status=0
+	shift
+	[ "$driver" = ferroce ] || skip "other drivers compute it twice"
+	crc_begin
+	[ $# -eq 0 ] || features "$1" off
+	calls=$(crc_calls) sent=$(counter sent_pkts)
+	pingpong || status=1
+	calls=$(($(crc_calls) - calls)) sent=$(($(counter sent_pkts) - sent))
+	[ $# -eq 0 ] || features "$1" on
+	note "${*:-as they are}: $calls calls for $sent datagrams"
+	[ "$status" -eq 0 ] || fail "not all has arrived"
+	[ "$sent" -gt 3000 ] || fail "that is not all"
+	if [ "$how" = once ]; then
+		[ $((2 * calls)) -lt $((3 * sent)) ] || fail "that is more than once"
+	else
+		[ $((2 * calls)) -gt $((5 * sent)) ] || fail "that is less than twice"
 	fi
 }
 
@@ -206,17 +310,23 @@ standstill()
 }
 
 modprobe sch_netem 2>/dev/null
-ktap_start 15
+ktap_start 19
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "many datagrams leave as one packet" batches together
 row "one by one, where netdevs do not take packets of many" batches apart tx-gso-list
 row "copied, where netdevs do not take pages" batches apart sg
+row "the ICRC of long messages is computed once" crcs once
+row "twice, where the receiver may be another host" crcs twice tx-gso-list
 row "a good network" moves sent_pkts delay 0ms
 row "loss of 1 %" moves retransmitted_pkts loss 1%
 row "duplication of 2 %" moves duplicate_request duplicate 2%
 row "a quarter is 1 ms late" moves out_of_seq_request delay 1ms reorder 75%
 row "corruption of 1 %" moves icrc_err corrupt 1%
+# The firewall changes a copy of the bytes. The sender's memory stays as it was, and the packet still refers to it: a
+# receiver must not take that for the packet.
+row "a firewall changes sequence numbers" notices 19
+row "a firewall changes payload" notices 200
 row "all of them together" moves retransmitted_pkts delay 1ms reorder 75% loss 1% duplicate 2% corrupt 1%
 row "loss of 10 %" moves retransmitted_pkts loss 10%
 row "400 Mbit/s, 16 queue pairs" slow_link 400mbit 1000 16 65536 50 400 ib_read_bw ib_write_bw ib_send_bw

@@ -6,6 +6,8 @@
  * Test: batches of doorbells
  */
 
+#include <pthread.h>
+
 #include "test.h"
 
 #define DEPTH 128
@@ -270,12 +272,8 @@ static bool run_handle(int list)
 	unsigned int i, j, missing = 0;
 	struct ibv_wc wc;
 
-	for (i = 0; i < 2; i++) {
-		qps[i] = qp_make(&devices[i], IBV_QPT_UD, cqs[i], cqs[i], depth, NULL);
-		if (qp_init(qps[i], 0, QKEY))
-			die("UD: RESET to INIT: %s", strerror(errno));
-		qp_ready_ud(qps[i]);
-	}
+	for (i = 0; i < 2; i++)
+		qps[i] = ud_make(&devices[i], cqs[i], cqs[i], depth, QKEY);
 	wr.wr.ud.remote_qpn = qps[1]->qp_num;
 	wr.wr.ud.remote_qkey = QKEY;
 	for (i = 0; i < HANDLES && !missing; i++) {
@@ -301,6 +299,65 @@ static bool run_handle(int list)
 		ksft_print_msg("%u of %u messages do not arrive\n", missing, count);
 	pair_end();
 	return !missing;
+}
+
+#define THREADS 2
+#define NUMBERS (HANDLES * LENGTH)
+
+/* Sends numbers in bursts, with an address handle for each burst. The top byte of each is the thread's own number. */
+static void *thread_sends(void *argument)
+{
+	const uint32_t thread = (uintptr_t)argument;
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.wr.ud = { .remote_qpn = qps[1]->qp_num, .remote_qkey = QKEY },
+	};
+	uint32_t number = 0;
+	unsigned int i, j;
+
+	for (i = 0; i < HANDLES; i++) {
+		wr.wr.ud.ah = ah_make(&devices[0], &devices[1]);
+		for (j = 0; j < LENGTH; j++) {
+			wr.imm_data = htobe32(thread << 24 | number++);
+			send_post(qps[0], &wr);
+		}
+		ah_free(wr.wr.ud.ah);
+	}
+	return NULL;
+}
+
+/* Threads send on one queue pair at once. All messages arrive, and those of each thread in their order. */
+static bool run_threads(void)
+{
+	const struct depth depth = { .send = THREADS * NUMBERS, .receive = THREADS * NUMBERS, .sges = 1 };
+	struct ibv_sge to = region_sge(&regions[1], 0, GRH);
+	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 };
+	uint32_t next[THREADS] = { 0 }, number;
+	pthread_t threads[THREADS];
+	struct ibv_wc wc;
+	bool ok = true;
+	uintptr_t i;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = ud_make(&devices[i], cqs[i], cqs[i], depth, QKEY);
+	for (i = 0; i < THREADS * NUMBERS; i++)
+		recv_post(qps[1], &receive);
+	for (i = 0; i < THREADS; i++) {
+		if (pthread_create(&threads[i], NULL, thread_sends, (void *)i))
+			die("pthread_create fails");
+	}
+	for (i = 0; ok && i < THREADS * NUMBERS; i++) {
+		ok = cq_poll(cqs[1], &wc, WAIT_MS) && wc.status == IBV_WC_SUCCESS;
+		number = ok ? be32toh(wc.imm_data) : 0;
+		if (!ok || number >> 24 >= THREADS || (number & 0xffffff) != next[number >> 24]++) {
+			ksft_print_msg("message %lu is not there, or another one: %08x\n", (unsigned long)i, number);
+			ok = false;
+		}
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	pair_end();
+	return ok;
 }
 
 /* Sends LENGTH numbers, the first one `from`. */
@@ -382,6 +439,7 @@ static const struct row rows[] = {
 	{ "UC: nothing overtakes what was held", run_moving },
 	{ "UD: a burst, and its address handle is destroyed", .run_with = run_handle, 0 },
 	{ "UD: the same, behind it a list of 300", .run_with = run_handle, LONGEST },
+	{ "UD: two threads, each with address handles of its own", run_threads },
 };
 
 static void begin(char **names)
