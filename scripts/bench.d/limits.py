@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a case could do at best, from the yardsticks of the same run.
 
-Every byte of a message passes crc32_le() once at each end, and is copied at least once, where it is taken in.
-Between two namespaces all CPUs may share that, but one flow is taken in by one CPU at a time. Between two machines
-each end has a CPU of its own, and every packet must cross, which a bare UDP packet of that size does in the time that
-the yardstick has. Within one device there is one copy and no packet. No message is faster than a bare UDP packet of
-16 bytes, unless many leave at once.
+Every byte of a message is copied at least once, where it is taken in. Between two machines it passes crc32_le() at each
+end, each end has a CPU of its own, and every packet must cross, which a bare UDP packet of that size does in the time
+that the yardstick has. Between two namespaces it passes crc32_le() once, where it is sent. All CPUs may share the work,
+but of one flow, one CPU at a time sends, and one takes in. Within one device there is one copy and no packet. No message
+is faster than a bare UDP packet of 16 bytes, unless many leave at once.
 
 A latency is at best that of a bare UDP packet, from a program that polls or blocks as well, and the time
 that the bytes take.
@@ -20,10 +20,9 @@ def seconds_per_byte(case, yardsticks, cpus):
     memcpy, crc32_le = yardsticks["memcpy"], yardsticks["crc32_le"]
     if case.place == "device":
         return 1 / memcpy / min(case.qps, cpus)
-    taken_in = 1 / crc32_le + 1 / memcpy
     if case.place == "wire":
-        return taken_in
-    return max((1 / crc32_le + taken_in) / cpus, taken_in / case.qps)
+        return 1 / crc32_le + 1 / memcpy
+    return max((1 / crc32_le + 1 / memcpy) / cpus, max(1 / crc32_le, 1 / memcpy) / case.qps)
 
 
 def seconds_per_packet(size, yardsticks):
