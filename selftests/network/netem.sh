@@ -203,31 +203,34 @@ netdev_packets()
 		echo $((packets + $(in2 cat "/sys/class/net/$netdev2/statistics/tx_packets")))
 }
 
-# A hundred messages of 64 KiB each way, which both ends check.
-pingpong()
+# long_messages COUNT [FEATURE]: with this feature off, all that `move` sends arrives, and then a hundred messages of 64 KiB
+# each way. Leaves in $sent how many datagrams these were, and in $risen by how much COUNT has risen.
+long_messages()
 {
-	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
-		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1"
-}
-
-# batches together|apart [FEATURE]: with this feature off, the netdevs' packets are less than half as many as the
-# datagrams of long messages, or more; and whatever they are, all arrives.
-batches()
-{
-	local how=$1 packets sent status=0
+	local count=$1 status=0
 	shift
 	[ $# -eq 0 ] || features "$1" off
 	env -u FERROCE_ROWS "$here/move" -q -m 1024 "$dev1" "$dev2" || status=1
-	packets=$(netdev_packets) sent=$(counter sent_pkts)
-	pingpong || status=1
-	packets=$(($(netdev_packets) - packets)) sent=$(($(counter sent_pkts) - sent))
+	risen=$("$count") sent=$(counter sent_pkts)
+	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
+		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1" || status=1
+	risen=$(($("$count") - risen)) sent=$(($(counter sent_pkts) - sent))
 	[ $# -eq 0 ] || features "$1" on
-	note "${*:-as they are}: $sent datagrams in $packets packets"
+	note "${*:-as they are}: $sent datagrams, $count: $risen"
 	[ "$status" -eq 0 ] || fail "not all has arrived"
+}
+
+# batches together|apart [FEATURE]: with this feature off, the netdevs' packets are less than half as many as the
+# datagrams of long messages, or more.
+batches()
+{
+	local how=$1 sent risen
+	shift
+	long_messages netdev_packets "$@"
 	if [ "$how" = together ]; then
-		[ $((2 * packets)) -lt "$sent" ] || fail "that is half of them, or more"
+		[ $((2 * risen)) -lt "$sent" ] || fail "that is half of them, or more"
 	else
-		[ $((2 * packets)) -ge "$sent" ] || fail "that is less than half of them"
+		[ $((2 * risen)) -ge "$sent" ] || fail "that is less than half of them"
 	fi
 }
 
@@ -258,22 +261,16 @@ crc_end()
 # ICRC of each datagram, in one call. With "twice" the receiver does so, too, in two more.
 crcs()
 {
-	local how=$1 calls sent status=0
+	local how=$1 sent risen
 	shift
 	[ "$driver" = ferroce ] || skip "other drivers compute it twice"
 	crc_begin
-	[ $# -eq 0 ] || features "$1" off
-	calls=$(crc_calls) sent=$(counter sent_pkts)
-	pingpong || status=1
-	calls=$(($(crc_calls) - calls)) sent=$(($(counter sent_pkts) - sent))
-	[ $# -eq 0 ] || features "$1" on
-	note "${*:-as they are}: $calls calls for $sent datagrams"
-	[ "$status" -eq 0 ] || fail "not all has arrived"
+	long_messages crc_calls "$@"
 	[ "$sent" -gt 3000 ] || fail "that is not all"
 	if [ "$how" = once ]; then
-		[ $((2 * calls)) -lt $((3 * sent)) ] || fail "that is more than once"
+		[ $((2 * risen)) -lt $((3 * sent)) ] || fail "that is more than once"
 	else
-		[ $((2 * calls)) -gt $((5 * sent)) ] || fail "that is less than twice"
+		[ $((2 * risen)) -gt $((5 * sent)) ] || fail "that is less than twice"
 	fi
 }
 

@@ -25,6 +25,9 @@
 #define LONGEST 300
 #define HANDLES 20
 #define QUIET_MS 2000
+/* On one queue pair, and how many messages each sends. */
+#define THREADS 2
+#define NUMBERS (HANDLES * LENGTH)
 /* Queue pairs that are tried, and how long a request is held, in ns. */
 #define MOVES 200
 #define HOLD_NS 500000
@@ -300,9 +303,6 @@ static bool run_handle(int list)
 	pair_end();
 	return !missing;
 }
-
-#define THREADS 2
-#define NUMBERS (HANDLES * LENGTH)
 
 /* Sends numbers in bursts, with an address handle for each burst. The top byte of each is the thread's own number. */
 static void *thread_sends(void *argument)

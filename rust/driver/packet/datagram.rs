@@ -25,13 +25,13 @@ use net::{
     TxSkb, //
 };
 use roce::{
-    icrc,
+    icrc::{
+        self,
+        LEN as ICRC_LEN, //
+    },
     packet::Packet,
     requester::MAX_BURST_PACKETS, //
 };
-
-/// Bytes of the ICRC behind the payload.
-const ICRC_LEN: usize = 4;
 
 /// Why a datagram could not be built.
 pub(crate) enum BuildError<F> {

@@ -74,7 +74,7 @@ pub struct Path {
     /// The priority of the packets (`skb->priority`).
     priority: u32,
     /// Whether the netdev took lists of packets as they are when the route was looked up.
-    takes_lists: bool,
+    may_stay_on_host: bool,
 }
 
 // SAFETY: A route may be used from any thread.
@@ -123,8 +123,8 @@ impl Path {
             sender: sender.clone(),
             template: Template::new(&query),
             priority: priority_of(dst, query.service_level),
-            // SAFETY: The lookups return a route, of which a reference is held here.
-            takes_lists: unsafe { takes_lists(dst) },
+            // SAFETY: The lookup returned a route, with a reference to it.
+            may_stay_on_host: unsafe { takes_lists(dst) },
             query,
         })
     }
@@ -179,7 +179,7 @@ impl Path {
     /// takes lists of packets as they are, which no network card does. Any context.
     #[inline]
     pub fn may_stay_on_host(&self) -> bool {
-        self.takes_lists
+        self.may_stay_on_host
     }
 
     /// Gives a packet, which was addressed for this path, to the stack; drops it if too many of the same port are in
@@ -239,7 +239,7 @@ impl Path {
 ///
 /// # Safety
 ///
-/// `dst` is a route, of which the caller has a reference.
+/// `dst` is a route, and the caller has a reference to it.
 unsafe fn takes_lists(dst: NonNull<kernel_bindings::dst_entry>) -> bool {
     let _rcu = rcu::read_lock();
     // SAFETY: The caller promises a route. Its netdev stays as long as the RCU read lock is held.

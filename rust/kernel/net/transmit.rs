@@ -84,10 +84,11 @@ const _: () = assert!(
 /// # Invariants
 ///
 /// - The packet is ours alone, and its control block is a `Control`, of which the rest speaks.
-/// - The linear part is `headers_len` bytes of headers and the datagram of `len` bytes, of which `front_len` are its
-///   front. If `body` is not null, the rest of the datagram is there instead: in the packet's only fragment, with
-///   `in_front` bytes in front of it that are the packet's, too. There is nothing else but the fragment list below. If
-///   `headers_len` is 0, the linear part has `HEADROOM` in front of it; otherwise `LL_MAX_HEADER`, these are the headers
+/// - The datagram has `len` bytes; the first `front_len` are its front, the others its body. The linear part is
+///   `headers_len` bytes of headers, and the datagram behind them. If `body` is not null, the body is not there but at that
+///   address: in the packet's only fragment, with `in_front` bytes in front of it that are the packet's, too. There is
+///   nothing else but the fragment list below.
+/// - If `headers_len` is 0, the linear part has `HEADROOM` in front of it; otherwise `LL_MAX_HEADER`, these are the headers
 ///   of IP and UDP of the datagram, and the packet's network and transport header are set.
 /// - `len` is at most `header::MAX_DATAGRAM`, and `front_len` at most `len`.
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
