@@ -89,12 +89,16 @@ static int datagrams(struct test *test, const struct row *row)
 	return failed;
 }
 
-/* A handle that is destroyed while requests that name it wait. */
+#define EARLY 32
+#define EARLY_LENGTH 100
+
+/* A handle that is destroyed while requests that name it wait. All datagrams arrive. */
 static int early_end(struct test *test, const struct row *row)
 {
 	const struct link_shape shape = { .type = IB_QPT_UD };
 	struct link *link = link_make(test, &shape);
-	struct request *sends;
+	const u32 room = GRH + EARLY_LENGTH + 100;
+	struct request *sends, *receives;
 	struct rdma_ah_attr attr;
 	struct ib_ud_wr send;
 	struct ib_sge piece;
@@ -104,17 +108,25 @@ static int early_end(struct test *test, const struct row *row)
 	if (!link)
 		return -1;
 	try(side_address(test, &attr, NULL));
+	sends = requests_new(link, EARLY);
+	receives = requests_new(link, EARLY);
+	pattern_fill(link->a.memory, EARLY_LENGTH, EARLY);
+	for (i = 0; i < EARLY; i++)
+		try(post_receive(&link->b, FROM_TASK, &receives[i], i * room, room));
 	ah = rdma_create_ah(link->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
 	must(test, !IS_ERR(ah), "rdma_create_ah: %pe", ah);
-	sends = requests_new(link, 32);
-	piece = piece_of(&link->a, 0, 100);
+	piece = piece_of(&link->a, 0, EARLY_LENGTH);
 	send = (struct ib_ud_wr) { .ah = ah, .remote_qpn = link->b.qp->qp_num, .remote_qkey = QKEY };
-	for (i = 0; i < 32 && !error; i++)
+	for (i = 0; i < EARLY && !error; i++)
 		error = ib_post_send(link->a.qp, send_of(&send.wr, &sends[i], IB_WR_SEND, &piece, 1), NULL);
 	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
 	must(test, !error, "ib_post_send: %d", error);
-	for (i = 0; i < 32; i++)
+	for (i = 0; i < EARLY; i++)
 		try(send_ends(&link->a, &sends[i], IB_WC_SEND));
+	for (i = 0; i < EARLY; i++) {
+		try(receive_ends(&link->b, &receives[i], IB_WC_RECV, GRH + EARLY_LENGTH, IB_WC_GRH, 0));
+		must(test, pattern_is(link->b.memory + i * room + GRH, EARLY_LENGTH, EARLY), "other bytes");
+	}
 	return 0;
 }
 

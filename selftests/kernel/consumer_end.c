@@ -176,6 +176,8 @@ static int destroy_under_load(struct test *test, const struct row *row)
 	sides[0] = row->first ? &link->b : &link->a;
 	sides[1] = row->first ? &link->a : &link->b;
 	try(post_load(link, &sends, &receives, SENDS));
+	/* Some have come. */
+	must(test, wait_on(&link->b, atomic_read_acquire(&receives[3].times)), "no message comes");
 	for (i = 0; i < 2; i++) {
 		must(test, !ib_destroy_qp(sides[i]->qp), "ib_destroy_qp fails");
 		sides[i]->qp = NULL;
