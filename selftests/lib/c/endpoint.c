@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -154,7 +155,7 @@ int absence_begin(void *memory, size_t size)
 		.range = { .start = (uintptr_t)memory, .len = size },
 		.mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &area))
 		die("userfaultfd: %s", strerror(errno));
@@ -163,9 +164,10 @@ int absence_begin(void *memory, size_t size)
 
 void absence_noticed(int fd)
 {
+	struct pollfd pending = { .fd = fd, .events = POLLIN };
 	struct uffd_msg message;
 
-	if (read(fd, &message, sizeof(message)) != sizeof(message) ||
+	if (poll(&pending, 1, patience_ms(20000)) != 1 || read(fd, &message, sizeof(message)) != sizeof(message) ||
 	    message.event != UFFD_EVENT_PAGEFAULT)
 		die("no page fault");
 }

@@ -74,10 +74,10 @@ void stay_on(int cpu);
 
 /*
  * Who touches what is not there of this memory, in whole pages, waits until the file that is returned, a
- * userfaultfd, is closed.
+ * userfaultfd, is closed. A read of the file does not block.
  */
 int absence_begin(void *memory, size_t size);
-/* Returns once somebody waits. */
+/* Returns once somebody waits. It ends the program if nobody does. */
 void absence_noticed(int fd);
 
 /* family is 4 or 6: the first RoCE v2 GID that is an address of that family. */
