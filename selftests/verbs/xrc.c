@@ -653,6 +653,19 @@ static bool run_overflow(void)
 	return ok;
 }
 
+/* The domain has no target of that number any more. */
+static bool target_has_gone(uint32_t domain, uint32_t number)
+{
+	struct xrc_qp target;
+	int error = xrc_target_open(&target, b->context, domain, number);
+
+	if (!error)
+		end_free(&target);
+	if (error != EINVAL)
+		ksft_print_msg("opening the target again: %s\n", strerror(error));
+	return error == EINVAL;
+}
+
 /* Another process, with the domain of the same file: has its part of the target, and leaves. */
 static int stranger_opens(uint32_t number)
 {
@@ -674,14 +687,13 @@ static int stranger_opens(uint32_t number)
 static bool run_shared(void)
 {
 	struct link *link = link_make();
-	uint32_t number = link->to.qp.qp_num;
+	uint32_t number = link->to.qp.qp_num, domain;
 	struct xrc_qp second = {};
 	int status = 0;
 	pid_t child;
 	bool ok;
 
-	fflush(stdout);
-	child = fork();
+	child = fork_child();
 	if (!child)
 		_exit(stranger_opens(number));
 	ok = waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
@@ -700,14 +712,12 @@ static bool run_shared(void)
 		memcpy(places[0].expected, source.memory, LENGTH);
 		ok = region_check(&places[0], "place 0") && ok;
 	}
+	/* The same domain, which stays. */
+	domain = domain_open(b, domain_file);
 	link_free(link);
 	/* With the last handle it has gone. */
-	if (ok) {
-		uint32_t domain = domain_open(b, domain_file);
-
-		ok = xrc_target_open(&second, b->context, domain, number) == EINVAL;
-		domain_close(b, domain);
-	}
+	ok = target_has_gone(domain, number) && ok;
+	domain_close(b, domain);
 	return ok;
 }
 
@@ -845,9 +855,8 @@ static bool run_sharers(void)
 	bool ok = true;
 
 	shared->target = link->to.qp.qp_num;
-	fflush(stdout);
 	for (i = 0; i < SHARERS; i++) {
-		children[i] = fork();
+		children[i] = fork_child();
 		if (!children[i])
 			_exit(sharer(shared, i));
 	}
@@ -909,8 +918,7 @@ static bool run_unprivileged(void)
 	int status = 0;
 	pid_t child;
 
-	fflush(stdout);
-	child = fork();
+	child = fork_child();
 	if (!child)
 		_exit(unprivileged());
 	waitpid(child, &status, 0);
@@ -920,25 +928,35 @@ static bool run_unprivileged(void)
 	return !status;
 }
 
-/* A program that dies with all of it leaves nothing: the suite looks for objects at its end. */
+/*
+ * A program that dies with all of it leaves nothing: neither in a domain of its own, where the suite looks for objects at
+ * its end, nor in one that others have.
+ */
 static bool run_left_behind(void)
 {
+	uint32_t *number = pages_make(4096, MAP_SHARED | MAP_ANONYMOUS), domain = domain_open(b, domain_file);
 	int status = 0;
 	pid_t child;
+	bool ok;
 
-	fflush(stdout);
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		struct device *device = &devices[1];
-		struct xrc_qp target;
-		uint32_t domain;
+		struct xrc_qp own, shared;
 
 		device_open(device, b->name, family);
-		domain = domain_open(device, -1);
-		must(xrc_target_create(&target, device->context, domain), "a target");
+		must(xrc_target_create(&own, device->context, domain_open(device, -1)), "a target");
+		must(xrc_target_create(&shared, device->context, domain_open(device, domain_file)), "a target");
+		*number = shared.qp.qp_num;
 		_exit(0);
 	}
-	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
+	ok = waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status) && *number;
+	if (!ok)
+		ksft_print_msg("the other process: status %#x\n", status);
+	ok = ok && target_has_gone(domain, *number);
+	domain_close(b, domain);
+	munmap(number, 4096);
+	return ok;
 }
 
 static const struct row rows[] = {
