@@ -681,12 +681,12 @@ static bool act(enum action action, struct ibv_mr *mr)
 		status = munmap(memory[action], ROOM);
 		break;
 	case FORK:
-		child = fork();
+		child = fork_child();
 		if (!child) {
 			fill(payload, action, true);
 			_exit(0);
 		}
-		if (child < 0 || waitpid(child, &status, 0) != child)
+		if (waitpid(child, &status, 0) != child)
 			return false;
 		break;
 	default:

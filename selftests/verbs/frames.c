@@ -632,12 +632,11 @@ static bool run_capability(void)
 	int status;
 	pid_t child;
 
-	fflush(stdout);
-	child = fork();
+	child = fork_child();
 	if (!child)
 		_exit(without_capability());
-	if (child < 0 || waitpid(child, &status, 0) != child)
-		die("no child: %s", strerror(errno));
+	if (waitpid(child, &status, 0) != child)
+		die("waitpid: %s", strerror(errno));
 	if (status)
 		printf("# the child ends with %#x\n", status);
 	return !status;
@@ -789,8 +788,7 @@ static bool run_gone(void)
 	pid_t child;
 	bool ok = true, goes_on = true;
 
-	fflush(stdout);
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		usleep(200000);
 		_exit(!command("ip -n %s link del %s", own_namespace, own_netdev));

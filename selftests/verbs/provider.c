@@ -112,10 +112,8 @@ static bool holds(struct ibv_cq *cq, const uint64_t *ids, unsigned int count)
 static bool as_another(struct ibv_qp *qp, struct ibv_cq *cq, int (*post)(struct ibv_qp *qp, uint64_t id))
 {
 	int status;
-	pid_t child = fork();
+	pid_t child = fork_child();
 
-	if (child < 0)
-		die("fork: %s", strerror(errno));
 	if (child == 0) {
 		if (setgid(NOBODY) || setuid(NOBODY))
 			_exit(errno);
