@@ -20,6 +20,8 @@
 #define TURNS 200
 /* Words are looked at more often than packets. */
 #define WORDS 20000
+/* So many times the reader has to find another word than before. */
+#define CHANGES 100
 #define WAIT_MS 20000
 
 static struct ibv_qp *qps[2];
@@ -31,6 +33,7 @@ static struct reader {
 	unsigned int length;
 	/* The value that is to come; zero ends the thread. */
 	atomic_uint wanted;
+	/* The last value that came, or how often a word has changed. */
 	atomic_uint seen;
 	unsigned int early;
 } reader;
@@ -56,13 +59,16 @@ static void *read_all(void *unused)
 /* Each byte of a word has the same value, so any other word that is read is of two WRITEs. */
 static void *read_words(void *unused)
 {
-	uint64_t word;
+	uint64_t word, last = 0;
 
 	(void)unused;
 	while (reader.wanted) {
 		word = reader.length == 8 ? *(const volatile uint64_t *)reader.memory :
 					    *(const volatile uint32_t *)reader.memory * 0x100000001ull;
 		reader.early += word != (word & 0xff) * 0x0101010101010101ull;
+		if (word != last)
+			reader.seen++;
+		last = word;
 	}
 	return NULL;
 }
@@ -144,18 +150,23 @@ static bool run_few_bytes(void)
 
 static bool run_words(void)
 {
-	unsigned int length, i;
+	unsigned int length, i, seen;
+	uint64_t end;
 	bool ok = true;
 
 	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_2048, PATIENT);
 	for (length = 4; ok && length <= 8; length += 4) {
 		reader.early = 0;
 		reader_start(8, length, read_words);
-		for (i = 0; ok && i < WORDS; i++)
+		end = now_ms() + patience_ms(WAIT_MS);
+		/* The thread may begin late, or share a CPU with this one. */
+		for (i = 0; ok && (i < WORDS || (reader.seen < CHANGES && now_ms() < end)); i++)
 			ok = write_value(i & 0xff);
+		seen = reader.seen;
 		reader_end();
-		ksft_print_msg("%u words of %u bytes were of two WRITEs\n", reader.early, length);
-		ok &= !reader.early;
+		ksft_print_msg("%u WRITEs of %u bytes: %u changes seen, %u words of two WRITEs\n", i, length, seen,
+			       reader.early);
+		ok &= !reader.early && seen >= CHANGES;
 	}
 	qps_free(qps);
 	return ok;
