@@ -209,6 +209,9 @@ pod_ends()
 	await $((50 * slowness)) grep -q 'ping data' "$ktap_dir/client" || fail "no traffic"
 	kill -9 "$server"
 	ip netns delete pod
+	# The other end of a veth goes with it, and the other device.
+	await $((100 * slowness)) not ip -n other link show v2 || fail "the netdev is still there"
+	await $((100 * slowness)) not ip netns exec other rdma dev show "$dev2" || fail "the device is still there"
 	deadline=$((SECONDS + 60 * slowness))
 	while kill -0 "$client" 2>/dev/null; do
 		[ "$SECONDS" -lt "$deadline" ] || fail "the client does not end"
