@@ -294,7 +294,7 @@ static bool run_handle(int list)
 		if (list && ibv_post_send(qps[0], chain, &bad))
 			die("ibv_post_send of a list: %s", strerror(errno));
 		ah_free(wr.wr.ud.ah);
-		for (j = 0; j < count && cq_poll(cqs[1], &wc, QUIET_MS); j++)
+		for (j = 0; j < count && cq_poll(cqs[1], &wc, QUIET_MS) && !wc.status; j++)
 			;
 		missing = count - j;
 	}
