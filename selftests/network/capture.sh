@@ -174,7 +174,8 @@ payload_counted()
 	echo "payload $payload, sent $sent, received $received"
 	[ "$sent" -ge "$payload" ] || fail "the sender's netdev counts less than the payload"
 	[ "$received" -ge "$payload" ] || fail "the receiver's netdev counts less than the payload"
-	[ "$sent" -le $((payload * 3 / 2)) ] || fail "it counts far more than the payload"
+	[ "$sent" -le $((payload * 3 / 2)) ] || fail "the sender's netdev counts far more than the payload"
+	[ "$received" -le $((payload * 3 / 2)) ] || fail "the receiver's netdev counts far more than the payload"
 }
 
 ktap_start 15

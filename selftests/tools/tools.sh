@@ -435,7 +435,7 @@ table()
 		echo "$program -c UD -e | perftest 1 $program -c UD -e -s 1024 -n $n"
 		echo "$program -c UC -e -s 4096 | perftest 1 $program -c UC -e -s 4096 -n $(count 200)"
 		echo "$program -c UC -e -m 256 -s 65536 | perftest 1 $program -c UC -e -m 256 -s 65536 -n $(count 50)"
-		echo "$program -c UD -R | perftest 1 $program -c UD -R -e -s 1024 -n $n"
+		echo "$program -c UD -R -e | perftest 1 $program -c UD -R -e -s 1024 -n $n"
 	done
 	# Inline data, lists of requests, both directions, the older calls.
 	n=$(count 500 5000)
@@ -452,7 +452,7 @@ table()
 		echo "$program --odp | perftest 1 $program --odp -s 65536 -n $(count 50)"
 	done
 	echo "ib_write_bw --write_with_imm | perftest 1 ib_write_bw --write_with_imm -s 4096 -n $n"
-	echo "ib_write_bw --write_with_imm -e -c UC | perftest 1 ib_write_bw --write_with_imm -c UC -s 4096 -n $n"
+	echo "ib_write_bw --write_with_imm -c UC | perftest 1 ib_write_bw --write_with_imm -c UC -s 4096 -n $n"
 	# A shared receive queue, of one and of several queue pairs.
 	n=$(count 200 2000)
 	echo "ib_send_bw --use-srq | perftest 1 ib_send_bw --use-srq -s 65536 -n $n"
