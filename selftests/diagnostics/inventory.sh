@@ -295,8 +295,8 @@ counter_by_number()
 	[ -z "$(rdma statistic qp show link "$dev1/1")" ] || fail "it is still shown: $(rdma statistic qp show link "$dev1/1")"
 }
 
-# counter_of QPN: the number of the counter that the queue pair is bound to, alone.
-counter_of()
+# bound_to QPN: the number of the counter that the queue pair is bound to, alone.
+bound_to()
 {
 	rdma statistic qp show link "$dev1/1" | tr '\n' ' ' | sed 's/link /\n&/g' |
 		sed -nE "s/.* cntn ([0-9]+) .*LQPN: <$1> *$/\1/p"
@@ -312,14 +312,14 @@ counters_by_number()
 		rdma statistic qp bind link "$dev1/1" lqpn "$qp" || fail "rdma does not bind $qp"
 	done
 	rdma statistic qp show link "$dev1/1"
-	first=$(counter_of "${qps[0]}") second=$(counter_of "${qps[1]}")
+	first=$(bound_to "${qps[0]}") second=$(bound_to "${qps[1]}")
 	[ -n "$first" ] || fail "${qps[0]} is with no counter of its own"
 	[ -n "$second" ] || fail "${qps[1]} is with no counter of its own"
 	[ "$first" != "$second" ] || fail "both counters have the number $first"
 	! rdma statistic qp unbind link "$dev1/1" cntn "$first" lqpn "${qps[1]}" || fail "it is unbound from another's counter"
 	rdma statistic qp unbind link "$dev1/1" cntn "$first" lqpn "${qps[0]}" || fail "rdma does not unbind the first"
-	[ -z "$(counter_of "${qps[0]}")" ] || fail "the first is still bound"
-	[ "$(counter_of "${qps[1]}")" = "$second" ] || fail "the second is not bound any more"
+	[ -z "$(bound_to "${qps[0]}")" ] || fail "the first is still bound"
+	[ "$(bound_to "${qps[1]}")" = "$second" ] || fail "the second is not bound any more"
 	rdma statistic qp unbind link "$dev1/1" cntn "$second" lqpn "${qps[1]}" || fail "rdma does not unbind the second"
 }
 

@@ -87,13 +87,16 @@ gid_index_wait()
 	gid_index "$1" "$2"
 }
 
-# Waits for the GIDs of both devices, of both families, and says which netdevs they have, to programs too.
+# Waits for the GIDs of both devices, of both families, and says which netdevs they have, to programs too. It fails if a
+# GID does not come.
 devices_wait()
 {
+	local status=0
 	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev2" "$address2" >/dev/null &&
-		gid_index_wait "$dev1" "$address1v6" >/dev/null && gid_index_wait "$dev2" "$address2v6" >/dev/null
+		gid_index_wait "$dev1" "$address1v6" >/dev/null && gid_index_wait "$dev2" "$address2v6" >/dev/null || status=1
 	netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 	export FERROCE_NETDEV1=$netdev1 FERROCE_NETDEV2=$netdev2
+	return "$status"
 }
 
 # links_up [MTU]: the two namespaces, their addresses and their devices.
@@ -106,10 +109,7 @@ links_up()
 	namespace_up n2 veth2 "$mtu" "$address2" "$address2v6" || return 1
 	in1 rdma link add "$dev1" type "$link_type" netdev veth1 || return 1
 	in2 rdma link add "$dev2" type "$link_type" netdev veth2 || return 1
-	gid_index_wait "$dev1" "$address1" >/dev/null &&
-		gid_index_wait "$dev2" "$address2" >/dev/null &&
-		gid_index_wait "$dev1" "$address1v6" >/dev/null &&
-		gid_index_wait "$dev2" "$address2v6" >/dev/null
+	devices_wait
 }
 
 # The kernel repeats the FIN of a killed program's TCP socket for a minute by default, if nobody acknowledges it. The

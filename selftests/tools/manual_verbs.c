@@ -268,6 +268,8 @@ static bool target_is_shared(struct end *end, struct ibv_xrcd_init_attr *domain,
  */
 static void xrc(struct end *end)
 {
+	const char *provider = getenv("FERROCE_PROVIDER");
+	bool is_libferroce = provider && !strcmp(provider, "ferroce");
 	bool has_xrc = has_own_provider(), ok;
 	FILE *file = tmpfile();
 	struct ibv_xrcd_init_attr domain = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
@@ -304,7 +306,7 @@ static void xrc(struct end *end)
 	srq = ibv_create_srq_ex(end->device.context, &srq_init);
 	ok = has_xrc ? srq && !ibv_get_srq_num(srq, &number) && number : !srq && errno == EINVAL;
 	/* ibv_cmd_create_srq_ex() forgets them. */
-	if (srq && !strcmp(getenv("FERROCE_PROVIDER"), "ferroce"))
+	if (srq && is_libferroce)
 		ok = ok && srq->srq_context == &domain && srq->pd == end->device.pd;
 	entry(ok, has_xrc ? "3.4.9 ibv_create_xrc_srq: ibv_create_srq_ex" :
 			    "3.4.9 ibv_create_xrc_srq: the provider has none");
@@ -315,7 +317,7 @@ static void xrc(struct end *end)
 	else
 		ok = has_xrc && ibv_close_xrcd(xrcd) == EBUSY && target_is_shared(end, &domain, qp);
 	/* A QP without a domain is none that could be opened. */
-	if (!strcmp(getenv("FERROCE_PROVIDER"), "ferroce")) {
+	if (is_libferroce) {
 		struct ibv_qp_open_attr nowhere = { .qp_num = 1, .qp_type = IBV_QPT_XRC_RECV };
 
 		errno = 0;
