@@ -57,12 +57,14 @@ impl PostedReceives {
         Ok(())
     }
 
-    /// Swaps the oldest request into `out`, which has room for as long a list. [`None`] if there is no request.
+    /// Copies the oldest request to `out`, which has room for as long a list, and takes it off the queue. [`None`] if
+    /// there is no request. Not a swap: `out` of an XRC QP serves SRQs of different `max_sge`, and each slot keeps the
+    /// room of its queue.
     pub(crate) fn pop(&mut self, out: &mut RecvWqe) -> Option<Receive> {
         if self.len == 0 {
             return None;
         }
-        core::mem::swap(self.slot(0)?, out);
+        out.copy(self.slot(0)?)?;
         self.len = self.len.wrapping_sub(1);
         let next = (self.first as usize)
             .wrapping_add(1)

@@ -333,6 +333,18 @@ impl RecvWqe {
         Some(())
     }
 
+    /// Copies a request. [`None`] if there is no room for its list. Context: any.
+    pub(crate) fn copy(&mut self, source: &Self) -> Option<()> {
+        let slots = self.buffers.get_mut(..source.count)?;
+        for (slot, buffer) in slots.iter_mut().zip(source.buffers()) {
+            *slot = *buffer;
+        }
+        self.wr_id = source.wr_id;
+        self.capacity = source.capacity;
+        self.count = source.count;
+        Some(())
+    }
+
     /// Fetches a kernel consumer's work request.
     ///
     /// Errors: `EINVAL` if its list is too long. Context: any.
