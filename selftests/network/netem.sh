@@ -274,6 +274,39 @@ crcs()
 	fi
 }
 
+# change_features: netdevs stop taking packets of many and pages, and take them again, as long as $ktap_dir/flows is there.
+change_features()
+{
+	local change
+	while [ -e "$ktap_dir/flows" ]; do
+		for change in "tx-gso-list off" "sg off" "sg on" "tx-gso-list on"; do
+			# shellcheck disable=SC2086
+			features $change
+			echo "$change"
+		done
+	done
+}
+
+# Connections look at some features when they look up their path, and at some for each packet.
+features_change()
+{
+	local before wrong changes pid status=0
+	before=$(counter icrc_err)
+	touch "$ktap_dir/flows"
+	change_features >"$ktap_dir/changes" &
+	pid=$!
+	env -u FERROCE_ROWS "$here/move" -q -m 1024 "$dev1" "$dev2" || status=1
+	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 1000 -c -- \
+		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 1000 -c "$address1" || status=1
+	rm "$ktap_dir/flows"
+	wait "$pid" || fail "the features do not change"
+	changes=$(wc -l <"$ktap_dir/changes") wrong=$(($(counter icrc_err) - before))
+	note "$changes changes of features"
+	[ "$status" -eq 0 ] || fail "not all has arrived"
+	[ "$wrong" -eq 0 ] || fail "$wrong packets had a wrong ICRC"
+	[ "$changes" -ge 8 ] || fail "that is too few"
+}
+
 # Bytes of memory that the packets take which the device's socket of IPv4 has sent, and which have not left the machine.
 charged()
 {
@@ -307,7 +340,7 @@ standstill()
 }
 
 modprobe sch_netem 2>/dev/null
-ktap_start 19
+ktap_start 20
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "many datagrams leave as one packet" batches together
@@ -315,6 +348,7 @@ row "one by one, where netdevs do not take packets of many" batches apart tx-gso
 row "copied, where netdevs do not take pages" batches apart sg
 row "the ICRC of long messages is computed once" crcs once
 row "twice, where the receiver may be another host" crcs twice tx-gso-list
+row "netdevs' features change while messages flow" features_change
 row "a good network" moves sent_pkts delay 0ms
 row "loss of 1 %" moves retransmitted_pkts loss 1%
 row "duplication of 2 %" moves duplicate_request duplicate 2%
