@@ -28,14 +28,16 @@ use kernel::{
 };
 use rdma::qp::{
     Attr,
-    AttrMask,
     Modify,
     State,
     Type, //
 };
 use roce::{
     psn::Psn,
-    qp as protocol,
+    qp::{
+        self as protocol,
+        AttrMask, //
+    },
     requester::RequesterConfig,
     responder::{
         RemoteAccess,
@@ -108,7 +110,8 @@ fn protocol_type(ty: Type) -> protocol::Type {
 }
 
 impl Modify for Qp {
-    fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result {
+    fn modify(self: &Arc<Self>, attr: &Attr, mask: u32) -> Result {
+        let mask = AttrMask::from_bits(mask);
         let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
         let from = self.state();
@@ -124,7 +127,7 @@ impl Modify for Qp {
             protocol_state(from),
             protocol_state(to),
             protocol_type(self.ty),
-            protocol::AttrMask::from_bits(mask.bits()),
+            mask,
         )
         .map_err(|_| EINVAL)?;
         check_values(self, attr, mask)?;

@@ -14,7 +14,6 @@ pub(crate) use self::multicast::{
 pub use self::{
     attr::{
         Attr,
-        AttrMask,
         Modify, //
     },
     link::{
@@ -369,14 +368,15 @@ pub(crate) unsafe extern "C" fn modify<Q: Modify>(
     _udata: *mut bindings::ib_udata,
 ) -> c_int {
     from_result(|| {
-        let mask = AttrMask(mask as u32);
-        if mask.0 & !bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS != 0 {
+        let mask = mask as u32;
+        if mask & !bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS != 0 {
             return Err(not_supported());
         }
         // SAFETY: `ib_core` passes an object that it created, and attributes of which those in the
         // mask are initialised; for an address it has looked up the source GID.
         let (private, attr) = unsafe { (Obj::<Q>::get(qp), Attr::from_raw(attr, mask)?) };
-        if mask.contains(AttrMask::AV) || mask.contains(AttrMask::ALT_PATH) {
+        let paths = bindings::ib_qp_attr_mask_IB_QP_AV | bindings::ib_qp_attr_mask_IB_QP_ALT_PATH;
+        if mask & paths != 0 {
             // SAFETY: As above.
             unsafe { private.link.exclusion.enter(qp)? };
         }

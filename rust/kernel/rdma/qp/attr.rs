@@ -15,87 +15,16 @@ use rdma_bindings as bindings;
 
 /// A queue pair whose attributes can be changed and read.
 pub trait Modify: Sized + Send + Sync + 'static {
-    /// Changes state and attributes (IBTA 11.2.5.2).
+    /// Changes state and attributes (IBTA 11.2.5.2). `mask` has the bits of `enum ib_qp_attr_mask`.
     ///
     /// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, for a value
     /// out of range, and while the send queue drains; nothing is changed then. Also if the QP fails
     /// meanwhile. Context: process, may sleep.
-    fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result;
+    fn modify(self: &Arc<Self>, attr: &Attr, mask: u32) -> Result;
 
     /// Returns all attributes: what was set, and for what was not the value that it is used with.
     /// Context: process, may sleep.
     fn query(self: &Arc<Self>) -> Attr;
-}
-
-/// Which attributes a call means (`enum ib_qp_attr_mask`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AttrMask(pub(super) u32);
-
-macro_rules! attr_masks {
-    ($($(#[$doc:meta])* $name:ident = $bit:ident;)*) => {
-        impl AttrMask {
-            $($(#[$doc])* pub const $name: Self = Self(bindings::$bit);)*
-        }
-    };
-}
-
-attr_masks! {
-    /// State.
-    STATE = ib_qp_attr_mask_IB_QP_STATE;
-    /// State that the consumer assumes.
-    CUR_STATE = ib_qp_attr_mask_IB_QP_CUR_STATE;
-    /// Event when the send queue is drained.
-    EN_SQD_ASYNC_NOTIFY = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
-    /// Rights of the peer.
-    ACCESS_FLAGS = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
-    /// P_Key.
-    PKEY_INDEX = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
-    /// Port.
-    PORT = ib_qp_attr_mask_IB_QP_PORT;
-    /// Q_Key.
-    QKEY = ib_qp_attr_mask_IB_QP_QKEY;
-    /// Address of the peer.
-    AV = ib_qp_attr_mask_IB_QP_AV;
-    /// Path MTU.
-    PATH_MTU = ib_qp_attr_mask_IB_QP_PATH_MTU;
-    /// Timeout for an ACK.
-    TIMEOUT = ib_qp_attr_mask_IB_QP_TIMEOUT;
-    /// Retries.
-    RETRY_CNT = ib_qp_attr_mask_IB_QP_RETRY_CNT;
-    /// Retries when the peer is not ready.
-    RNR_RETRY = ib_qp_attr_mask_IB_QP_RNR_RETRY;
-    /// First PSN to receive.
-    RQ_PSN = ib_qp_attr_mask_IB_QP_RQ_PSN;
-    /// Reads and atomics outstanding as a requester.
-    MAX_QP_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
-    /// Alternate path.
-    ALT_PATH = ib_qp_attr_mask_IB_QP_ALT_PATH;
-    /// Time that a sender waits when the QP is not ready to receive.
-    MIN_RNR_TIMER = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
-    /// First PSN to send.
-    SQ_PSN = ib_qp_attr_mask_IB_QP_SQ_PSN;
-    /// Reads and atomics outstanding as a responder.
-    MAX_DEST_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
-    /// Path migration.
-    PATH_MIG_STATE = ib_qp_attr_mask_IB_QP_PATH_MIG_STATE;
-    /// Sizes of the queues.
-    CAP = ib_qp_attr_mask_IB_QP_CAP;
-    /// QP of the peer.
-    DEST_QPN = ib_qp_attr_mask_IB_QP_DEST_QPN;
-}
-
-impl AttrMask {
-    /// Whether all of `other` is in `self`.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The bits.
-    #[inline]
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
 }
 
 /// Attributes (`struct ib_qp_attr`). Of those passed to `modify_qp`, only the ones in the mask mean
@@ -141,57 +70,57 @@ impl Attr {
     ///
     /// The fields of `raw` that `mask` names must be initialised, with a reference to the source
     /// GID of each address that it includes.
-    pub(super) unsafe fn from_raw(
-        raw: *const bindings::ib_qp_attr,
-        mask: AttrMask,
-    ) -> Result<Self> {
+    pub(super) unsafe fn from_raw(raw: *const bindings::ib_qp_attr, mask: u32) -> Result<Self> {
+        let has = |bit: u32| mask & bit != 0;
         let mut attr = Self::default();
         macro_rules! read {
-            ($bit:ident, $to:ident, $from:ident) => {
-                if mask.contains(AttrMask::$bit) {
+            ($($bit:ident => $to:ident = $from:ident,)*) => {
+                $(if has(bindings::$bit) {
                     // SAFETY: The mask names the field, so it is initialised.
                     attr.$to = unsafe { (*raw).$from };
-                }
+                })*
             };
         }
-        read!(PATH_MTU, path_mtu, path_mtu);
-        read!(PATH_MIG_STATE, path_mig_state, path_mig_state);
-        read!(QKEY, qkey, qkey);
-        read!(RQ_PSN, rq_psn, rq_psn);
-        read!(SQ_PSN, sq_psn, sq_psn);
-        read!(DEST_QPN, dest_qp_num, dest_qp_num);
-        read!(PKEY_INDEX, pkey_index, pkey_index);
-        read!(MAX_QP_RD_ATOMIC, max_rd_atomic, max_rd_atomic);
-        read!(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic, max_dest_rd_atomic);
-        read!(MIN_RNR_TIMER, min_rnr_timer, min_rnr_timer);
-        read!(PORT, port, port_num);
-        read!(ALT_PATH, alt_pkey_index, alt_pkey_index);
-        read!(ALT_PATH, alt_port, alt_port_num);
-        read!(ALT_PATH, alt_timeout, alt_timeout);
-        read!(TIMEOUT, timeout, timeout);
-        read!(RETRY_CNT, retry_cnt, retry_cnt);
-        read!(RNR_RETRY, rnr_retry, rnr_retry);
+        read!(
+            ib_qp_attr_mask_IB_QP_PATH_MTU => path_mtu = path_mtu,
+            ib_qp_attr_mask_IB_QP_PATH_MIG_STATE => path_mig_state = path_mig_state,
+            ib_qp_attr_mask_IB_QP_QKEY => qkey = qkey,
+            ib_qp_attr_mask_IB_QP_RQ_PSN => rq_psn = rq_psn,
+            ib_qp_attr_mask_IB_QP_SQ_PSN => sq_psn = sq_psn,
+            ib_qp_attr_mask_IB_QP_DEST_QPN => dest_qp_num = dest_qp_num,
+            ib_qp_attr_mask_IB_QP_PKEY_INDEX => pkey_index = pkey_index,
+            ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC => max_rd_atomic = max_rd_atomic,
+            ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC => max_dest_rd_atomic = max_dest_rd_atomic,
+            ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER => min_rnr_timer = min_rnr_timer,
+            ib_qp_attr_mask_IB_QP_PORT => port = port_num,
+            ib_qp_attr_mask_IB_QP_ALT_PATH => alt_pkey_index = alt_pkey_index,
+            ib_qp_attr_mask_IB_QP_ALT_PATH => alt_port = alt_port_num,
+            ib_qp_attr_mask_IB_QP_ALT_PATH => alt_timeout = alt_timeout,
+            ib_qp_attr_mask_IB_QP_TIMEOUT => timeout = timeout,
+            ib_qp_attr_mask_IB_QP_RETRY_CNT => retry_cnt = retry_cnt,
+            ib_qp_attr_mask_IB_QP_RNR_RETRY => rnr_retry = rnr_retry,
+        );
         // SAFETY: As above, for each field that the mask names.
         unsafe {
-            if mask.contains(AttrMask::STATE) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_STATE) {
                 attr.state = State::from_raw((*raw).qp_state)?;
             }
-            if mask.contains(AttrMask::CUR_STATE) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE) {
                 attr.cur_state = State::from_raw((*raw).cur_qp_state)?;
             }
-            if mask.contains(AttrMask::ACCESS_FLAGS) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS) {
                 attr.access = (*raw).qp_access_flags as u32;
             }
-            if mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY) {
                 attr.en_sqd_async_notify = (*raw).en_sqd_async_notify != 0;
             }
-            if mask.contains(AttrMask::CAP) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_CAP) {
                 attr.cap = Cap::from_raw(&(*raw).cap);
             }
-            if mask.contains(AttrMask::AV) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_AV) {
                 attr.address = Some(Address::from_raw(&(*raw).ah_attr)?);
             }
-            if mask.contains(AttrMask::ALT_PATH) {
+            if has(bindings::ib_qp_attr_mask_IB_QP_ALT_PATH) {
                 attr.alt_address = Some(Address::from_raw(&(*raw).alt_ah_attr)?);
             }
         }
