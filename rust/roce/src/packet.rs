@@ -25,7 +25,7 @@ use crate::{
     wire::{
         self,
         bth,
-        feth,
+        extensions,
         U24, //
     }, //
 };
@@ -94,9 +94,9 @@ pub struct Deth {
 /// What a FLUSH does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flush {
-    /// Placement type, 4 bits: see [`feth::PLACEMENT_GLOBAL`], [`feth::PLACEMENT_PERSISTENT`].
+    /// Placement type, 4 bits: see [`extensions::PLACEMENT_GLOBAL`], [`extensions::PLACEMENT_PERSISTENT`].
     pub placement: u8,
-    /// Selectivity level, 2 bits: see [`feth::SELECTIVITY_RANGE`], [`feth::SELECTIVITY_REGION`].
+    /// Selectivity level, 2 bits: see [`extensions::SELECTIVITY_RANGE`], [`extensions::SELECTIVITY_REGION`].
     pub selectivity: u8,
 }
 
@@ -104,28 +104,28 @@ impl Flush {
     /// Whether it asks for something, and for nothing that the specification reserves.
     #[inline]
     pub const fn is_valid(self) -> bool {
-        let placements = feth::PLACEMENT_GLOBAL | feth::PLACEMENT_PERSISTENT;
+        let placements = extensions::PLACEMENT_GLOBAL | extensions::PLACEMENT_PERSISTENT;
         self.placement != 0
             && self.placement & !placements == 0
-            && self.selectivity <= feth::SELECTIVITY_REGION
+            && self.selectivity <= extensions::SELECTIVITY_REGION
     }
 
     /// Whether what was written is to become visible to all.
     #[inline]
     pub const fn is_global(self) -> bool {
-        self.placement & feth::PLACEMENT_GLOBAL != 0
+        self.placement & extensions::PLACEMENT_GLOBAL != 0
     }
 
     /// Whether what was written is to become persistent.
     #[inline]
     pub const fn is_persistent(self) -> bool {
-        self.placement & feth::PLACEMENT_PERSISTENT != 0
+        self.placement & extensions::PLACEMENT_PERSISTENT != 0
     }
 
     /// Whether it is for all of the memory region, whatever the range.
     #[inline]
     pub const fn is_region(self) -> bool {
-        self.selectivity == feth::SELECTIVITY_REGION
+        self.selectivity == extensions::SELECTIVITY_REGION
     }
 }
 
@@ -336,25 +336,25 @@ impl Packet {
         let rest = &mut rest;
 
         if opcode.has_xrceth() {
-            let xrceth: wire::xrceth::XrcEth = take(rest)?;
+            let xrceth: extensions::XrcEth = take(rest)?;
             self.xrc_srqn = Some(xrceth.srqn);
         }
         if opcode.has_deth() {
-            let deth: wire::deth::Deth = take(rest)?;
+            let deth: extensions::Deth = take(rest)?;
             self.deth = Some(Deth {
                 qkey: deth.qkey.get(),
                 src_qpn: deth.src_qpn.get(),
             });
         }
         if opcode.has_flush() {
-            let [_, _, _, flags] = take::<feth::Feth>(rest)?.flags.to_bytes();
+            let [_, _, _, flags] = take::<U32>(rest)?.to_bytes();
             self.flush = Some(Flush {
                 placement: flags & 0x0f,
-                selectivity: (flags & 0x30) >> feth::SELECTIVITY_SHIFT,
+                selectivity: (flags & 0x30) >> extensions::SELECTIVITY_SHIFT,
             });
         }
         if opcode.has_reth() {
-            let reth: wire::reth::Reth = take(rest)?;
+            let reth: extensions::Reth = take(rest)?;
             self.reth = Some(Reth {
                 va: reth.va.get(),
                 rkey: reth.rkey.get(),
@@ -362,7 +362,7 @@ impl Packet {
             });
         }
         if opcode.has_atomic() {
-            let atomic: wire::atomic_eth::AtomicEth = take(rest)?;
+            let atomic: extensions::AtomicEth = take(rest)?;
             self.atomic = Some(AtomicRequest {
                 va: atomic.va.get(),
                 rkey: atomic.rkey.get(),
@@ -453,10 +453,10 @@ impl Packet {
     #[allow(clippy::mut_mut)] // As for `put`.
     fn emit_extensions(&self, out: &mut &mut [u8]) -> Option<()> {
         if let Some(srqn) = self.xrc_srqn {
-            put(out, &wire::xrceth::XrcEth { reserved: 0, srqn })?;
+            put(out, &extensions::XrcEth { reserved: 0, srqn })?;
         }
         if let Some(deth) = self.deth {
-            let header = wire::deth::Deth {
+            let header = extensions::Deth {
                 qkey: deth.qkey.into(),
                 reserved: 0,
                 src_qpn: U24::new(deth.src_qpn),
@@ -464,15 +464,12 @@ impl Packet {
             put(out, &header)?;
         }
         if let Some(flush) = self.flush {
-            let flags =
-                (flush.placement & 0x0f) | ((flush.selectivity & 0x03) << feth::SELECTIVITY_SHIFT);
-            let header = feth::Feth {
-                flags: u32::from(flags).into(),
-            };
-            put(out, &header)?;
+            let flags = (flush.placement & 0x0f)
+                | ((flush.selectivity & 0x03) << extensions::SELECTIVITY_SHIFT);
+            put(out, &U32::new(flags.into()))?;
         }
         if let Some(reth) = self.reth {
-            let header = wire::reth::Reth {
+            let header = extensions::Reth {
                 va: reth.va.into(),
                 rkey: reth.rkey.into(),
                 length: reth.length.into(),
@@ -480,7 +477,7 @@ impl Packet {
             put(out, &header)?;
         }
         if let Some(atomic) = self.atomic {
-            let header = wire::atomic_eth::AtomicEth {
+            let header = extensions::AtomicEth {
                 va: atomic.va.into(),
                 rkey: atomic.rkey.into(),
                 swap_add: atomic.swap_add.into(),

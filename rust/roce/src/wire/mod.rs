@@ -6,11 +6,7 @@
 mod u24;
 
 pub mod aeth;
-pub mod atomic_eth;
 pub mod bth;
-pub mod deth;
-pub mod feth;
-pub mod reth;
-pub mod xrceth;
+pub mod extensions;
 
 pub use self::u24::U24;
