@@ -81,12 +81,6 @@ impl TxFrame {
         len
     }
 
-    /// Returns whether there is no byte, which is never so.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {

@@ -41,12 +41,6 @@ impl<'a> Segment<'a> {
         self.len
     }
 
-    /// Returns whether there is no byte.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Returns where the bytes are. They may be read, as what may change meanwhile, for `'a`.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {

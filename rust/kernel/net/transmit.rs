@@ -246,12 +246,6 @@ impl TxSkb {
         self.control().len as usize
     }
 
-    /// Returns whether the datagram has no byte.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the front and the body of the datagram, to be written.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u8]) {

@@ -88,12 +88,6 @@ impl<T: Send + Sync + 'static> Global<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Default for Global<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Empties a [`Global`] when it is dropped. Process context.
 #[must_use]
 pub struct Guard<T: Send + Sync + 'static>(&'static Global<T>);

@@ -317,12 +317,6 @@ impl KernelBuffer {
     pub fn len(&self) -> usize {
         self.len
     }
-
-    /// Whether there are no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 // SAFETY: There is one piece: a part of the buffer, whose validity the creator of `self` promised.

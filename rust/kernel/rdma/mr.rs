@@ -60,11 +60,6 @@ impl UserMemory {
         }
     }
 
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether it is the same as `other`: not only the same addresses.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

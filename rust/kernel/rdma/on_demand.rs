@@ -82,11 +82,6 @@ impl OnDemand {
         }
     }
 
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether it is the same memory: of one registration.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

@@ -208,11 +208,6 @@ impl Umem {
         self.blocks.len()
     }
 
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether the memory is such that a region may have these rights. Any context.
     ///
     /// Errors: `EACCES` if it is only to be read, `EINVAL` if it does not keep its contents without power.

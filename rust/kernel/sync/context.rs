@@ -33,13 +33,6 @@ impl BhGuard {
     }
 }
 
-impl Default for BhGuard {
-    #[inline]
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Drop for BhGuard {
     #[inline]
     fn drop(&mut self) {
@@ -66,13 +59,6 @@ impl PreemptionGuard {
         unsafe { bindings::preempt_disable_without_rt() };
         // INVARIANT: Just disabled; enabled again in `drop` only.
         Self(NotThreadSafe)
-    }
-}
-
-impl Default for PreemptionGuard {
-    #[inline]
-    fn default() -> Self {
-        Self::new()
     }
 }
 
