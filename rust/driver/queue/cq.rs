@@ -195,7 +195,7 @@ impl Cq {
     #[inline]
     pub(crate) fn polled(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User(queue) => queue.consumed(),
+            Queue::User(queue) => queue.ring.consumed(),
             Queue::Kernel(_) => 0,
         }
     }
@@ -331,7 +331,7 @@ impl CompletionQueue for Cq {
 
     fn entries(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User(queue) => queue.capacity(),
+            Queue::User(queue) => queue.ring.capacity(),
             Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
         }
     }

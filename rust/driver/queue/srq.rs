@@ -126,7 +126,7 @@ impl State {
     /// How many requests wait.
     fn len(&self) -> u32 {
         match &self.queue {
-            Queue::User(queue) => queue.len(),
+            Queue::User(queue) => queue.requests.available(),
             Queue::Kernel(posted) => posted.len(),
         }
     }
@@ -135,7 +135,7 @@ impl State {
     /// trusted to be requests, then.
     fn fails(&mut self) -> bool {
         if let Queue::User(queue) = &self.queue {
-            self.failed |= !queue.is_sound();
+            self.failed |= !queue.requests.ring().is_sound();
         }
         self.failed
     }
@@ -249,13 +249,13 @@ impl Srq {
             return Err(EINVAL);
         }
         let mut new = UserSrq::new(context, max_wr, self.max_sge)?;
-        let capacity = new.capacity().min(MAX_SRQ_WR);
+        let capacity = new.requests.ring().capacity().min(MAX_SRQ_WR);
         self.check_limit(change, capacity)?;
         let posted = match &self.state.lock().queue {
-            Queue::User(old) => old.posted(),
+            Queue::User(old) => old.requests.posted(),
             Queue::Kernel(_) => return Err(EINVAL),
         };
-        new.copy_from(&posted)?;
+        new.requests.copy_from(&posted)?;
         new.answer_modify(udata)?;
 
         let mut state = self.state.lock();
@@ -293,7 +293,7 @@ impl SharedReceiveQueue for Srq {
                 let queue = UserSrq::new(context, init.max_wr, max_sge)?;
                 queue.answer_create(udata, number)?;
                 // The process can fill its ring, whatever it asked for.
-                let capacity = queue.capacity().min(MAX_SRQ_WR);
+                let capacity = queue.requests.ring().capacity().min(MAX_SRQ_WR);
                 (Queue::User(queue), capacity)
             }
             _ => (

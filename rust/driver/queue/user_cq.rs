@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 
 /// A ring that a process polls without a system call.
 pub(super) struct UserCq {
-    ring: SharedRing,
+    pub(super) ring: SharedRing,
     producer: Producer,
     /// Keeps the ring mappable.
     published: Option<Published>,
@@ -57,20 +57,9 @@ impl UserCq {
         })
     }
 
-    /// How many completions fit.
-    pub(super) fn capacity(&self) -> u32 {
-        self.ring.capacity()
-    }
-
     /// How many completions the process has not polled.
     pub(super) fn len(&mut self) -> u32 {
         self.producer.len(&self.ring)
-    }
-
-    /// A number that changes when the process takes completions.
-    #[inline]
-    pub(super) fn consumed(&self) -> u32 {
-        self.ring.consumed()
     }
 
     /// Appends a completion, if there is room.

@@ -59,7 +59,7 @@ struct ModifyRequest {
 
 /// A ring that a process posts to without a system call.
 pub(super) struct UserSrq {
-    requests: RequestRing,
+    pub(super) requests: RequestRing,
     /// Keeps the ring mappable.
     published: Option<Published>,
 }
@@ -79,21 +79,6 @@ impl UserSrq {
             requests,
             published: Some(published),
         })
-    }
-
-    /// How many requests fit.
-    pub(super) fn capacity(&self) -> u32 {
-        self.requests.ring().capacity()
-    }
-
-    /// How many requests wait.
-    pub(super) fn len(&self) -> u32 {
-        self.requests.available()
-    }
-
-    /// Whether the process's index makes sense.
-    pub(super) fn is_sound(&self) -> bool {
-        self.requests.ring().is_sound()
     }
 
     /// No process can map the ring any more, once the result is dropped.
@@ -130,16 +115,6 @@ impl UserSrq {
             self.requests.advance();
         }
         receive
-    }
-
-    /// The requests that are posted now, to be copied without the lock.
-    pub(super) fn posted(&self) -> Posted {
-        self.requests.posted()
-    }
-
-    /// Copies requests into this ring, which is new. Context: process.
-    pub(super) fn copy_from(&mut self, posted: &Posted) -> Result {
-        Ok(self.requests.copy_from(posted)?)
     }
 
     /// Goes on with the ring `new`, which has a copy of `posted`. Returns the old ring.
