@@ -259,6 +259,9 @@ impl Producer {
 /// A move of what a process has not taken to another ring, of elements of the same size, which is new and empty and
 /// which nobody uses yet (resize).
 pub(crate) struct Relocation {
+    ring: SharedRing,
+    /// The ring's, when it was looked at last.
+    producer: Producer,
     /// The number that becomes 0.
     first: u32,
     /// The first one that is not copied.
@@ -266,44 +269,43 @@ pub(crate) struct Relocation {
 }
 
 impl Relocation {
-    /// What `producer` has in its ring is to move, and what it adds until [`Self::finish`].
-    pub(crate) fn new(producer: &Producer) -> Self {
+    /// What `producer` has in its ring is to move, and what it adds until [`Self::finish`]. It has just caught up.
+    pub(crate) fn new(ring: &SharedRing, producer: &Producer) -> Self {
         Self {
+            ring: ring.clone(),
+            producer: *producer,
             first: producer.seen,
             end: producer.seen,
         }
     }
 
-    /// How many elements of `producer` are not copied yet.
-    pub(crate) fn remaining(&self, producer: &Producer) -> u32 {
-        producer.next.wrapping_sub(self.begin(producer))
+    /// Goes by what `producer` has now, as it has just caught up. Returns how many elements are not copied yet.
+    pub(crate) fn follow(&mut self, producer: &Producer) -> u32 {
+        self.producer = *producer;
+        producer.next.wrapping_sub(self.begin())
     }
 
     /// The first number to be copied: what the process has taken meanwhile need not be.
-    fn begin(&self, producer: &Producer) -> u32 {
-        let copied = self.end.wrapping_sub(producer.seen);
-        if copied <= producer.next.wrapping_sub(producer.seen) {
+    fn begin(&self) -> u32 {
+        let Producer { next, seen } = self.producer;
+        if self.end.wrapping_sub(seen) <= next.wrapping_sub(seen) {
             self.end
         } else {
-            producer.seen
+            seen
         }
     }
 
-    /// Copies what `producer` had when this copy of it was made. Needs no lock: a slot of `ring` that is filled anew
+    /// Copies what the producer had when it was looked at last. Needs no lock: a slot of the ring that is filled anew
     /// meanwhile had an element that the process has taken.
-    pub(crate) fn copy(
-        &mut self,
-        ring: &SharedRing,
-        producer: &Producer,
-        to: &SharedRing,
-    ) -> Result<(), Full> {
-        if producer.next.wrapping_sub(producer.seen) > to.capacity() {
+    pub(crate) fn copy(&mut self, to: &SharedRing) -> Result<(), Full> {
+        let (ring, Producer { next, seen }) = (&self.ring, self.producer);
+        if next.wrapping_sub(seen) > to.capacity() {
             return Err(Full);
         }
         let mut element = [0u8; 64];
         let element = element.get_mut(..ring.element_len()).ok_or(Full)?;
-        let mut number = self.begin(producer);
-        while number != producer.next {
+        let mut number = self.begin();
+        while number != next {
             ring.mem.read(ring.element(number), element).ok_or(Full)?;
             let slot = to.element(number.wrapping_sub(self.first));
             to.mem.write(slot, element).ok_or(Full)?;
@@ -313,17 +315,12 @@ impl Relocation {
         Ok(())
     }
 
-    /// Copies the rest. Returns the producer of `to`. Belongs under the producer's lock; it has just caught up.
-    pub(crate) fn finish(
-        &mut self,
-        ring: &SharedRing,
-        producer: &Producer,
-        to: &SharedRing,
-    ) -> Result<Producer, Full> {
-        self.copy(ring, producer, to)?;
+    /// Copies the rest. Returns the producer of `to`. Belongs under the producer's lock, behind [`Self::follow`].
+    pub(crate) fn finish(&mut self, to: &SharedRing) -> Result<Producer, Full> {
+        self.copy(to)?;
         let moved = Producer {
-            next: producer.next.wrapping_sub(self.first),
-            seen: producer.seen.wrapping_sub(self.first),
+            next: self.producer.next.wrapping_sub(self.first),
+            seen: self.producer.seen.wrapping_sub(self.first),
         };
         to.mem
             .store_release(CONSUMER, moved.seen & to.mask)

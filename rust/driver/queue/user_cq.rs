@@ -37,13 +37,6 @@ pub(super) struct UserCq {
     published: Option<Published>,
 }
 
-/// A move of completions from a ring to a new one (resize).
-pub(super) struct Move {
-    ring: SharedRing,
-    producer: Producer,
-    relocation: Relocation,
-}
-
 impl UserCq {
     /// Allocates a ring, lets the process map it and tells it where. Context: process, may sleep.
     pub(super) fn new(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Self> {
@@ -75,41 +68,25 @@ impl UserCq {
     }
 
     /// Begins to move what is in the ring now, and what comes until [`Self::end_move`].
-    pub(super) fn begin_move(&mut self) -> Move {
+    pub(super) fn begin_move(&mut self) -> Relocation {
         self.producer.catch_up(&self.ring);
-        Move {
-            ring: self.ring.clone(),
-            producer: self.producer,
-            relocation: Relocation::new(&self.producer),
-        }
+        Relocation::new(&self.ring, &self.producer)
     }
 
     /// If at most `most` completions are left to be copied, copies them, and swaps this ring and `new`. Returns whether
     /// it has.
     pub(super) fn end_move(
         &mut self,
-        moving: &mut Move,
+        moving: &mut Relocation,
         new: &mut Self,
         most: u32,
     ) -> Result<bool> {
         self.producer.catch_up(&self.ring);
-        moving.producer = self.producer;
-        if moving.relocation.remaining(&self.producer) > most {
+        if moving.follow(&self.producer) > most {
             return Ok(false);
         }
-        new.producer = moving
-            .relocation
-            .finish(&self.ring, &self.producer, &new.ring)?;
+        new.producer = moving.finish(&new.ring)?;
         mem::swap(self, new);
         Ok(true)
-    }
-}
-
-impl Move {
-    /// Copies what the ring had when it was looked at last. Needs no lock.
-    pub(super) fn copy(&mut self, new: &UserCq) -> Result {
-        self.relocation
-            .copy(&self.ring, &self.producer, &new.ring)?;
-        Ok(())
     }
 }
