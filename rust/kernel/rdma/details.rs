@@ -97,70 +97,34 @@ unsafe fn fill(
     })
 }
 
-/// `fill_res_qp_entry`. Process context.
-///
-/// # Safety
-///
-/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_qp<Q: QueuePair>(
-    message: *mut kernel::bindings::sk_buff,
-    qp: *mut bindings::ib_qp,
-) -> c_int {
-    // SAFETY: `ib_core` passes a message, and an object that it has created, and destroys only after this.
-    unsafe {
-        fill(message, |details| {
-            qp::Obj::<Q>::get(qp).core.describe(details)
-        })
-    }
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident: $object:ident, $core:ident, $ib:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
+        pub(crate) unsafe extern "C" fn $name<C: $core>(
+            message: *mut kernel::bindings::sk_buff,
+            $object: *mut bindings::$ib,
+        ) -> c_int {
+            // SAFETY: `ib_core` passes a message, and an object that it has created, and destroys only after this.
+            unsafe {
+                fill(message, |details| {
+                    $object::Obj::<C>::get($object).core.describe(details)
+                })
+            }
+        }
+    )*};
 }
 
-/// `fill_res_cq_entry`. Process context.
-///
-/// # Safety
-///
-/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_cq<Q: CompletionQueue>(
-    message: *mut kernel::bindings::sk_buff,
-    cq: *mut bindings::ib_cq,
-) -> c_int {
-    // SAFETY: As for `of_qp`.
-    unsafe {
-        fill(message, |details| {
-            cq::Obj::<Q>::get(cq).core.describe(details)
-        })
-    }
-}
-
-/// `fill_res_mr_entry`. Process context.
-///
-/// # Safety
-///
-/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_mr<M: MemoryRegion>(
-    message: *mut kernel::bindings::sk_buff,
-    mr: *mut bindings::ib_mr,
-) -> c_int {
-    // SAFETY: As for `of_qp`.
-    unsafe {
-        fill(message, |details| {
-            mr::Obj::<M>::get(mr).core.describe(details)
-        })
-    }
-}
-
-/// `fill_res_srq_entry`. Process context.
-///
-/// # Safety
-///
-/// Only `ib_core` may call this, as `struct ib_device_ops` has it.
-pub(crate) unsafe extern "C" fn of_srq<Q: SharedReceiveQueue>(
-    message: *mut kernel::bindings::sk_buff,
-    srq: *mut bindings::ib_srq,
-) -> c_int {
-    // SAFETY: As for `of_qp`.
-    unsafe {
-        fill(message, |details| {
-            srq::Obj::<Q>::get(srq).core.describe(details)
-        })
-    }
+operations! {
+    /// `fill_res_qp_entry`. Process context.
+    of_qp: qp, QueuePair, ib_qp;
+    /// `fill_res_cq_entry`. Process context.
+    of_cq: cq, CompletionQueue, ib_cq;
+    /// `fill_res_mr_entry`. Process context.
+    of_mr: mr, MemoryRegion, ib_mr;
+    /// `fill_res_srq_entry`. Process context.
+    of_srq: srq, SharedReceiveQueue, ib_srq;
 }
