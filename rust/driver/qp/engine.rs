@@ -157,7 +157,7 @@ impl Round {
         if self.failed {
             qp.flush(self.event);
         } else if let Some(event) = self.event {
-            qp.verbs.events.raise(event);
+            qp.verbs.handle.raise(event);
         }
     }
 }

@@ -138,7 +138,7 @@ impl Qp {
         self.flush_receives();
         self.kick();
         if let Some(event) = event {
-            self.verbs.events.raise(event);
+            self.verbs.handle.raise(event);
         }
     }
 

@@ -63,7 +63,6 @@ use kernel::{
 use rdma::{
     qp::{
         Cap,
-        Events,
         Handle,
         Init,
         State,
@@ -124,7 +123,6 @@ pub(crate) struct Qp {
 struct Verbs {
     is_user: bool,
     cap: Cap,
-    events: Events,
     handle: Handle,
     /// Keeps the rings mappable.
     published: [Option<Published>; 2],
@@ -140,7 +138,6 @@ impl Verbs {
         pin_init!(Self {
             is_user: init.context.is_some(),
             cap: init.cap,
-            events: init.events.clone(),
             handle: init.handle.clone(),
             published,
             attributes <- new_mutex!(Attributes::default()),

@@ -233,7 +233,7 @@ impl Qp {
             }
             Verdict::Drop => false,
             Verdict::Refuse => {
-                self.verbs.events.raise(Event::PathMigrationError);
+                self.verbs.handle.raise(Event::PathMigrationError);
                 false
             }
         }
@@ -242,7 +242,7 @@ impl Qp {
     /// The QP has migrated. Context: process or softirq, no lock held.
     pub(super) fn migrated(&self, switched: &Migrated) {
         self.send.lock().requester.path_changed(switched.timeout());
-        self.verbs.events.raise(Event::PathMigrated);
+        self.verbs.handle.raise(Event::PathMigrated);
     }
 
     /// Migrates if the requester has used up the retries of the primary path. `send` is this QP's own send side, which
@@ -254,7 +254,7 @@ impl Qp {
         // Nothing is left to do where a packet of the peer has made it migrate in between.
         if let Some(switched) = self.with_paths(Paths::exhausted) {
             send.requester.path_changed(switched.timeout());
-            self.verbs.events.raise(Event::PathMigrated);
+            self.verbs.handle.raise(Event::PathMigrated);
         }
     }
 }

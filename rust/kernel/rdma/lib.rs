@@ -13,7 +13,7 @@
 //!
 //! Whatever a driver keeps in order to call back into `ib_core` (completion and event handlers) is
 //! a handle that turns into nothing when the C object is destroyed: see [`cq::Events`],
-//! [`qp::Events`], [`qp::Handle`] and [`srq::Events`].
+//! [`qp::Handle`] and [`srq::Events`].
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),

@@ -18,7 +18,6 @@ pub use self::{
     },
     link::{
         Event,
-        Events,
         Handle, //
     },
     multicast::Multicast, //
@@ -189,9 +188,7 @@ pub struct Init<Q: QueuePair> {
     pub srq: Option<Arc<Q::Srq>>,
     /// The context of the process that owns the QP, for ever; [`None`] for a kernel consumer.
     pub context: Option<Arc<Q::Context>>,
-    /// Raises the QP's events.
-    pub events: Events,
-    /// Names the QP in completions.
+    /// Raises the QP's events, and names it in completions.
     pub handle: Handle,
 }
 
@@ -332,7 +329,6 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
             xrcd: xrcd.clone(),
             srq,
             context: context.cloned(),
-            events: Events(link.clone()),
             handle: Handle(link.clone()),
         };
         // The driver may still have what it was given, somewhere, when it fails.

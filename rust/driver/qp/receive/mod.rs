@@ -324,7 +324,7 @@ impl Side for ReceiveSide {
             match event {
                 ResponderEvent::CommunicationEstablished => {
                     if !qp.is_datagram() && qp.state() == State::Rtr {
-                        qp.verbs.events.raise(Event::CommEstablished);
+                        qp.verbs.handle.raise(Event::CommEstablished);
                     }
                 }
                 error => {

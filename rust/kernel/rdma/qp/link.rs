@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ways from a QP's core back to its C object: its events, and its name in completions.
+//! The way from a QP's core back to its C object, for its events and for its name in completions.
 
 use kernel::{
     impl_has_work, new_work,
@@ -128,13 +128,12 @@ impl Link {
     }
 }
 
-/// Raises the asynchronous events of one QP.
-///
-/// Turns into nothing once the QP is destroyed.
+/// Names a QP in completions, and raises its asynchronous events. Turns into nothing once the QP is destroyed, so that a
+/// completion that is polled late cannot lead its consumer to a QP that is gone.
 #[derive(Clone)]
-pub struct Events(pub(super) Arc<Link>);
+pub struct Handle(pub(super) Arc<Link>);
 
-impl Events {
+impl Handle {
     /// Raises an event, once for all calls with the same event before it is delivered. Context:
     /// any; the consumer's handler runs later, in process context.
     pub fn raise(&self, event: Event) {
@@ -149,14 +148,7 @@ impl Events {
         // A work item that is already queued will see the bit.
         let _ = self.0.queue.enqueue(self.0.clone());
     }
-}
 
-/// Names a QP in completions. Turns into nothing once the QP is destroyed, so that a completion
-/// that is polled late cannot lead its consumer to a QP that is gone.
-#[derive(Clone)]
-pub struct Handle(pub(super) Arc<Link>);
-
-impl Handle {
     pub(crate) fn raw(&self) -> Option<*mut bindings::ib_qp> {
         match self.0.qp.load(Acquire) {
             0 => None,
