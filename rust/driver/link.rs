@@ -30,7 +30,6 @@ use net::{
         ARPHRD_LOOPBACK,
         ARPHRD_NONE, //
     },
-    AddressEvent,
     NetDevice,
     NetdevEvent,
     NetdevHandler, //
@@ -178,7 +177,7 @@ impl NetdevHandler for Registry {
             NetdevEvent::Register => {
                 // Its default GID still is one of the former namespace.
                 if !netdev.is_ethernet() {
-                    device.address_changed(AddressEvent::Removed);
+                    device.addresses_lost();
                 }
                 if let Err(error) = self.arrive(&device, netdev) {
                     if net::may_log() {
@@ -204,12 +203,17 @@ impl NetdevHandler for Registry {
         }
     }
 
-    fn address_event(&self, netdev: &NetDevice, event: AddressEvent) {
+    fn address_event(&self, netdev: &NetDevice, removed: bool) {
+        // Those of Ethernet `ib_core` follows itself.
         if !netdev.is_ethernet() {
             let site = Site::of(netdev);
             // Not by the list, which is behind a mutex.
             if let Some(device) = registry::device_on_site(&site, &rcu::read_lock()) {
-                device.address_changed(event);
+                if removed {
+                    device.addresses_lost();
+                } else {
+                    device.port_changed();
+                }
             }
         }
     }

@@ -15,7 +15,6 @@ use kernel::{
     },
     workqueue::WorkItem, //
 };
-use net::AddressEvent;
 use rdma::{
     mad::PortCounters,
     port::{
@@ -81,11 +80,9 @@ impl Device {
         self.port_changed();
     }
 
-    /// Addresses of its netdev have changed, which `ib_core` does not follow: it does so soon. Context: any.
-    pub(crate) fn address_changed(self: &Arc<Self>, event: AddressEvent) {
-        if event == AddressEvent::Removed {
-            self.addresses_gone.store(true, Relaxed);
-        }
+    /// Its netdev has lost addresses that `ib_core` does not follow: it does so soon. Context: any.
+    pub(crate) fn addresses_lost(self: &Arc<Self>) {
+        self.addresses_gone.store(true, Relaxed);
         self.port_changed();
     }
 

@@ -60,7 +60,6 @@ pub use netdev::{
     NetDevice, //
 };
 pub use notifier::{
-    AddressEvent,
     NetdevEvent,
     NetdevHandler,
     NetdevNotifier, //

@@ -55,34 +55,14 @@ impl NetdevEvent {
     }
 }
 
-/// An address of a network device was added or removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressEvent {
-    /// The device has it.
-    Added,
-    /// The device has it no more.
-    Removed,
-}
-
-impl AddressEvent {
-    /// [`None`] if it is another event.
-    fn from_raw(event: c_ulong) -> Option<Self> {
-        match NetdevEvent::from_raw(event)? {
-            NetdevEvent::Up => Some(Self::Added),
-            NetdevEvent::Down => Some(Self::Removed),
-            _ => None,
-        }
-    }
-}
-
 /// Takes the news of all network devices of all namespaces.
 pub trait NetdevHandler: Send + Sync + 'static {
     /// Called for each event of a network device. Process context, RTNL is held: it must not take it, nor wait for
     /// anybody who does.
     fn event(&self, dev: &NetDevice, event: NetdevEvent);
 
-    /// Called for each event of an address. Any context but hard interrupts.
-    fn address_event(&self, dev: &NetDevice, event: AddressEvent);
+    /// Called when a network device gets an address, or loses one (`removed`). Any context but hard interrupts.
+    fn address_event(&self, dev: &NetDevice, removed: bool);
 }
 
 /// A function that a notifier chain calls: with its block, the number of the event, and the object of the event.
@@ -229,11 +209,12 @@ impl<H: NetdevHandler> NetdevNotifier<H> {
         event: c_ulong,
         dev: *mut kernel_bindings::net_device,
     ) -> c_int {
-        if let Some(event) = AddressEvent::from_raw(event) {
+        let event = NetdevEvent::from_raw(event);
+        if let Some(event @ (NetdevEvent::Up | NetdevEvent::Down)) = event {
             // SAFETY: The caller promises it; a registered block lives.
             unsafe {
                 let dev = NetDevice::from_raw(dev);
-                Block::<H>::handler(block).address_event(dev, event);
+                Block::<H>::handler(block).address_event(dev, event == NetdevEvent::Down);
             }
         }
         // CAST: 0.
