@@ -346,35 +346,21 @@ impl fmt::Display for DevName {
     }
 }
 
-/// Returns the network device with the number `ifindex` in the namespace `net`, if it is a VLAN.
-///
-/// # Safety
-///
-/// `net` is a namespace that has not ended.
-unsafe fn vlan_at(
-    net: *mut kernel_bindings::net,
-    ifindex: u32,
-    _guard: &rcu::Guard,
-) -> Option<&NetDevice> {
-    let ifindex = c_int::try_from(ifindex).ok()?;
-    // SAFETY: The caller promises a namespace. What is found stays as long as the guard.
-    unsafe {
-        let dev = bindings::dev_get_by_index_rcu(net, ifindex);
-        (!dev.is_null()).then(|| NetDevice::from_raw(dev))
-    }
-    .filter(|dev| dev.is_vlan())
-}
-
 impl Net {
     /// Returns the number of the network device that the VLAN with the number `ifindex` is on; [`None`] if
     /// that is no VLAN, or is on one of another namespace. Any context but hard interrupts.
     pub fn below_vlan(&self, ifindex: u32) -> Option<u32> {
-        let guard = rcu::read_lock();
-        // SAFETY: `self` is a namespace that has not ended.
-        let vlan = unsafe { vlan_at(self.as_ptr(), ifindex, &guard)? };
-        // SAFETY: It is a VLAN, and stays as long as the guard; so does what it is on, to which it has a
-        // reference.
-        let below = unsafe { NetDevice::from_raw(bindings::vlan_dev_real_dev(vlan.as_ptr())) };
+        let ifindex = c_int::try_from(ifindex).ok()?;
+        let _guard = rcu::read_lock();
+        // SAFETY: `self` is a namespace that has not ended. What is found stays as long as the guard; so does what a VLAN is
+        // on, to which it has a reference.
+        let below = unsafe {
+            let dev = bindings::dev_get_by_index_rcu(self.as_ptr(), ifindex);
+            if dev.is_null() || !NetDevice::from_raw(dev).is_vlan() {
+                return None;
+            }
+            NetDevice::from_raw(bindings::vlan_dev_real_dev(dev))
+        };
         below.is_in(self).then(|| below.ifindex())
     }
 

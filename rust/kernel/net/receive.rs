@@ -317,8 +317,9 @@ impl RxSkb {
 
     /// Returns the UDP port that the packet came from.
     pub fn source_port(&self) -> u16 {
-        let [high, low, ..] = self.udp_header();
-        u16::from_be_bytes([high, low])
+        let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
+        // SAFETY: The UDP header follows the IP header.
+        u16::from_be_bytes(unsafe { self.copy_header(ip_len) })
     }
 
     fn control(&self) -> Control {
@@ -364,19 +365,6 @@ impl RxSkb {
         unsafe { (*self.0.as_ptr()).truesize }
     }
 
-    /// Returns the IPv4 header, if the packet came with IPv4.
-    pub fn ipv4_header(&self) -> Option<[u8; IPV4_LEN]> {
-        // SAFETY: An IPv4 header has 20 bytes.
-        self.is_v4().then(|| unsafe { self.copy_header(0) })
-    }
-
-    /// Returns the UDP header.
-    pub fn udp_header(&self) -> [u8; UDP_LEN] {
-        let ip_len = if self.is_v4() { IPV4_LEN } else { IPV6_LEN };
-        // SAFETY: The UDP header follows the IP header.
-        unsafe { self.copy_header(ip_len) }
-    }
-
     /// Returns the headers in front of the datagram.
     #[inline]
     pub fn headers(&self) -> &[u8] {
@@ -414,19 +402,16 @@ impl RxSkb {
     /// Returns the 40 bytes that stand in front of a datagram in a receive buffer of UD: an IPv6 header, or
     /// 20 bytes of nothing and an IPv4 header.
     pub fn network_header_40(&self) -> [u8; 40] {
-        match self.ipv4_header() {
-            None => {
-                // SAFETY: An IPv6 header has 40 bytes.
-                unsafe { self.copy_header(0) }
-            }
-            Some(ipv4) => {
-                let mut area = [0; 40];
-                if let Some((_, end)) = area.split_last_chunk_mut::<IPV4_LEN>() {
-                    *end = ipv4;
-                }
-                area
-            }
+        if !self.is_v4() {
+            // SAFETY: An IPv6 header has 40 bytes.
+            return unsafe { self.copy_header(0) };
         }
+        let mut area = [0; 40];
+        if let Some((_, end)) = area.split_last_chunk_mut::<IPV4_LEN>() {
+            // SAFETY: An IPv4 header has 20 bytes.
+            *end = unsafe { self.copy_header(0) };
+        }
+        area
     }
 
     /// Copies the first bytes of the datagram, as many as there are and as `out` has room for, and returns
