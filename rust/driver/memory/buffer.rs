@@ -62,8 +62,8 @@ impl Buffer {
             Some(buffer) => Self::Kernel(buffer),
             None => Self::Keyed(Sge {
                 addr: sge.addr(),
-                length: sge.length,
-                lkey: sge.lkey,
+                length: sge.length(),
+                lkey: sge.lkey(),
             }),
         }
     }

@@ -42,10 +42,8 @@ pub mod flags {
 #[derive(Clone, Copy)]
 pub struct Sge {
     addr: u64,
-    /// Bytes.
-    pub length: u32,
-    /// Key.
-    pub lkey: u32,
+    length: u32,
+    lkey: u32,
 }
 
 impl Sge {
@@ -53,6 +51,18 @@ impl Sge {
     #[inline]
     pub fn addr(&self) -> u64 {
         self.addr
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// Its key.
+    #[inline]
+    pub fn lkey(&self) -> u32 {
+        self.lkey
     }
 
     /// The memory itself, if the key is [`LOCAL_DMA_LKEY`].
@@ -63,9 +73,9 @@ impl Sge {
         if self.lkey != LOCAL_DMA_LKEY {
             return None;
         }
-        // SAFETY: Values of this type come from kernel consumers' requests only. One that uses the
-        // local DMA key vouches for the memory until the request completes, see `KernelBuffer`;
-        // for virtual-DMA devices the address is a kernel address.
+        // SAFETY: Values of this type come from kernel consumers' requests only, and nobody can change them. One that
+        // uses the local DMA key vouches for the memory until the request completes, see `KernelBuffer`; for
+        // virtual-DMA devices the address is a kernel address.
         Some(unsafe { KernelBuffer::new(self.addr as usize, self.length as usize) })
     }
 }
