@@ -279,7 +279,7 @@ pub(super) fn of_kernel(op: &SendOp<Ah, Mr>, wqe: &mut SendWqe, wr: &mut SendWr)
             });
             wr.operation = SendOperation::Local;
         }
-        SendOp::Unsupported(_) => return Err(EINVAL),
+        SendOp::Unsupported => return Err(EINVAL),
     }
     Ok(())
 }

@@ -75,6 +75,5 @@ mod helpers {
 }
 
 pub use helpers::*;
-pub use kernel::bindings::init_net;
 pub use raw::*;
 pub use versions::*;

@@ -189,8 +189,6 @@ pub enum SendOp<A, M> {
         remote_qpn: u32,
         /// Its Q_Key.
         qkey: u32,
-        /// Index of the P_Key, for QP 1.
-        pkey_index: u16,
         /// Immediate data, in native byte order.
         imm: Option<u32>,
     },
@@ -205,8 +203,8 @@ pub enum SendOp<A, M> {
         /// The access rights it gets.
         access: u32,
     },
-    /// Anything else, by its number in `enum ib_wr_opcode`.
-    Unsupported(u32),
+    /// Anything else.
+    Unsupported,
 }
 
 /// A send request, see [`SendOp`].
@@ -292,12 +290,12 @@ impl<'a, A, M> SendWrs<'a, A, M> {
             let imm = match wr.opcode {
                 bindings::ib_wr_opcode_IB_WR_SEND => None,
                 bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Some(imm),
-                other => return SendOp::Unsupported(other),
+                _ => return SendOp::Unsupported,
             };
             // SAFETY: Requests to datagram QPs are of this type, by the creator's promise.
             let ud = unsafe { &*ptr.cast::<bindings::ib_ud_wr>() };
             if ud.ah.is_null() {
-                return SendOp::Unsupported(wr.opcode);
+                return SendOp::Unsupported;
             }
             // SAFETY: The consumer passes an address handle that lives at least until the request
             // is posted.
@@ -306,7 +304,6 @@ impl<'a, A, M> SendWrs<'a, A, M> {
                 ah,
                 remote_qpn: ud.remote_qpn & 0xff_ffff,
                 qkey: ud.remote_qkey,
-                pkey_index: ud.pkey_index,
                 imm,
             };
         }
@@ -352,7 +349,7 @@ impl<'a, A, M> SendWrs<'a, A, M> {
                 // SAFETY: Requests with this opcode are of this type, by the creator's promise.
                 let reg = unsafe { &*ptr.cast::<bindings::ib_reg_wr>() };
                 if reg.mr.is_null() {
-                    return SendOp::Unsupported(wr.opcode);
+                    return SendOp::Unsupported;
                 }
                 // SAFETY: The consumer passes a region of this device that lives at least until the
                 // request is posted.
@@ -364,7 +361,7 @@ impl<'a, A, M> SendWrs<'a, A, M> {
                     access: reg.access as u32,
                 }
             }
-            other => SendOp::Unsupported(other),
+            _ => SendOp::Unsupported,
         }
     }
 }
