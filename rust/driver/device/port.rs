@@ -22,13 +22,13 @@ use rdma::{
         Port, //
     }, //
 };
-use roce::qp::Mtu;
+use roce::{
+    qp::Mtu,
+    requester::MAX_MESSAGE_LEN, //
+};
 
 /// The one P_Key: full membership of the default partition (IBTA 10.9.1.2).
 pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
-
-/// The largest message (IBTA 9.3.1).
-const MAX_MESSAGE: u32 = 1 << 31;
 
 /// The MTU that a netdev without MTU would have: nothing fits.
 const NO_MTU: u32 = 0;
@@ -113,7 +113,7 @@ impl Port for Device {
             netdev_mtu,
             // That takes RTNL, whose holder may wait for the end of a device that is retired (`lifecycle::leave`).
             speed: netdev.and_then(|netdev| netdev.link_speed(&|| !self.is_retired())),
-            max_message: MAX_MESSAGE,
+            max_message: MAX_MESSAGE_LEN,
             bad_pkeys: self.counters().value(Counter::BadPkey as usize),
             bad_qkeys: self.counters().value(Counter::BadQkey as usize),
         }

@@ -16,16 +16,16 @@ use net::{
 };
 use roce::{
     icrc,
-    opcode::Transport,
+    opcode::{
+        Transport,
+        BTH_LEN, //
+    },
     packet::{
         Packet,
         ParseError,
         MAX_HEADER_LEN, //
     },
 };
-
-/// Bytes of the BTH.
-const BTH_LEN: usize = 12;
 
 /// How packets came that are taken in one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]

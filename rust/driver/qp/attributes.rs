@@ -26,11 +26,14 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::qp::{
-    Attr,
-    Modify,
-    State,
-    Type, //
+use rdma::{
+    port,
+    qp::{
+        Attr,
+        Modify,
+        State,
+        Type, //
+    }, //
 };
 use roce::{
     psn::Psn,
@@ -52,9 +55,6 @@ use roce::{
 /// them and one that takes them in, each of which does 100 at a time.
 const WINDOW_PACKETS: u32 = 64;
 const WINDOW_PACKETS_MOST: u32 = 256;
-
-/// The one port.
-const PORT: u32 = 1;
 
 /// A QP's attributes as they were set.
 #[derive(Default)]
@@ -239,7 +239,7 @@ impl Modify for Qp {
             false => self.device().mtu() as u32,
         };
         if self.ty == Type::Gsi {
-            attr.port = PORT;
+            attr.port = port::NUMBER;
         }
         attr.state = self.state();
         attr.cur_state = attr.state;
@@ -271,7 +271,7 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
         );
     }
     // Attributes outside the mask are zero.
-    let refused = (mask.contains(AttrMask::PORT) && attr.port != PORT)
+    let refused = (mask.contains(AttrMask::PORT) && attr.port != port::NUMBER)
         || attr.pkey_index != 0
         || (mask.contains(AttrMask::PATH_MTU) && attr.path_mtu == 0)
         || attr.path_mtu > mtu as u32
@@ -282,7 +282,7 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
         || attr.rnr_retry > 7
         || attr.min_rnr_timer > 31
         || mask.contains(AttrMask::CAP)
-        || (mask.contains(AttrMask::ALT_PATH) && attr.alt_port != PORT)
+        || (mask.contains(AttrMask::ALT_PATH) && attr.alt_port != port::NUMBER)
         || attr.alt_pkey_index != 0
         || attr.alt_timeout > 31;
     if refused {

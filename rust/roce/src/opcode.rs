@@ -117,7 +117,7 @@ const XRCETH: u16 = 1 << 10;
 const NOTHING: u16 = 0;
 
 /// Length of the BTH in bytes.
-const BTH_LEN: usize = 12;
+pub const BTH_LEN: usize = 12;
 
 /// Lengths in bytes of what may follow the BTH.
 const LENGTHS: [(u16, usize); 10] = [

@@ -47,14 +47,12 @@ use roce::{
         AtomicOperation,
         ReceiveCompletion,
         ReceiveOperation,
-        Step, //
+        Step,
+        GRH_LEN, //
     },
     ticket::Ticket,
     wire::U24, //
 };
-
-/// Bytes in front of a datagram's payload in the receive buffer (IBTA 11.4.1.2).
-const GRH_LEN: usize = 40;
 
 impl Target {
     /// Whether it is reached by the key `rkey` of that XRC SRQ's domain, and has all of `len` bytes at `va`.
@@ -210,7 +208,7 @@ impl ReceiveSide {
             Access::LOCAL_WRITE,
             &mut self.place,
         );
-        if qp.is_datagram() && offset == GRH_LEN as u64 {
+        if qp.is_datagram() && offset == u64::from(GRH_LEN) {
             cursor.write(0, &skb.network_header_40())?;
         }
         cursor.write_datagram(offset, skb, from, len)
