@@ -97,9 +97,8 @@ impl RxBurst {
                 return None;
             }
         } else {
-            let members = Members { ip_len, headers };
             // SAFETY: As above; nobody else refers to it or changes it, as it was just seen not to be shared.
-            if !unsafe { members.are_sound(raw, udp_len) } {
+            if !unsafe { members_are_sound(raw, headers, udp_len) } {
                 return None;
             }
         }
@@ -202,66 +201,63 @@ impl Flow {
     }
 }
 
-/// What the members of a super-packet have in common with its head.
-struct Members<'a> {
-    ip_len: usize,
-    headers: &'a [u8],
-}
-
-impl Members<'_> {
-    /// Returns whether a super-packet is a list of datagrams, each with headers of its own, which are ours to
-    /// take apart.
-    ///
-    /// # Safety
-    ///
-    /// `head` is a packet with data at its network header, which nobody changes meanwhile, as long as
-    /// `udp_len` says, which stands in its UDP header.
-    unsafe fn are_sound(&self, head: *mut kernel_bindings::sk_buff, udp_len: usize) -> bool {
-        let headers_len = self.ip_len.wrapping_add(UDP_LEN);
-        // SAFETY: The caller promises a packet.
-        let (len, gso_size, mut member) = unsafe {
-            if !bindings::skb_is_udp_fraglist(head) || bindings::skb_cloned(head) {
-                return false;
-            }
-            (
-                (*head).len as usize,
-                usize::from(skb::gso_size(head)),
-                skb::frag_list(head),
-            )
-        };
-        if member.is_null() || udp_len != len.wrapping_sub(self.ip_len) {
+/// Returns whether a super-packet is a list of datagrams, each with headers of its own, which are ours to
+/// take apart.
+///
+/// # Safety
+///
+/// `head` is a packet with data at its network header, which nobody changes meanwhile: `headers`, of IP and of UDP, stand
+/// there, and `udp_len` in the latter.
+unsafe fn members_are_sound(
+    head: *mut kernel_bindings::sk_buff,
+    headers: &[u8],
+    udp_len: usize,
+) -> bool {
+    let headers_len = headers.len();
+    let ip_len = headers_len.wrapping_sub(UDP_LEN);
+    // SAFETY: The caller promises a packet.
+    let (len, gso_size, mut member) = unsafe {
+        if !bindings::skb_is_udp_fraglist(head) || bindings::skb_cloned(head) {
             return false;
         }
-        // What is left for the head.
-        let mut left = len;
-        let mut room = MAX_DATAGRAMS;
-        while !member.is_null() {
-            // SAFETY: A member of the list is a packet.
-            let (member_len, next) = unsafe {
-                let is_free = !bindings::skb_shared(member)
-                    && (*member).sk.is_null()
-                    && !bindings::skb_is_zcopy(member);
-                let data = (*member).data.cast_const();
-                let network = skb::network_header(member);
-                if !is_free || data.addr().wrapping_sub(network.addr()) != headers_len {
-                    return false;
-                }
-                // So many bytes are in front of its data.
-                let headers = slice::from_raw_parts(network, headers_len);
-                if !is_same_flow(headers, self.headers) {
-                    return false;
-                }
-                ((*member).len as usize, next_in_list(member))
-            };
-            room = room.saturating_sub(1);
-            left = match left.checked_sub(member_len) {
-                Some(left) if room != 0 => left,
-                _ => return false,
-            };
-            member = next;
-        }
-        left == headers_len.wrapping_add(gso_size)
+        (
+            (*head).len as usize,
+            usize::from(skb::gso_size(head)),
+            skb::frag_list(head),
+        )
+    };
+    if member.is_null() || udp_len != len.wrapping_sub(ip_len) {
+        return false;
     }
+    // What is left for the head.
+    let mut left = len;
+    let mut room = MAX_DATAGRAMS;
+    while !member.is_null() {
+        // SAFETY: A member of the list is a packet.
+        let (member_len, next) = unsafe {
+            let is_free = !bindings::skb_shared(member)
+                && (*member).sk.is_null()
+                && !bindings::skb_is_zcopy(member);
+            let data = (*member).data.cast_const();
+            let network = skb::network_header(member);
+            if !is_free || data.addr().wrapping_sub(network.addr()) != headers_len {
+                return false;
+            }
+            // So many bytes are in front of its data.
+            let own = slice::from_raw_parts(network, headers_len);
+            if !is_same_flow(own, headers) {
+                return false;
+            }
+            ((*member).len as usize, next_in_list(member))
+        };
+        room = room.saturating_sub(1);
+        left = match left.checked_sub(member_len) {
+            Some(left) if room != 0 => left,
+            _ => return false,
+        };
+        member = next;
+    }
+    left == headers_len.wrapping_add(gso_size)
 }
 
 /// Takes the members off a super-packet, whose headers, `headers_len` bytes of IP and UDP, then say what is left.
@@ -270,7 +266,7 @@ impl Members<'_> {
 /// # Safety
 ///
 /// `head` is a packet that the caller owns, with data at its network header, and headers of so many bytes; if it
-/// is a super-packet, [`Members::are_sound`].
+/// is a super-packet, [`members_are_sound`].
 unsafe fn split(
     head: *mut kernel_bindings::sk_buff,
     headers_len: usize,
