@@ -44,22 +44,13 @@ use rdma::{
     link::Operations, //
 };
 
-/// Why there is no device.
-struct Refusal {
-    error: Error,
-    reason: &'static str,
-}
-
-impl Refusal {
-    fn new(error: Error, reason: &'static str) -> Self {
-        Self { error, reason }
-    }
-}
+/// Why there is no device: an error, and a reason in words.
+struct Refusal(Error, &'static str);
 
 /// Checks that a netdev of that kind can carry RoCE.
 fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
     if netdev.is_vlan() {
-        return Err(Refusal::new(
+        return Err(Refusal(
             error::not_supported(),
             "it is a VLAN; its addresses belong to the device on the netdev below",
         ));
@@ -68,7 +59,7 @@ fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
         netdev.arp_type(),
         ARPHRD_ETHER | ARPHRD_NONE | ARPHRD_LOOPBACK
     ) {
-        return Err(Refusal::new(
+        return Err(Refusal(
             error::protocol_not_supported(),
             "it is neither Ethernet, nor tun, nor loopback",
         ));
@@ -78,7 +69,7 @@ fn check_kind(netdev: &NetDevice) -> Result<(), Refusal> {
 
 fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
     check_kind(netdev)?;
-    let failed = |error| Refusal::new(error, "the device could not be made");
+    let failed = |error| Refusal(error, "the device could not be made");
     let registry = registry::get().map_err(failed)?;
     let device = registry.attach(netdev).map_err(|error| {
         let is_retired = || {
@@ -92,7 +83,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         } else {
             "it has a device already"
         };
-        Refusal::new(error, reason)
+        Refusal(error, reason)
     })?;
     // Room for the handle is made before there is one: a device that nobody could unregister must
     // not be.
@@ -124,7 +115,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
             } else {
                 "the RDMA core refused the device"
             };
-            return Err(Refusal::new(error, reason));
+            return Err(Refusal(error, reason));
         }
     };
     device.set_handle(room.write(handle).into());
@@ -149,14 +140,14 @@ impl Operations for Ferroce {
                 pr_info!("{}: made on {}\n", name, netdev.name());
                 Ok(())
             }
-            Err(refusal) => {
+            Err(Refusal(error, reason)) => {
                 pr_err!(
                     "no device on {}: {} (error {})\n",
                     netdev.name(),
-                    refusal.reason,
-                    refusal.error.to_errno()
+                    reason,
+                    error.to_errno()
                 );
-                Err(refusal.error)
+                Err(error)
             }
         }
     }

@@ -291,10 +291,10 @@ impl Batch {
             dropped = u64::wrapping_add(dropped, u64::from(lost));
         }
         if let Some(frames) = &mut self.frames {
-            let sent = frames.send();
-            packets = u64::wrapping_add(packets, sent.frames);
-            bytes = u64::wrapping_add(bytes, sent.bytes);
-            dropped = u64::wrapping_add(dropped, sent.dropped);
+            let (count, length, lost) = frames.send();
+            packets = u64::wrapping_add(packets, count);
+            bytes = u64::wrapping_add(bytes, length);
+            dropped = u64::wrapping_add(dropped, lost);
         }
         let counters = device.counters();
         counters.add(Counter::SentPackets, packets);

@@ -42,17 +42,6 @@ fn build(
     Ok(frame)
 }
 
-/// What became of the frames of a batch.
-#[derive(Default)]
-pub(crate) struct Sent {
-    /// How many there were.
-    pub(crate) frames: u64,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// Those of them that were dropped on this machine.
-    pub(crate) dropped: u64,
-}
-
 /// Frames that were built under a QP's lock and leave once it is released.
 ///
 /// The vector's memory is kept from one batch to the next.
@@ -113,19 +102,19 @@ impl Frames {
         result
     }
 
-    /// Sends all frames, if there are any. Context: process or softirq, no lock held.
-    pub(crate) fn send(&mut self) -> Sent {
-        let mut sent = Sent::default();
+    /// Sends all frames, if there are any. Returns how many there were, their bytes, and how many of them were dropped
+    /// on this machine. Context: process or softirq, no lock held.
+    pub(crate) fn send(&mut self) -> (u64, u64, u64) {
+        let (frames, bytes) = (self.frames.len() as u64, self.bytes as u64);
+        let mut dropped = 0u64;
         if let Some(tx_netdev) = self.tx_netdev.take() {
             for frame in self.frames.drain_all() {
-                sent.frames = sent.frames.wrapping_add(1);
-                sent.bytes = sent.bytes.wrapping_add(frame.len() as u64);
                 if let Transmit::Dropped = tx_netdev.transmit(frame) {
-                    sent.dropped = sent.dropped.wrapping_add(1);
+                    dropped = dropped.wrapping_add(1);
                 }
             }
         }
         self.bytes = 0;
-        sent
+        (frames, bytes, dropped)
     }
 }
