@@ -17,29 +17,25 @@ use pin_init::PinInit;
 /// The direction of DMA that goes both ways.
 ///
 /// Until 7.2 an integer, from 7.3 on of a type of its own, as [`HRTIMER_NORESTART`].
-#[cfg(not(linux_7_3))]
-pub const DMA_BIDIRECTIONAL: dma_data_direction =
-    kernel::bindings::dma_data_direction_DMA_BIDIRECTIONAL;
-
-/// The direction of DMA that goes both ways.
-///
-/// Until 7.2 an integer, from 7.3 on of a type of its own, as [`HRTIMER_NORESTART`].
-#[cfg(linux_7_3)]
-pub const DMA_BIDIRECTIONAL: dma_data_direction = dma_data_direction::DMA_BIDIRECTIONAL;
+pub const DMA_BIDIRECTIONAL: dma_data_direction = {
+    #[cfg(not(linux_7_3))]
+    let value = kernel::bindings::dma_data_direction_DMA_BIDIRECTIONAL;
+    #[cfg(linux_7_3)]
+    let value = dma_data_direction::DMA_BIDIRECTIONAL;
+    value
+};
 
 /// What the callback of a timer returns that is not to be started again.
 ///
 /// Until 7.2 the kernel crate has C's `enum hrtimer_restart` as an integer and constants beside it, from 7.3
 /// on as a type of its own, for CFI.
-#[cfg(not(linux_7_3))]
-pub const HRTIMER_NORESTART: hrtimer_restart = kernel::bindings::hrtimer_restart_HRTIMER_NORESTART;
-
-/// What the callback of a timer returns that is not to be started again.
-///
-/// Until 7.2 the kernel crate has C's `enum hrtimer_restart` as an integer and constants beside it, from 7.3
-/// on as a type of its own, for CFI.
-#[cfg(linux_7_3)]
-pub const HRTIMER_NORESTART: hrtimer_restart = hrtimer_restart::HRTIMER_NORESTART;
+pub const HRTIMER_NORESTART: hrtimer_restart = {
+    #[cfg(not(linux_7_3))]
+    let value = kernel::bindings::hrtimer_restart_HRTIMER_NORESTART;
+    #[cfg(linux_7_3)]
+    let value = hrtimer_restart::HRTIMER_NORESTART;
+    value
+};
 
 /// The value of a limit in `ib_device_attr`: no more than fits a `c_int`, which is what consumers of any
 /// kernel make of it.
