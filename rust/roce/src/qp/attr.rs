@@ -182,6 +182,14 @@ impl Mtu {
         (self as u32).wrapping_add(7)
     }
 
+    /// How many packets `len` bytes take, at least one.
+    #[inline]
+    pub fn packets(self, len: u32) -> u32 {
+        len.saturating_add(self.bytes().wrapping_sub(1))
+            .wrapping_shr(self.shift())
+            .max(1)
+    }
+
     /// The largest MTU of at most `bytes` bytes.
     #[inline]
     pub fn at_most(bytes: u32) -> Option<Self> {

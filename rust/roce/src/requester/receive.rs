@@ -146,25 +146,18 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         };
         let distance = position.wrapping_sub(self.una);
         match outcome {
-            Outcome::Done if distance > 0 => {
-                self.ahead.insert(distance);
-                self.implied_nak(now, position);
-            }
-            // Its turn has not come: it is asked for again, and fails then.
-            Outcome::Protection
-            | Outcome::Operational
-            | Outcome::InvalidRequest
-            | Outcome::Length
-            | Outcome::MemoryWindowBind
-                if distance > 0 =>
-            {
-                self.implied_nak(now, position)
-            }
-            Outcome::Done => self.placed(now),
             Outcome::Again => {
                 self.held = true;
                 self.restart_timer(now);
             }
+            // Its turn has not come. If it fails, it is asked for again, and fails then.
+            _ if distance > 0 => {
+                if matches!(outcome, Outcome::Done) {
+                    self.ahead.insert(distance);
+                }
+                self.implied_nak(now, position);
+            }
+            Outcome::Done => self.placed(now),
             Outcome::Protection => self.fail(Status::LocalProtection),
             Outcome::Operational
             | Outcome::InvalidRequest

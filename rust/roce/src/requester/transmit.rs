@@ -207,11 +207,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             | SendOperation::Flush
             | SendOperation::AtomicWrite => 1,
             SendOperation::Send | SendOperation::Write | SendOperation::Read => {
-                let round_up = self.config.mtu.bytes().wrapping_sub(1);
-                wr.length
-                    .saturating_add(round_up)
-                    .wrapping_shr(self.config.mtu.shift())
-                    .max(1)
+                self.config.mtu.packets(wr.length)
             }
         }
     }

@@ -61,7 +61,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     fn read_again(&mut self, packet: &Packet, reth: &Reth) -> Option<()> {
-        let psns = self.psns_of(reth.length);
+        let psns = self.config.mtu.packets(reth.length);
         let shift = self.config.mtu.shift();
         let (index, begin) = self.find(packet, |kind| matches!(kind, Kind::Read { .. }))?;
         let resource = self.resources.get_mut(index)?;

@@ -228,7 +228,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     length,
                     xrc_srqn: packet.xrc_srqn,
                 };
-                return self.remember(packet, kind, self.psns_of(length));
+                return self.remember(packet, kind, self.config.mtu.packets(length));
             }
             // It was checked: there is a RETH. An atomic that is done is for `commit_atomic`.
             (Operation::ReadRequest, None) | (Operation::CompareSwap | Operation::FetchAdd, _) => {
@@ -361,15 +361,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             (_, Message::Send { done }) => done,
             _ => 0,
         }
-    }
-
-    /// How many responses a READ of `length` bytes has.
-    #[inline]
-    pub(super) fn psns_of(&self, length: u32) -> u32 {
-        length
-            .saturating_add(self.config.mtu.bytes().wrapping_sub(1))
-            .wrapping_shr(self.config.mtu.shift())
-            .max(1)
     }
 
     /// Hands out a step.

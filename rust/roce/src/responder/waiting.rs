@@ -103,7 +103,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     #[inline]
     fn psn_after(&self, packet: &Packet) -> Psn {
         let psns = match (packet.opcode.operation(), packet.reth) {
-            (Operation::ReadRequest, Some(reth)) => self.psns_of(reth.length),
+            (Operation::ReadRequest, Some(reth)) => self.config.mtu.packets(reth.length),
             _ => 1,
         };
         packet.psn.add(psns)
