@@ -379,42 +379,6 @@ static bool refused(enum ibv_wc_status status)
 	return finish() && ok;
 }
 
-static bool refused_write(uint32_t rkey, const void *address, enum ibv_wc_status status)
-{
-	atomic_write(1, rkey, (uintptr_t)address, 1, IBV_SEND_SIGNALED);
-	return refused(status);
-}
-
-static bool run_write_unaligned(void)
-{
-	start_open();
-	return refused_write(b->open.mr->rkey, b->open.memory + 4, IBV_WC_REM_INV_REQ_ERR);
-}
-
-static bool run_write_key(void)
-{
-	start_open();
-	return refused_write(b->open.mr->rkey ^ 0x5a5a00, b->open.memory, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_write_end(void)
-{
-	start_open();
-	return refused_write(b->open.mr->rkey, b->open.memory + SIZE, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_write_shut(void)
-{
-	start_open();
-	return refused_write(b->shut.mr->rkey, b->shut.memory, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_write_shut_qp(void)
-{
-	start(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL);
-	return refused_write(b->open.mr->rkey, b->open.memory, IBV_WC_REM_INV_REQ_ERR);
-}
-
 static bool refused_flush(uint32_t rkey, const void *address, size_t length, uint8_t type,
 			  uint8_t level, enum ibv_wc_status status)
 {
@@ -422,89 +386,66 @@ static bool refused_flush(uint32_t rkey, const void *address, size_t length, uin
 	return refused(status);
 }
 
-static bool run_flush_key(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey ^ 0x5a5a00, b->open.memory, 8, IBV_FLUSH_GLOBAL,
-			     IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR);
-}
+/* Atomic writes, then flushes, which are refused. */
+enum {
+	WRITE_UNALIGNED, WRITE_KEY, WRITE_END, WRITE_SHUT, WRITE_SHUT_QP,
+	FLUSH_KEY, FLUSH_KEY_REGION, FLUSH_END, FLUSH_SHUT, FLUSH_SHUT_REGION, FLUSH_SHUT_QP, PERSISTENT,
+	PERSISTENT_AND_GLOBAL, PERSISTENT_SHUT_QP, NO_PLACEMENT, NO_SUCH_PLACEMENT, NO_SUCH_LEVEL
+};
 
-static bool run_flush_key_region(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey ^ 1, NULL, 0, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR,
-			     IBV_WC_REM_ACCESS_ERR);
-}
+static const struct refusal {
+	enum ibv_wc_status status;
+	/* Of a FLUSH; without a length it has no address either. */
+	uint8_t type;
+	uint8_t level;
+	size_t length;
+	/* Of the peer's shut region, not of the open one. */
+	bool is_shut;
+	/* Its key is wrong in these bits. */
+	uint32_t key;
+	size_t at;
+	/* What the peer's queue pair allows; 0: all. */
+	int access;
+} refusals[] = {
+	[WRITE_UNALIGNED] = { IBV_WC_REM_INV_REQ_ERR, .at = 4 },
+	[WRITE_KEY] = { IBV_WC_REM_ACCESS_ERR, .key = 0x5a5a00 },
+	[WRITE_END] = { IBV_WC_REM_ACCESS_ERR, .at = SIZE },
+	[WRITE_SHUT] = { IBV_WC_REM_ACCESS_ERR, .is_shut = true },
+	[WRITE_SHUT_QP] = { IBV_WC_REM_INV_REQ_ERR,
+			    .access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL },
+	[FLUSH_KEY] = { IBV_WC_REM_ACCESS_ERR, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, 8, .key = 0x5a5a00 },
+	[FLUSH_KEY_REGION] = { IBV_WC_REM_ACCESS_ERR, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR, .key = 1 },
+	[FLUSH_END] = { IBV_WC_REM_ACCESS_ERR, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, SIZE, .at = 1 },
+	[FLUSH_SHUT] = { IBV_WC_REM_ACCESS_ERR, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, 8, .is_shut = true },
+	[FLUSH_SHUT_REGION] = { IBV_WC_REM_ACCESS_ERR, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR, .is_shut = true },
+	[FLUSH_SHUT_QP] = { IBV_WC_REM_INV_REQ_ERR, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, 8,
+			    .access = QP_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT },
+	/* The region is for global visibility only, and so is, in the last of them, the queue pair. */
+	[PERSISTENT] = { IBV_WC_REM_ACCESS_ERR, IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, 8 },
+	[PERSISTENT_AND_GLOBAL] = { IBV_WC_REM_ACCESS_ERR, BOTH, IBV_FLUSH_MR },
+	[PERSISTENT_SHUT_QP] = { IBV_WC_REM_INV_REQ_ERR, BOTH, IBV_FLUSH_RANGE, 8,
+				 .access = QP_ACCESS | IBV_ACCESS_FLUSH_GLOBAL },
+	[NO_PLACEMENT] = { IBV_WC_LOC_QP_OP_ERR, 0, IBV_FLUSH_RANGE, 8 },
+	[NO_SUCH_PLACEMENT] = { IBV_WC_LOC_QP_OP_ERR, IBV_FLUSH_GLOBAL | 4, IBV_FLUSH_RANGE, 8 },
+	[NO_SUCH_LEVEL] = { IBV_WC_LOC_QP_OP_ERR, IBV_FLUSH_GLOBAL, 2, 8 },
+};
 
-static bool run_flush_end(void)
+static bool run_refused(int which)
 {
-	start_open();
-	return refused_flush(b->open.mr->rkey, b->open.memory + 1, SIZE, IBV_FLUSH_GLOBAL,
-			     IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR);
-}
+	const struct refusal *refusal = &refusals[which];
+	const struct region *region = refusal->is_shut ? &b->shut : &b->open;
+	const uint8_t *address = region->memory + refusal->at;
+	uint32_t rkey = region->mr->rkey ^ refusal->key;
 
-static bool run_flush_shut(void)
-{
-	start_open();
-	return refused_flush(b->shut.mr->rkey, b->shut.memory, 8, IBV_FLUSH_GLOBAL,
-			     IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_flush_shut_region(void)
-{
-	start_open();
-	return refused_flush(b->shut.mr->rkey, NULL, 0, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR,
-			     IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_flush_shut_qp(void)
-{
-	start(QP_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT);
-	return refused_flush(b->open.mr->rkey, b->open.memory, 8, IBV_FLUSH_GLOBAL,
-			     IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR);
-}
-
-/* The region is for global visibility only, and so is, in one of them, the queue pair. */
-static bool run_persistent(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey, b->open.memory, 8, IBV_FLUSH_PERSISTENT,
-			     IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_persistent_and_global(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey, NULL, 0, BOTH, IBV_FLUSH_MR,
-			     IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_persistent_shut_qp(void)
-{
-	start(QP_ACCESS | IBV_ACCESS_FLUSH_GLOBAL);
-	return refused_flush(b->open.mr->rkey, b->open.memory, 8, BOTH, IBV_FLUSH_RANGE,
-			     IBV_WC_REM_INV_REQ_ERR);
-}
-
-static bool run_no_placement(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey, b->open.memory, 8, 0, IBV_FLUSH_RANGE,
-			     IBV_WC_LOC_QP_OP_ERR);
-}
-
-static bool run_no_such_placement(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey, b->open.memory, 8, IBV_FLUSH_GLOBAL | 4,
-			     IBV_FLUSH_RANGE, IBV_WC_LOC_QP_OP_ERR);
-}
-
-static bool run_no_such_level(void)
-{
-	start_open();
-	return refused_flush(b->open.mr->rkey, b->open.memory, 8, IBV_FLUSH_GLOBAL, 2,
-			     IBV_WC_LOC_QP_OP_ERR);
+	if (refusal->access)
+		start(refusal->access);
+	else
+		start_open();
+	if (which >= FLUSH_KEY)
+		return refused_flush(rkey, refusal->length ? address : NULL, refusal->length, refusal->type,
+				     refusal->level, refusal->status);
+	atomic_write(1, rkey, (uintptr_t)address, 1, IBV_SEND_SIGNALED);
+	return refused(refusal->status);
 }
 
 /* Memory that forgets cannot be registered as if it did not. */
@@ -741,6 +682,8 @@ enum {
 	ROW_FLUSHES = 4,
 };
 
+#define REFUSED_FLUSH(which) .run_with = run_refused, (which), .needs = ROW_FLUSHES
+
 static const struct row rows[] = {
 	{ "the device says what it can do", run_capabilities },
 	{ "atomic write", run_atomic_write, .needs = ROW_PATIENT },
@@ -750,26 +693,26 @@ static const struct row rows[] = {
 	{ "flush of a range", .run_with = run_flush, IBV_FLUSH_RANGE, .needs = ROW_PATIENT | ROW_FLUSHES },
 	{ "flush of a region", .run_with = run_flush, IBV_FLUSH_MR, .needs = ROW_PATIENT | ROW_FLUSHES },
 	{ "write, flush, atomic write, flush, read", run_log, .needs = ROW_PATIENT | ROW_FLUSHES },
-	{ "atomic write at an address that is not a multiple of eight", run_write_unaligned },
-	{ "atomic write with an unknown key", run_write_key },
-	{ "atomic write after the region's end", run_write_end },
-	{ "atomic write where the region does not allow it", run_write_shut },
-	{ "atomic write where the queue pair does not allow it", run_write_shut_qp },
-	{ "flush with an unknown key", run_flush_key, .needs = ROW_FLUSHES },
-	{ "flush of a region with another variant of its key", run_flush_key_region, .needs = ROW_FLUSHES },
-	{ "flush beyond the region's end", run_flush_end, .needs = ROW_FLUSHES },
-	{ "flush of a range where the region does not allow it", run_flush_shut, .needs = ROW_FLUSHES },
-	{ "flush of a region that does not allow it", run_flush_shut_region, .needs = ROW_FLUSHES },
-	{ "flush where the queue pair does not allow it", run_flush_shut_qp, .needs = ROW_FLUSHES },
-	{ "flush for persistence of what is not registered for it", run_persistent, .needs = ROW_FLUSHES },
-	{ "flush for both of what is not registered for it", run_persistent_and_global, .needs = ROW_FLUSHES },
-	{ "flush for both where the queue pair does not allow it", run_persistent_shut_qp, .needs = ROW_FLUSHES },
+	{ "atomic write at an address that is not a multiple of eight", .run_with = run_refused, WRITE_UNALIGNED },
+	{ "atomic write with an unknown key", .run_with = run_refused, WRITE_KEY },
+	{ "atomic write after the region's end", .run_with = run_refused, WRITE_END },
+	{ "atomic write where the region does not allow it", .run_with = run_refused, WRITE_SHUT },
+	{ "atomic write where the queue pair does not allow it", .run_with = run_refused, WRITE_SHUT_QP },
+	{ "flush with an unknown key", REFUSED_FLUSH(FLUSH_KEY) },
+	{ "flush of a region with another variant of its key", REFUSED_FLUSH(FLUSH_KEY_REGION) },
+	{ "flush beyond the region's end", REFUSED_FLUSH(FLUSH_END) },
+	{ "flush of a range where the region does not allow it", REFUSED_FLUSH(FLUSH_SHUT) },
+	{ "flush of a region that does not allow it", REFUSED_FLUSH(FLUSH_SHUT_REGION) },
+	{ "flush where the queue pair does not allow it", REFUSED_FLUSH(FLUSH_SHUT_QP) },
+	{ "flush for persistence of what is not registered for it", REFUSED_FLUSH(PERSISTENT) },
+	{ "flush for both of what is not registered for it", REFUSED_FLUSH(PERSISTENT_AND_GLOBAL) },
+	{ "flush for both where the queue pair does not allow it", REFUSED_FLUSH(PERSISTENT_SHUT_QP) },
 	{ "atomic write and flush through a window", run_window, .needs = ROW_FLUSHES },
 	{ "flush through a window that does not allow it", run_window_shut, .needs = ROW_FLUSHES },
 	{ "a window for persistence on ordinary memory", run_window_persistent },
-	{ "flush for nothing", run_no_placement, .needs = ROW_FLUSHES },
-	{ "flush for something that is not known", run_no_such_placement, .needs = ROW_FLUSHES },
-	{ "flush of something that is not known", run_no_such_level, .needs = ROW_FLUSHES },
+	{ "flush for nothing", REFUSED_FLUSH(NO_PLACEMENT) },
+	{ "flush for something that is not known", REFUSED_FLUSH(NO_SUCH_PLACEMENT) },
+	{ "flush of something that is not known", REFUSED_FLUSH(NO_SUCH_LEVEL) },
 	{ "ordinary memory cannot be registered for persistence", run_register },
 	{ "nor what is paged on demand", run_register_on_demand },
 	{ "flush for persistence", run_durable, .needs = ROW_PATIENT | ROW_DURABLE | ROW_FLUSHES },

@@ -155,11 +155,54 @@ static bool refused(enum ibv_wr_opcode opcode, struct ibv_sge sge, uint64_t addr
 	return finish() && ok;
 }
 
-static bool run_wrong_key(void)
+enum {
+	WRONG_KEY, WRONG_VARIANT, AFTER_END, BEFORE_START, BEYOND_ALL, WRITE_SHUT, READ_SHUT, READ_AFTER_END, LOCAL_KEY,
+	LOCAL_END, LOCAL_SHUT, ATOMIC_SHUT, TOO_LONG
+};
+
+/* Where in an end's memory, if not at the beginning of the open region, and which bits of the key are wrong. */
+struct place {
+	bool is_shut;
+	size_t at;
+	uint32_t key;
+};
+
+static const struct refusal {
+	enum ibv_wr_opcode opcode;
+	enum ibv_wc_status status;
+	struct place ours, theirs;
+	/* If not LENGTH, and if not an address there. */
+	uint32_t length;
+	uint64_t address;
+} refusals[] = {
+	[WRONG_KEY] = { IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, .theirs.key = 0x5a5a00 },
+	[WRONG_VARIANT] = { IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, .theirs.key = 1 },
+	[AFTER_END] = { IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, .theirs.at = SIZE - LENGTH + 1 },
+	[BEFORE_START] = { IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, .theirs.at = -1 },
+	[BEYOND_ALL] = { IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, .address = UINT64_MAX - 10 },
+	[WRITE_SHUT] = { IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, .theirs.is_shut = true },
+	[READ_SHUT] = { IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR, .theirs.is_shut = true },
+	[READ_AFTER_END] = { IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR, .theirs.at = SIZE - LENGTH + 1 },
+	[LOCAL_KEY] = { IBV_WR_RDMA_WRITE, IBV_WC_LOC_PROT_ERR, .ours.key = 0x5a5a00 },
+	[LOCAL_END] = { IBV_WR_RDMA_WRITE, IBV_WC_LOC_PROT_ERR, .ours.at = SIZE - LENGTH + 1 },
+	/* The answer of a READ must not be written where nothing may be written. */
+	[LOCAL_SHUT] = { IBV_WR_RDMA_READ, IBV_WC_LOC_PROT_ERR, .ours.is_shut = true },
+	[ATOMIC_SHUT] = { IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_REM_ACCESS_ERR, .theirs.is_shut = true, .length = 8 },
+	/* IBTA 9.7.7.1.1: a message has no more than 2 GiB. */
+	[TOO_LONG] = { IBV_WR_RDMA_WRITE, IBV_WC_LOC_LEN_ERR, .length = 0x80000001 },
+};
+
+static bool run_refused(int which)
 {
+	const struct refusal *refusal = &refusals[which];
+	const struct place *ours = &refusal->ours, *theirs = &refusal->theirs;
+	const struct region *target = theirs->is_shut ? &b->shut : &b->open;
+	struct ibv_sge sge = region_sge(ours->is_shut ? &a->shut : &a->open, ours->at, refusal->length ?: LENGTH);
+
 	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
-		       b->open.mr->rkey ^ 0x5a5a00, IBV_WC_REM_ACCESS_ERR);
+	sge.lkey ^= ours->key;
+	return refused(refusal->opcode, sge, refusal->address ?: (uintptr_t)target->memory + theirs->at,
+		       target->mr->rkey ^ theirs->key, refusal->status);
 }
 
 /* Of requests that are not signaled only errors complete. */
@@ -179,57 +222,6 @@ static bool run_not_signaled(void)
 	     completed(a->send_cq, "the refused one", 2, IBV_WC_REM_ACCESS_ERR) &&
 	     completed(a->send_cq, "the one behind it", 3, IBV_WC_WR_FLUSH_ERR);
 	return finish() && ok;
-}
-
-static bool run_wrong_variant(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
-		       b->open.mr->rkey ^ 1, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_after_end(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH),
-		       (uintptr_t)b->open.memory + SIZE - LENGTH + 1, b->open.mr->rkey,
-		       IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_before_start(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH),
-		       (uintptr_t)b->open.memory - 1, b->open.mr->rkey, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_overflow(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), UINT64_MAX - 10,
-		       b->open.mr->rkey, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_write_shut(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->shut.memory,
-		       b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_read_shut(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_READ, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->shut.memory,
-		       b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_read_after_end(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_READ, region_sge(&a->open, 0, LENGTH),
-		       (uintptr_t)b->open.memory + SIZE - LENGTH + 1, b->open.mr->rkey,
-		       IBV_WC_REM_ACCESS_ERR);
 }
 
 /* The peer's queue pair itself allows nothing, whatever the region does. */
@@ -327,31 +319,6 @@ static bool run_deregistered(void)
 	start(PATIENT);
 	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       rkey, IBV_WC_REM_ACCESS_ERR);
-}
-
-static bool run_local_key(void)
-{
-	struct ibv_sge sge = region_sge(&a->open, 0, LENGTH);
-
-	start(PATIENT);
-	sge.lkey ^= 0x5a5a00;
-	return refused(IBV_WR_RDMA_WRITE, sge, (uintptr_t)b->open.memory, b->open.mr->rkey,
-		       IBV_WC_LOC_PROT_ERR);
-}
-
-static bool run_local_end(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, SIZE - LENGTH + 1, LENGTH),
-		       (uintptr_t)b->open.memory, b->open.mr->rkey, IBV_WC_LOC_PROT_ERR);
-}
-
-/* The answer of a READ must not be written where nothing may be written. */
-static bool run_local_shut(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_READ, region_sge(&a->shut, 0, LENGTH), (uintptr_t)b->open.memory,
-		       b->open.mr->rkey, IBV_WC_LOC_PROT_ERR);
 }
 
 /* A SEND that the peer's receive cannot take: what either end hears of it. */
@@ -487,13 +454,6 @@ static bool run_atomic_unaligned(void)
 	return finish() && ok;
 }
 
-static bool run_atomic_shut(void)
-{
-	start(PATIENT);
-	return refused(IBV_WR_ATOMIC_CMP_AND_SWP, region_sge(&a->open, 0, 8),
-		       (uintptr_t)b->shut.memory, b->shut.mr->rkey, IBV_WC_REM_ACCESS_ERR);
-}
-
 static bool run_shut_qp_atomic(void)
 {
 	start(PATIENT);
@@ -503,39 +463,29 @@ static bool run_shut_qp_atomic(void)
 		       (uintptr_t)b->open.memory, b->open.mr->rkey, IBV_WC_REM_INV_REQ_ERR);
 }
 
-/* IBTA 9.7.7.1.1: a message has no more than 2 GiB. */
-static bool run_too_long(void)
-{
-	struct ibv_sge sge = region_sge(&a->open, 0, 0x80000001);
-
-	start(PATIENT);
-	return refused(IBV_WR_RDMA_WRITE, sge, (uintptr_t)b->open.memory, b->open.mr->rkey,
-		       IBV_WC_LOC_LEN_ERR);
-}
-
 static const struct row rows[] = {
-	{ "write with an unknown key", run_wrong_key },
+	{ "write with an unknown key", .run_with = run_refused, WRONG_KEY },
 	{ "unsignaled requests: no completion for success, one for an error", run_not_signaled },
-	{ "write with another variant of the key", run_wrong_variant },
-	{ "write after the region's end", run_after_end },
-	{ "write before the region", run_before_start },
-	{ "write beyond the end of all addresses", run_overflow },
-	{ "write where the region does not allow it", run_write_shut },
+	{ "write with another variant of the key", .run_with = run_refused, WRONG_VARIANT },
+	{ "write after the region's end", .run_with = run_refused, AFTER_END },
+	{ "write before the region", .run_with = run_refused, BEFORE_START },
+	{ "write beyond the end of all addresses", .run_with = run_refused, BEYOND_ALL },
+	{ "write where the region does not allow it", .run_with = run_refused, WRITE_SHUT },
 	{ "write where the queue pair does not allow it", .run_with = run_shut_qp, IBV_WR_RDMA_WRITE },
 	{ "write with a key of another protection domain", run_other_domain },
 	{ "an address with a service level of five bits", run_service_level },
 	{ "datagram with an address handle of another protection domain", run_other_domain_handle },
 	{ "write with the key of a deregistered region", run_deregistered },
-	{ "read where the region does not allow it", run_read_shut },
+	{ "read where the region does not allow it", .run_with = run_refused, READ_SHUT },
 	{ "read where the queue pair does not allow it", .run_with = run_shut_qp, IBV_WR_RDMA_READ },
-	{ "read after the region's end", run_read_after_end },
+	{ "read after the region's end", .run_with = run_refused, READ_AFTER_END },
 	{ "atomic at an address that is not a multiple of eight", run_atomic_unaligned },
-	{ "atomic where the region does not allow it", run_atomic_shut },
+	{ "atomic where the region does not allow it", .run_with = run_refused, ATOMIC_SHUT },
 	{ "atomic where the queue pair does not allow it", run_shut_qp_atomic },
-	{ "write of more than 2 GiB", run_too_long },
-	{ "gather with an unknown key", run_local_key },
-	{ "gather after the region's end", run_local_end },
-	{ "read into a region that may not be written", run_local_shut },
+	{ "write of more than 2 GiB", .run_with = run_refused, TOO_LONG },
+	{ "gather with an unknown key", .run_with = run_refused, LOCAL_KEY },
+	{ "gather after the region's end", .run_with = run_refused, LOCAL_END },
+	{ "read into a region that may not be written", .run_with = run_refused, LOCAL_SHUT },
 	{ "receive into a region that may not be written", run_receive_shut },
 	{ "receive too short for the message", run_receive_short },
 	{ "receive longer than its region", run_receive_beyond },
