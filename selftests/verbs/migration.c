@@ -11,6 +11,7 @@
 
 #include <poll.h>
 
+#include "exchange.h"
 #include "test.h"
 #include "wire.h"
 
@@ -23,8 +24,6 @@
 #define QUIET_MS 200
 #define ALT_TIMEOUT 15
 
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
-
 /* An address of a device. */
 struct address {
 	int index;
@@ -33,15 +32,9 @@ struct address {
 
 enum { FIRST, SECOND, SIX, ADDRESSES };
 
-struct end {
-	struct device device;
-	struct address addresses[ADDRESSES];
-	struct region source, sink;
-	struct ibv_cq *send_cq, *recv_cq;
-	struct ibv_qp *qp;
-};
-
-static struct end ends[2];
+/* Of each device; and a queue pair of each. */
+static struct address addresses[2][ADDRESSES];
+static struct ibv_qp *qps[2];
 static const char *cut_command, *cut_one_way_command, *mend_command;
 /* Half a second until a path is given up. */
 static const struct patience brief = { .timeout = 14, .retries = 3, .rnr_retries = 7 };
@@ -56,9 +49,9 @@ static void make(enum ibv_qp_type type)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		region_fill(&ends[i].source);
-		region_fill(&ends[i].sink);
-		ends[i].qp = qp_make(&ends[i].device, type, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
+		region_fill(&sides[i].source);
+		region_fill(&sides[i].sink);
+		qps[i] = qp_make(&devices[i], type, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
 	}
 }
 
@@ -73,12 +66,11 @@ static struct ibv_ah_attr way(const struct address *source, const struct address
 
 static void connect_uc(int i, uint32_t psn)
 {
-	int error = qp_init(ends[i].qp, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0);
+	int error = qp_init(qps[i], IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0);
 
 	if (error)
 		die("UC: RESET to INIT: %s", strerror(error));
-	qp_ready_connected(&ends[i].device, ends[i].qp, &ends[!i].device, ends[!i].qp->qp_num, IBV_MTU_1024, brief, psn,
-			   psn);
+	qp_ready_connected(&devices[i], qps[i], &devices[!i], qps[!i]->qp_num, IBV_MTU_1024, brief, psn, psn);
 }
 
 static void start_with(enum ibv_qp_type type, struct patience patience)
@@ -89,7 +81,7 @@ static void start_with(enum ibv_qp_type type, struct patience patience)
 		connect_uc(1, 0xfffffe);
 		return;
 	}
-	qp_connect(&ends[0].device, ends[0].qp, &ends[1].device, ends[1].qp, IBV_MTU_1024, patience);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, patience);
 }
 
 static void start(enum ibv_qp_type type)
@@ -104,7 +96,7 @@ static void start(enum ibv_qp_type type)
 /* The types of events that came within some time for the queue pair of an end, a bit each, and TWICE. */
 static uint32_t events(int i, uint32_t wanted)
 {
-	struct ibv_context *context = ends[i].device.context;
+	struct ibv_context *context = devices[i].context;
 	struct pollfd ready = { .fd = context->async_fd, .events = POLLIN };
 	struct ibv_async_event event;
 	uint32_t seen = 0;
@@ -112,7 +104,7 @@ static uint32_t events(int i, uint32_t wanted)
 	while (poll(&ready, 1, (seen & wanted) == wanted ? quiet_ms(QUIET_MS) : patience_ms(WAIT_MS)) > 0) {
 		if (ibv_get_async_event(context, &event))
 			die("ibv_get_async_event: %s", strerror(errno));
-		if (event.element.qp == ends[i].qp) {
+		if (event.element.qp == qps[i]) {
 			if (seen & 1u << event.event_type)
 				seen |= TWICE;
 			seen |= 1u << event.event_type;
@@ -129,24 +121,13 @@ static bool told(int i, uint32_t wanted)
 
 	if (seen == wanted)
 		return true;
-	ksft_print_msg("%s: events %#x instead of %#x\n", ends[i].device.name, seen, wanted);
+	ksft_print_msg("%s: events %#x instead of %#x\n", devices[i].name, seen, wanted);
 	return false;
 }
 
 static bool quiet(int i)
 {
 	return told(i, 0);
-}
-
-static void finish(void)
-{
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		qp_free(ends[i].qp);
-		cq_drain(ends[i].send_cq);
-		cq_drain(ends[i].recv_cq);
-	}
 }
 
 static struct ibv_sge piece(const struct region *region, size_t slot)
@@ -158,7 +139,7 @@ static struct ibv_sge piece(const struct region *region, size_t slot)
 static void post(int i, enum ibv_wr_opcode opcode, size_t slot)
 {
 	bool reads = opcode == IBV_WR_RDMA_READ;
-	struct end *from = &ends[reads ? !i : i], *to = &ends[reads ? i : !i];
+	struct side *from = &sides[reads ? !i : i], *to = &sides[reads ? i : !i];
 	struct ibv_sge sge = piece(reads ? &to->sink : &from->source, slot);
 	struct region *remote = reads ? &from->source : &to->sink;
 	struct ibv_send_wr wr = {
@@ -177,10 +158,10 @@ static void post(int i, enum ibv_wr_opcode opcode, size_t slot)
 		struct ibv_sge into = piece(&to->sink, slot);
 		struct ibv_recv_wr receive = { .wr_id = slot, .sg_list = &into, .num_sge = 1 };
 
-		recv_post(to->qp, &receive);
+		recv_post(qps[!i], &receive);
 	}
 	memcpy(to->sink.expected + slot * LENGTH, from->source.memory + slot * LENGTH, LENGTH);
-	send_post(ends[i].qp, &wr);
+	send_post(qps[i], &wr);
 }
 
 /* So many successes, in the order of the slots from `slot` on. */
@@ -205,9 +186,9 @@ static bool succeeds(struct ibv_cq *cq, const char *what, size_t slot, size_t co
 
 static bool bytes_right(void)
 {
-	bool ok = region_check(&ends[0].sink, "sink 0");
+	bool ok = region_check(&sides[0].sink, "sink 0");
 
-	return region_check(&ends[1].sink, "sink 1") && ok;
+	return region_check(&sides[1].sink, "sink 1") && ok;
 }
 
 /* A message from an end, with its bytes. */
@@ -217,8 +198,8 @@ static bool sends(int i)
 
 	slot = (slot + 1) % SLOTS;
 	post(i, IBV_WR_SEND, slot);
-	return succeeds(ends[i].send_cq, "send", slot, 1) &&
-	       succeeds(ends[!i].recv_cq, "receive", slot, 1) && bytes_right();
+	return succeeds(sides[i].send_cq, "send", slot, 1) &&
+	       succeeds(sides[!i].recv_cq, "receive", slot, 1) && bytes_right();
 }
 
 /* One of each end. */
@@ -233,7 +214,7 @@ static struct ibv_qp_attr query(int i)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
-	int error = ibv_query_qp(ends[i].qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_ALT_PATH |
+	int error = ibv_query_qp(qps[i], &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_ALT_PATH |
 				 IBV_QP_PATH_MIG_STATE | IBV_QP_TIMEOUT, &init);
 
 	if (error)
@@ -247,7 +228,7 @@ static bool in_state(int i, enum ibv_mig_state state)
 
 	if (now == state)
 		return true;
-	ksft_print_msg("%s: in state %d instead of %d\n", ends[i].device.name, now, state);
+	ksft_print_msg("%s: in state %d instead of %d\n", devices[i].name, now, state);
 	return false;
 }
 
@@ -261,18 +242,18 @@ static bool both_in(enum ibv_mig_state state)
 /* That an address vector leads from that address of an end to that one of its peer. */
 static bool leads(int i, const struct ibv_ah_attr *attr, int address)
 {
-	if (attr->grh.sgid_index == ends[i].addresses[address].index && attr->is_global &&
-	    !memcmp(&attr->grh.dgid, &ends[!i].addresses[address].gid, sizeof(attr->grh.dgid)))
+	if (attr->grh.sgid_index == addresses[i][address].index && attr->is_global &&
+	    !memcmp(&attr->grh.dgid, &addresses[!i][address].gid, sizeof(attr->grh.dgid)))
 		return true;
 	ksft_print_msg("%s: an address vector from GID %d, not between the addresses %d\n",
-		       ends[i].device.name, attr->grh.sgid_index, address);
+		       devices[i].name, attr->grh.sgid_index, address);
 	return false;
 }
 
 static struct ibv_qp_attr alternate(int i, int address)
 {
 	return (struct ibv_qp_attr){
-		.alt_ah_attr = way(&ends[i].addresses[address], &ends[!i].addresses[address]),
+		.alt_ah_attr = way(&addresses[i][address], &addresses[!i][address]),
 		.alt_port_num = PORT,
 		.alt_timeout = alt_timeout,
 		.path_mig_state = IBV_MIG_REARM,
@@ -282,10 +263,10 @@ static struct ibv_qp_attr alternate(int i, int address)
 static void rearm(int i, int address)
 {
 	struct ibv_qp_attr attr = alternate(i, address);
-	int error = ibv_modify_qp(ends[i].qp, &attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
+	int error = ibv_modify_qp(qps[i], &attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
 
 	if (error)
-		die("%s: loading an alternate path: %s", ends[i].device.name, strerror(error));
+		die("%s: loading an alternate path: %s", devices[i].name, strerror(error));
 }
 
 /* Both ends armed, with the path between those addresses. */
@@ -300,7 +281,7 @@ static int request(int i, enum ibv_mig_state state)
 {
 	struct ibv_qp_attr attr = { .path_mig_state = state };
 
-	return ibv_modify_qp(ends[i].qp, &attr, IBV_QP_PATH_MIG_STATE);
+	return ibv_modify_qp(qps[i], &attr, IBV_QP_PATH_MIG_STATE);
 }
 
 /* Both have migrated to the path between those addresses, and have been told once. */
@@ -316,7 +297,7 @@ static bool migrated(int address)
 		if (attr.timeout != alt_timeout || attr.alt_port_num || attr.alt_timeout ||
 		    attr.alt_ah_attr.is_global) {
 			ksft_print_msg("%s: timeout %u, alternate port %u, timeout %u\n",
-				       ends[i].device.name, attr.timeout, attr.alt_port_num,
+				       devices[i].name, attr.timeout, attr.alt_port_num,
 				       attr.alt_timeout);
 			ok = false;
 		}
@@ -340,7 +321,7 @@ static bool run_states(void)
 	start(IBV_QPT_RC);
 	ok = both_in(IBV_MIG_MIGRATED) && talk();
 	load = alternate(0, SECOND);
-	if (ibv_modify_qp(ends[0].qp, &load, IBV_QP_ALT_PATH))
+	if (ibv_modify_qp(qps[0], &load, IBV_QP_ALT_PATH))
 		die("loading an alternate path");
 	attr = query(0);
 	ok &= in_state(0, IBV_MIG_MIGRATED) && leads(0, &attr.ah_attr, FIRST) &&
@@ -358,14 +339,14 @@ static bool run_states(void)
 		attr = query(i);
 		ok &= leads(i, &attr.ah_attr, FIRST) && leads(i, &attr.alt_ah_attr, SECOND) && quiet(i);
 	}
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
 static bool refuses(int i, struct ibv_qp_attr attr, int mask, int expected, const char *what)
 {
 	enum ibv_mig_state before = query(i).path_mig_state;
-	int error = ibv_modify_qp(ends[i].qp, &attr, mask);
+	int error = ibv_modify_qp(qps[i], &attr, mask);
 
 	if (error != expected) {
 		ksft_print_msg("%s: %s instead of %s\n", what, strerror(error), strerror(expected));
@@ -419,23 +400,22 @@ static bool run_refused(void)
 	attr = alternate(0, SIX);
 	ok &= refuses(0, attr, IBV_QP_ALT_PATH, EINVAL, "a path while ARMED");
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD };
-	if (ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE))
+	if (ibv_modify_qp(qps[0], &attr, IBV_QP_STATE))
 		die("RTS to SQD");
-	attr = (struct ibv_qp_attr){ .ah_attr = way(&ends[0].addresses[SIX], &ends[1].addresses[SIX]) };
+	attr = (struct ibv_qp_attr){ .ah_attr = way(&addresses[0][SIX], &addresses[1][SIX]) };
 	ok &= refuses(0, attr, IBV_QP_AV, EINVAL, "another primary path while ARMED");
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS };
-	if (ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE))
+	if (ibv_modify_qp(qps[0], &attr, IBV_QP_STATE))
 		die("SQD to RTS");
 	ok &= talk() && both_in(IBV_MIG_ARMED) && quiet(0) && quiet(1);
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
 static bool run_datagrams_refuse(void)
 {
 	struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
-	struct ibv_qp *qp = qp_make(&ends[0].device, IBV_QPT_UD, ends[0].send_cq, ends[0].recv_cq, depth,
-				    NULL);
+	struct ibv_qp *qp = qp_make(&devices[0], IBV_QPT_UD, sides[0].send_cq, sides[0].recv_cq, depth, NULL);
 	struct ibv_qp_attr attr = alternate(0, SECOND);
 	int path, state;
 
@@ -460,20 +440,20 @@ static bool run_early(void)
 		attr = alternate(i, SECOND);
 		attr.qp_state = IBV_QPS_RTR;
 		attr.path_mtu = IBV_MTU_1024;
-		attr.dest_qp_num = ends[!i].qp->qp_num;
-		attr.ah_attr = way(&ends[i].addresses[FIRST], &ends[!i].addresses[FIRST]);
-		if (qp_init(ends[i].qp, IBV_ACCESS_LOCAL_WRITE, 0) ||
-		    ibv_modify_qp(ends[i].qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+		attr.dest_qp_num = qps[!i]->qp_num;
+		attr.ah_attr = way(&addresses[i][FIRST], &addresses[!i][FIRST]);
+		if (qp_init(qps[i], IBV_ACCESS_LOCAL_WRITE, 0) ||
+		    ibv_modify_qp(qps[i], &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 				  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_ALT_PATH))
 			die("INIT to RTR with an alternate path");
 		ok &= in_state(i, IBV_MIG_MIGRATED);
 		attr.qp_state = IBV_QPS_RTS;
-		if (ibv_modify_qp(ends[i].qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_PATH_MIG_STATE))
+		if (ibv_modify_qp(qps[i], &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_PATH_MIG_STATE))
 			die("RTR to RTS, to REARM");
 		ok &= in_state(i, IBV_MIG_REARM);
 	}
 	ok &= talk() && both_in(IBV_MIG_ARMED);
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
@@ -489,7 +469,7 @@ static bool run_request(enum ibv_qp_type type, int who, int first_to_send, int a
 	ok = ok && refuses_state(who, IBV_MIG_REARM, "to REARM without another path");
 	ok = ok && arm(FIRST) && !request(!who, IBV_MIG_MIGRATED) && sends(!who) && talk() &&
 	     migrated(FIRST) && talk();
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
@@ -504,8 +484,8 @@ static bool run_traffic(void (*happens)(void), int address)
 	start(IBV_QPT_RC);
 	ok = arm(address);
 	for (i = 0; i < 2; i++) {
-		region_fill(&ends[i].source);
-		region_fill(&ends[i].sink);
+		region_fill(&sides[i].source);
+		region_fill(&sides[i].sink);
 	}
 	/* An end's READs take from where the other end's messages do not go. */
 	for (slot = 0; ok && slot < SLOTS; slot++) {
@@ -520,21 +500,21 @@ static bool run_traffic(void (*happens)(void), int address)
 		size_t done;
 
 		for (done = 0; ok && done < sent[i]; done++) {
-			ok = cq_poll(ends[i].send_cq, &wc, WAIT_MS) && wc.status == IBV_WC_SUCCESS &&
+			ok = cq_poll(sides[i].send_cq, &wc, WAIT_MS) && wc.status == IBV_WC_SUCCESS &&
 			     wc.wr_id == 2 * done + i;
 			if (!ok)
 				ksft_print_msg("%s: completion %zu is missing or wrong: %s\n",
-					       ends[i].device.name, done, ibv_wc_status_str(wc.status));
+					       devices[i].name, done, ibv_wc_status_str(wc.status));
 		}
 	}
 	for (i = 0; ok && i < 2; i++) {
 		struct ibv_wc wc;
 
-		while (ok && ibv_poll_cq(ends[i].recv_cq, 1, &wc) > 0)
+		while (ok && ibv_poll_cq(sides[i].recv_cq, 1, &wc) > 0)
 			ok = wc.status == IBV_WC_SUCCESS;
 	}
 	ok = ok && bytes_right() && migrated(address) && talk();
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
@@ -574,22 +554,22 @@ static bool run_gap(void)
 	start_with(IBV_QPT_RC, once);
 	ok = arm(SECOND);
 	/* So is the payload of that response. What is placed before its turn is not asked for again. */
-	memset(ends[1].source.memory + MTU, 0, MTU);
+	memset(sides[1].source.memory + MTU, 0, MTU);
 	shell(cut_one_way_command);
-	wire_open(&wire, "n2", netdev_of(2), &ends[1].addresses[FIRST].gid, &ends[0].addresses[FIRST].gid);
+	wire_open(&wire, "n2", netdev_of(2), &addresses[1][FIRST].gid, &addresses[0][FIRST].gid);
 	post(0, IBV_WR_RDMA_READ, 0);
-	if (!wire_receive(&wire, ends[1].qp->qp_num, &request, WAIT_MS) || request.opcode != RC_READ_REQUEST) {
+	if (!wire_receive(&wire, qps[1]->qp_num, &request, WAIT_MS) || request.opcode != RC_READ_REQUEST) {
 		ksft_print_msg("no READ request over the first path\n");
 		ok = false;
 	}
-	response.qpn = ends[0].qp->qp_num;
+	response.qpn = qps[0]->qp_num;
 	response.psn = request.psn + 1;
 	if (ok)
 		wire_send(&wire, &response, 1);
-	ok = ok && succeeds(ends[0].send_cq, "read", 0, 1) && bytes_right() && migrated(SECOND) && talk();
+	ok = ok && succeeds(sides[0].send_cq, "read", 0, 1) && bytes_right() && migrated(SECOND) && talk();
 	wire_close(&wire);
 	shell(mend_command);
-	finish();
+	qps_free(qps);
 	alt_timeout = ALT_TIMEOUT;
 	return ok;
 }
@@ -605,10 +585,10 @@ static bool run_dead_unarmed(void)
 	ok = talk() && in_state(0, IBV_MIG_REARM);
 	cut();
 	post(0, IBV_WR_RDMA_WRITE, 0);
-	ok = ok && cq_poll(ends[0].send_cq, &wc, WAIT_MS) && wc.status == IBV_WC_RETRY_EXC_ERR &&
+	ok = ok && cq_poll(sides[0].send_cq, &wc, WAIT_MS) && wc.status == IBV_WC_RETRY_EXC_ERR &&
 	     quiet(0) && quiet(1);
 	shell(mend_command);
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
@@ -623,9 +603,9 @@ static bool run_disagreement(void)
 	rearm(1, SIX);
 	ok = talk() && both_in(IBV_MIG_ARMED) && !request(0, IBV_MIG_MIGRATED);
 	post(0, IBV_WR_RDMA_WRITE, 0);
-	ok = ok && cq_poll(ends[0].send_cq, &wc, WAIT_MS) && wc.status == IBV_WC_RETRY_EXC_ERR;
+	ok = ok && cq_poll(sides[0].send_cq, &wc, WAIT_MS) && wc.status == IBV_WC_RETRY_EXC_ERR;
 	ok = ok && told(0, MIGRATED_EVENT) && told(1, REFUSED_EVENT) && in_state(1, IBV_MIG_ARMED);
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
@@ -637,11 +617,11 @@ static bool run_reset(void)
 
 	start(IBV_QPT_RC);
 	ok = arm(SECOND);
-	if (ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE))
+	if (ibv_modify_qp(qps[0], &attr, IBV_QP_STATE))
 		die("to RESET");
 	attr = query(0);
 	ok &= attr.path_mig_state == IBV_MIG_MIGRATED && !attr.alt_port_num && !attr.alt_ah_attr.is_global;
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
@@ -654,24 +634,24 @@ static bool run_core_refuses(void)
 	start(IBV_QPT_RC);
 	attr = alternate(0, SECOND);
 	ok = refuses(0, attr, IBV_QP_ALT_PATH, EINVAL, "an alternate path") &&
-	     !(ends[0].device.attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG);
+	     !(devices[0].attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG);
 	ok &= refuses_state(0, IBV_MIG_REARM, "to REARM") & refuses_state(0, IBV_MIG_ARMED, "to ARMED");
 	ok &= !request(0, IBV_MIG_MIGRATED) && talk();
-	finish();
+	qps_free(qps);
 	return ok;
 }
 
-static void addresses_find(struct end *end, const char *name, int index)
+static void addresses_find(int i, int index)
 {
 	struct device six;
 
-	device_open(&six, name, 6);
-	end->addresses[SIX] = (struct address){ six.gid_index, six.gid };
+	device_open(&six, devices[i].name, 6);
+	addresses[i][SIX] = (struct address){ six.gid_index, six.gid };
 	device_close(&six);
-	end->addresses[FIRST] = (struct address){ end->device.gid_index, end->device.gid };
-	end->addresses[SECOND].index = index;
-	if (ibv_query_gid(end->device.context, PORT, index, &end->addresses[SECOND].gid))
-		die("%s: no GID %d", name, index);
+	addresses[i][FIRST] = (struct address){ devices[i].gid_index, devices[i].gid };
+	addresses[i][SECOND].index = index;
+	if (ibv_query_gid(devices[i].context, PORT, index, &addresses[i][SECOND].gid))
+		die("%s: no GID %d", devices[i].name, index);
 }
 
 static bool run_by_request(void)
@@ -729,29 +709,9 @@ static void begin(char **operands)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		struct end *end = &ends[i];
-
-		device_open(&end->device, operands[i], 4);
-		addresses_find(end, operands[i], atoi(operands[2 + i]));
-		region_make(&end->source, &end->device, SIZE, ACCESS);
-		region_make(&end->sink, &end->device, SIZE, ACCESS);
-		end->send_cq = cq_make(&end->device, 2 * DEPTH);
-		end->recv_cq = cq_make(&end->device, 2 * DEPTH);
-	}
-}
-
-static void end(void)
-{
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		cq_free(ends[i].send_cq);
-		cq_free(ends[i].recv_cq);
-		region_free(&ends[i].source);
-		region_free(&ends[i].sink);
-		device_close(&ends[i].device);
-	}
+	for (i = 0; i < 2; i++)
+		addresses_find(i, atoi(operands[2 + i]));
+	sides_make(devices, SIZE, 2 * DEPTH);
 }
 
 static bool take_option(int option, const char *argument)
@@ -767,5 +727,5 @@ static bool take_option(int option, const char *argument)
 
 const struct test test = {
 	.operands = "DEVICE DEVICE INDEX INDEX", .options = "rc:o:m:", .option = take_option, .add = add,
-	.begin = begin, .end = end,
+	.with_devices = true, .begin = begin, .end = sides_free,
 };
