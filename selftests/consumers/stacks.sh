@@ -347,21 +347,13 @@ ceph_configuration()
 # Ceph's messenger, with a checksum of each message: 8 under way, 200 in all, of 64 KiB.
 ceph_messenger()
 {
-	local port=10001 server status
+	local port=10001
 	ceph_configuration "$dev1" "$(gid_index "$dev1" "$address1")" >"$ktap_dir/server.conf" &&
 		ceph_configuration "$dev2" "$(gid_index "$dev2" "$address2")" >"$ktap_dir/client.conf" || return 1
-	# It never ends by itself.
-	CEPH_CONF=$ktap_dir/server.conf ip netns exec n1 timeout -k 2 $((120 * slowness)) \
-		ceph_perf_msgr_server "$address1:$port" 1 0 >"$ktap_dir/server" 2>&1 &
-	server=$!
-	await_listener "ip netns exec n1" "$port" "$server"
-	CEPH_CONF=$ktap_dir/client.conf ip netns exec n2 timeout -k 2 $((60 * slowness)) \
-		ceph_perf_msgr_client "$address1:$port" 1 8 200 0 65536 >"$ktap_dir/client" 2>&1
-	status=$?
-	kill "$server"
-	wait "$server"
-	cat "$ktap_dir/server" "$ktap_dir/client"
-	[ "$status" -eq 0 ] && grep -q 'Total op 200 run time' "$ktap_dir/client"
+	endless=1 pair 120 "$port" env CEPH_CONF="$ktap_dir/server.conf" ceph_perf_msgr_server "$address1:$port" 1 0 -- \
+		timeout -k 2 $((60 * slowness)) env CEPH_CONF="$ktap_dir/client.conf" \
+		ceph_perf_msgr_client "$address1:$port" 1 8 200 0 65536 || return 1
+	grep -q 'Total op 200 run time' "$ktap_dir/client.errors"
 }
 
 program_rows()

@@ -199,8 +199,8 @@ packets_of_many()
 
 # pair SECONDS PORT SERVER... -- CLIENT...
 # The server in n1, the client in n2 once the port is listened on; in the namespaces $server_at and $client_at if
-# these are set. Both must exit
-# with 0. Their output is in $ktap_dir/server and $ktap_dir/client, apart from what
+# these are set. Both must exit with 0; but if $endless is set, the server goes on until it is ended, with any status.
+# Their output is in $ktap_dir/server and $ktap_dir/client, apart from what
 # they say on standard error, which would cut lines in two; all of it is printed,
 # too: the row shows it if it fails.
 pair()
@@ -219,7 +219,7 @@ pair()
 	await_listener "ip netns exec ${server_at:-n1}" "$port" "$pid"
 	ip netns exec "${client_at:-n2}" timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
-	if [ "$client_status" -ne 0 ]; then
+	if [ "$client_status" -ne 0 ] || [ -n "${endless:-}" ]; then
 		# Nobody is left to end it.
 		sleep 1
 		kill "$pid" 2>/dev/null
@@ -230,5 +230,5 @@ pair()
 	sed 's/^/client: /' "$ktap_dir/client" "$ktap_dir/client.errors"
 	echo "server ${server[*]}: status $server_status"
 	echo "client $*: status $client_status"
-	[ "$server_status" -eq 0 ] && [ "$client_status" -eq 0 ]
+	{ [ "$server_status" -eq 0 ] || [ -n "${endless:-}" ]; } && [ "$client_status" -eq 0 ]
 }

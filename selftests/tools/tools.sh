@@ -121,28 +121,6 @@ cm_pair()
 	pair 60 "$port" "$@" -- "$@" -s "$address1"
 }
 
-# unending PORT SERVER... -- CLIENT...: as pair, but the server goes on until it is ended.
-unending()
-{
-	local port=$1 server=() pid status
-	shift
-	while [ "$1" != -- ]; do
-		server+=("$1")
-		shift
-	done
-	shift
-	ip netns exec n1 "${server[@]}" >"$ktap_dir/server" 2>&1 &
-	pid=$!
-	await 100 listening in1 "$port" || echo "the server does not listen"
-	in2 timeout -k 2 $((60 * slowness)) "$@"
-	status=$?
-	sleep 1
-	kill "$pid"
-	wait "$pid" 2>/dev/null
-	cat "$ktap_dir/server"
-	[ "$status" -eq 0 ] || fail "status $status"
-}
-
 # That of rdma-core 65 is told where the sides meet, and is a client unless told otherwise; the server of
 # that of 44, which has no threads, does not end.
 cmtime_pair()
@@ -155,7 +133,7 @@ cmtime_pair()
 			cmtime -b "$address2" -C "$address1" -p "$port" "$@"
 		;;
 	*num_threads*) cm_pair "$port" cmtime "$@" ;;
-	*) unending "$port" cmtime "$@" -- cmtime "$@" -s "$address1" ;;
+	*) endless=1 cm_pair "$port" cmtime "$@" ;;
 	esac
 }
 
@@ -212,7 +190,7 @@ rcopy_pair()
 {
 	head -c 3000001 /dev/urandom >"$ktap_dir/source"
 	rm -f "$ktap_dir/copy"
-	unending 7427 rcopy -- rcopy "$ktap_dir/source" "$address1:$ktap_dir/copy"
+	endless=1 pair 60 7427 rcopy -- rcopy "$ktap_dir/source" "$address1:$ktap_dir/copy" || return 1
 	cmp "$ktap_dir/source" "$ktap_dir/copy"
 }
 
