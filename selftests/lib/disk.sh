@@ -54,6 +54,12 @@ disk_fio()
 	fio_verify "$disk" "$(blockdev --getss "$disk")" "$@"
 }
 
+# traffic SECONDS: verified.
+traffic()
+{
+	disk_fio "$1"
+}
+
 # fio_verify FILE LEAST SECONDS [OPTION...]: blocks of at least so many bytes.
 fio_verify()
 {

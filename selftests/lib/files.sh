@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# Files of a network file system, which is mounted at $mounted. Needs disk.sh.
+# Files of a network file system: the directory $export, which is mounted at $mounted. Needs disk.sh before it.
 
-# shellcheck disable=SC2154 # of disk.sh
-mounted=$state/mounted
+# shellcheck disable=SC2034,SC2154 # for who sources this; of disk.sh
+export=$state/export mounted=$state/mounted
+
+detach()
+{
+	umount "$mounted"
+}
 
 is_mounted()
 {
@@ -52,4 +57,10 @@ small_files()
 random_blocks()
 {
 	is_mounted && fio_verify "$mounted/blocks" 512 "$1" && rm "$mounted/blocks"
+}
+
+# In the place of that of disks.
+traffic()
+{
+	random_blocks "$1"
 }

@@ -57,9 +57,3 @@ detach()
 	pkill iscsid
 	modprobe -r ib_iser
 }
-
-# traffic SECONDS: verified.
-traffic()
-{
-	disk_fio "$1"
-}

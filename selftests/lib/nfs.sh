@@ -6,8 +6,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/files.sh"
 
-export=$state/export
-
 # serve ADDRESS MiB
 serve()
 {
@@ -41,11 +39,6 @@ attach()
 	mount -t nfs -o "rdma,port=20049,nolock,sec=sys,vers=$2" "$1:$export" "$mounted"
 }
 
-detach()
-{
-	umount "$mounted"
-}
-
 # adaptive on|off: whether the kernel moderates completion queues that are made from now on.
 adaptive()
 {
@@ -67,10 +60,4 @@ is_adapted()
 rate()
 {
 	fio_rate "$mounted/rate" "$1"
-}
-
-# traffic SECONDS: verified.
-traffic()
-{
-	random_blocks "$1"
 }

@@ -6,8 +6,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/files.sh"
 
-export=$state/export
-
 # serve ADDRESS MiB
 serve()
 {
@@ -31,15 +29,4 @@ attach()
 	modprobe -a 9p 9pnet_rdma
 	mkdir -p "$mounted"
 	mount -t 9p -o "trans=rdma,port=5640,version=9p2000.L,aname=$export,uname=root,access=any,cache=none" "$1" "$mounted"
-}
-
-detach()
-{
-	umount "$mounted"
-}
-
-# traffic SECONDS: verified.
-traffic()
-{
-	random_blocks "$1"
 }

@@ -42,9 +42,3 @@ rate()
 	local disk
 	disk=$(the_disk) && fio_rate "$disk" "$1"
 }
-
-# traffic SECONDS: verified.
-traffic()
-{
-	disk_fio "$1"
-}

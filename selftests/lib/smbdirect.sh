@@ -7,8 +7,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/disk.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/files.sh"
 
-export=$state/export
-
 # serve ADDRESS MiB
 serve()
 {

@@ -70,9 +70,3 @@ detach()
 	done
 	modprobe -r ib_srp
 }
-
-# traffic SECONDS: verified.
-traffic()
-{
-	disk_fio "$1"
-}
