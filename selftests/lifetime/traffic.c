@@ -49,7 +49,6 @@
 #define WINDOW 8
 #define RECEIVES 32
 #define SLOT ((size_t)16384)
-#define GRH 40
 #define QKEY 0x11111111
 #define ETHERNET 14
 /* An Ethernet type for experiments. */

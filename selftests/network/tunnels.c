@@ -17,7 +17,6 @@
 #define SIDE_SIZE (24 * MESSAGE)
 /* Places in the sink that WRITEs go to in turn. */
 #define SLOTS 16
-#define GRH 40
 #define QKEY 0x11223344
 /* How many messages of UC must arrive, and how many of UD. */
 #define UC_MESSAGES 8

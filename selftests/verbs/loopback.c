@@ -38,7 +38,6 @@
 #define SECONDS 60
 #define WAIT_MS 20000
 #define QUIET_MS 200
-#define GRH 40
 #define FAILURES 20
 #define FLUSHED 4
 #define RESIZED_ROUNDS 2

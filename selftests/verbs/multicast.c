@@ -15,7 +15,6 @@
 #include "namespace.h"
 #include "test.h"
 
-#define GRH 40
 #define SLOT (4096 + GRH)
 #define QKEY 0x11223344
 #define GROUP_QPN 0xffffff
@@ -142,26 +141,6 @@ static bool send_from(struct end *from, struct ibv_qp *qp, struct ibv_cq *cq, st
 	return wc.status == IBV_WC_SUCCESS;
 }
 
-static bool header_check(const uint8_t *grh, struct end *from, const union ibv_gid *to)
-{
-	const uint8_t *ip = grh + 20;
-
-	if (family == 6) {
-		if (grh[0] >> 4 == 6 && grh[6] == 17 && grh[7] == HOPS &&
-		    !memcmp(grh + 8, &from->device.gid, 16) && !memcmp(grh + 24, to, 16))
-			return true;
-	} else if (ip[0] == 0x45 && ip[9] == 17 && ip[8] == HOPS &&
-		   !memcmp(ip + 12, from->device.gid.raw + 12, 4) &&
-		   !memcmp(ip + 16, to->raw + 12, 4)) {
-		return true;
-	}
-	printf("# wrong network header:");
-	for (ip = grh; ip < grh + GRH; ip++)
-		printf(" %02x", *ip);
-	printf("\n");
-	return false;
-}
-
 static bool received(struct member *member, struct end *from, struct ibv_qp *qp, size_t at,
 		     uint32_t length, const union ibv_gid *to)
 {
@@ -178,7 +157,7 @@ static bool received(struct member *member, struct end *from, struct ibv_qp *qp,
 		       ibv_wc_status_str(wc.status), wc.opcode, wc.byte_len, wc.src_qp, wc.wc_flags);
 		return false;
 	}
-	if (!header_check(member->sink.memory, from, to))
+	if (!grh_check(member->sink.memory, &from->device.gid, to, length, HOPS))
 		return false;
 	memcpy(member->sink.expected, member->sink.memory, GRH);
 	memcpy(member->sink.expected + GRH, from->source.expected + at, length);

@@ -13,7 +13,6 @@
 #define SLOTS 64
 #define SLOT 32768
 #define SOURCE 65536
-#define GRH 40
 #define QKEY 0x11223344
 #define WAIT_MS 20000
 #define QUIET_MS 200

@@ -15,7 +15,6 @@
 #define WAIT_MS 10000
 #define QUIET_MS 200
 #define QKEY 0x1234567
-#define GRH 40
 
 struct end {
 	struct device device;

@@ -535,6 +535,44 @@ struct ibv_ah *ah_make(struct device *from, const struct device *to)
 	return ah;
 }
 
+/* Whether the ones' complement sum over an IPv4 header is what it must be (RFC 1071). */
+static bool checksum_is_right(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+	int i;
+
+	for (i = 0; i < 20; i += 2)
+		sum += ip[i] << 8 | ip[i + 1];
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
+bool grh_check(const uint8_t *grh, const union ibv_gid *from, const union ibv_gid *to, uint32_t length, uint8_t hops)
+{
+	const uint8_t *ip = grh + 20;
+
+	if (!gid_is_v4(from)) {
+		/* 40 bytes of IPv6, then UDP 8, BTH 12, DETH 8, at least 4 of ICRC. */
+		unsigned int payload = grh[4] << 8 | grh[5];
+
+		if (grh[0] >> 4 == 6 && grh[6] == 17 && grh[7] == hops && payload >= length + 32 &&
+		    payload <= length + 32 + 4 + 3 && !memcmp(grh + 8, from, 16) && !memcmp(grh + 24, to, 16))
+			return true;
+	} else {
+		/* The last 20 bytes are the IPv4 header. */
+		unsigned int total = ip[2] << 8 | ip[3];
+
+		if (ip[0] == 0x45 && ip[8] == hops && ip[9] == 17 && checksum_is_right(ip) && total >= length + 20 + 32 &&
+		    total <= length + 20 + 32 + 4 + 3 && !memcmp(ip + 12, from->raw + 12, 4) &&
+		    !memcmp(ip + 16, to->raw + 12, 4))
+			return true;
+	}
+	printf("# wrong network header for %u bytes:", length);
+	for (ip = grh; ip < grh + GRH; ip++)
+		printf(" %02x", *ip);
+	printf("\n");
+	return false;
+}
+
 bool cq_poll(struct ibv_cq *cq, struct ibv_wc *wc, unsigned int ms)
 {
 	uint64_t end = now_ms() + patience_ms(ms);
