@@ -188,4 +188,20 @@ kernel_headers() {
 	echo "/usr/src/linux-headers-$(cat "$(ready_artifact root)/etc/ferroce-kernel")"
 }
 
+# counts_of STATUS LOG: how many rows passed, failed and were skipped in a run of selftests/run that exited with STATUS,
+# as its last line says. If it does not say so, or no row failed in spite of the status, one failed.
+counts_of() {
+	local last
+	last=$(tail -n 1 "$2")
+	if [[ ! $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]]; then
+		echo "FAILED: selftests/run exited with $1 and did not say how many tests passed" >&2
+		echo '0 1 0'
+	elif [[ $1 != 0 && ${BASH_REMATCH[2]} == 0 ]]; then
+		echo "FAILED: selftests/run exited with $1" >&2
+		echo "${BASH_REMATCH[1]} 1 ${BASH_REMATCH[3]}"
+	else
+		echo "${BASH_REMATCH[*]:1}"
+	fi
+}
+
 choose_kernel "${FERROCE_PLATFORM:-stock}"
