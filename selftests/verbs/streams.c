@@ -117,17 +117,17 @@ static bool tries(uint64_t *end)
 }
 
 /* Measures until `is_right`. That clears `ok` if the traffic fails. */
-static bool in_time(bool (*is_right)(enum ibv_wr_opcode opcode, bool *ok), int opcode)
+static bool in_time(bool (*is_right)(int argument, bool *ok), int argument)
 {
 	bool ok = true, is = false;
 	uint64_t end = 0;
 
 	while (ok && !is && tries(&end))
-		is = is_right(opcode, &ok);
+		is = is_right(argument, &ok);
 	return ok && is;
 }
 
-static bool is_mostly_steered(enum ibv_wr_opcode opcode, bool *ok)
+static bool is_mostly_steered(int opcode, bool *ok)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
 	unsigned long long packets = packets_of(ROUNDS * MAX_MESSAGES, MESSAGE);
@@ -158,7 +158,7 @@ static bool both_ways(int opcode)
 	return link_end(&link) && ok;
 }
 
-static bool is_hardly_steered(enum ibv_wr_opcode opcode, bool *ok)
+static bool is_hardly_steered(int opcode, bool *ok)
 {
 	unsigned long long packets = packets_of(MAX_MESSAGES, MESSAGE / 2);
 	unsigned long long before = steered(&devices[1]), after;
@@ -290,17 +290,18 @@ static unsigned int small_share(unsigned int count, bool *ok)
  */
 #define SMALL_SHARE 10
 
-/* Other CPUs take in messages of several queue pairs. On a busy machine they may have no time now and then. */
-static bool small_of_many(int unused)
+static bool is_small_share(int count, bool *ok)
 {
-	unsigned int share = 0;
-	uint64_t end = 0;
-	bool ok = true;
+	return (small_share(count, ok) >= SMALL_SHARE) == (count > 1);
+}
 
-	(void)unused;
-	while (ok && share < SMALL_SHARE && tries(&end))
-		share = small_share(FLOWS, &ok);
-	return ok && share >= SMALL_SHARE;
+/*
+ * Other CPUs take in messages of several queue pairs, and hardly those of one. On a busy machine they may have no time now
+ * and then, and the device may count the queue pairs of the row before for 20 ms.
+ */
+static bool small(int count)
+{
+	return in_time(is_small_share, count);
 }
 
 /* Of each queue pair, on their way: less than what a netdev's queue holds. */
@@ -462,19 +463,6 @@ static bool small_in_order(int unused)
 	return ok && count >= STEERED_LEAST;
 }
 
-/* The device may count the queue pairs of the row before for 20 ms. */
-static bool small_of_one(int unused)
-{
-	unsigned int share = 100;
-	uint64_t end = 0;
-	bool ok = true;
-
-	(void)unused;
-	while (ok && share >= SMALL_SHARE && tries(&end))
-		share = small_share(1, &ok);
-	return ok && share < SMALL_SHARE;
-}
-
 /* Returns whether it could be done. */
 static bool cpu_set_online(unsigned int cpu, bool online)
 {
@@ -535,8 +523,8 @@ static void *come_and_go(void *unused)
 	return NULL;
 }
 
-/* Until it has gone and come ten times. */
-static bool unsteady(int opcode)
+/* Streams until a thread has made so many changes. Returns whether it has, and all arrived. */
+static bool stream_while(void *(*change)(void *unused), unsigned int least, enum ibv_wr_opcode opcode)
 {
 	uint64_t end = now_ms() + patience_ms(SECONDS * 1000);
 	pthread_t thread;
@@ -546,16 +534,24 @@ static bool unsteady(int opcode)
 	over = false;
 	changes = 0;
 	link_make(&link);
-	if (pthread_create(&thread, NULL, come_and_go, NULL))
+	if (pthread_create(&thread, NULL, change, NULL))
 		die("pthread_create");
-	while (ok && changes < 20 && now_ms() < end)
+	while (ok && changes < least && now_ms() < end)
 		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
 	over = true;
 	pthread_join(thread, NULL);
+	return link_end(&link) && ok && changes >= least;
+}
+
+/* Until it has gone and come ten times. */
+static bool unsteady(int opcode)
+{
+	bool ok = stream_while(come_and_go, 20, opcode);
+
 	if (!other_cpu(true))
 		die("%s: %s", OTHER_CPU, strerror(errno));
 	ksft_print_msg("%u changes\n", changes);
-	return link_end(&link) && ok && changes >= 20;
+	return ok;
 }
 
 #define CAPTURES 200
@@ -577,25 +573,12 @@ static void *capture(void *unused)
 /* While there is a capture, super-packets come by UDP's socket, in segments, and find a lane that is open. */
 static bool captured(int opcode)
 {
-	uint64_t end = now_ms() + patience_ms(SECONDS * 1000);
-	unsigned long long before, after;
-	pthread_t thread;
-	struct link link;
-	bool ok = true;
+	unsigned long long before = steered(&devices[1]), after;
+	bool ok = stream_while(capture, CAPTURES, opcode);
 
-	over = false;
-	changes = 0;
-	before = steered(&devices[1]);
-	link_make(&link);
-	if (pthread_create(&thread, NULL, capture, NULL))
-		die("pthread_create");
-	while (ok && changes < CAPTURES && now_ms() < end)
-		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
-	over = true;
-	pthread_join(thread, NULL);
 	after = steered(&devices[1]);
 	ksft_print_msg("%u captures, %llu packets steered\n", changes, after - before);
-	return link_end(&link) && ok && changes >= CAPTURES && after > before;
+	return ok && after > before;
 }
 
 static unsigned long share_set(unsigned long share)
@@ -628,7 +611,7 @@ static void *keep_cpu(void *unused)
 }
 
 /* Packets are steered while another program keeps the other CPU, and few of them come twice. */
-static bool is_starved(enum ibv_wr_opcode opcode, bool *ok)
+static bool is_starved(int opcode, bool *ok)
 {
 	const struct device *taker = &devices[opcode != IBV_WR_RDMA_READ];
 	/* Those that come late enough come twice: no more than these. */
@@ -684,10 +667,9 @@ static const struct row rows[] = {
 	{ "reads in both directions", .run_with = both_ways, IBV_WR_RDMA_READ, ONE_CPU },
 	{ "messages one at a time are taken in at once", .run_with = one_at_a_time, IBV_WR_SEND, TWO_CPUS },
 	{ "a capture comes and goes during sends", .run_with = captured, IBV_WR_SEND, TWO_CPUS },
-	{ "small messages of several queue pairs are taken in by another CPU", .run_with = small_of_many,
-	  .needs = TWO_CPUS },
+	{ "small messages of several queue pairs are taken in by another CPU", .run_with = small, FLOWS, TWO_CPUS },
 	{ "small messages of several queue pairs stay in order", .run_with = small_in_order, .needs = TWO_CPUS },
-	{ "small messages of one queue pair are taken in at once", .run_with = small_of_one, .needs = TWO_CPUS },
+	{ "small messages of one queue pair are taken in at once", .run_with = small, 1, TWO_CPUS },
 	{ "one CPU takes in a stream itself", .run_with = alone, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during sends", .run_with = unsteady, IBV_WR_SEND, OFFLINE },
 	{ "a CPU goes and comes during reads", .run_with = unsteady, IBV_WR_RDMA_READ, OFFLINE },
