@@ -27,7 +27,6 @@ struct links {
 	struct ibv_qp *qps[LINKS][2];
 	struct way ways[2 * LINKS];
 	unsigned int count;
-	uint32_t inline_size;
 };
 
 static struct links links;
@@ -40,38 +39,27 @@ static void links_make(unsigned int count, enum ibv_mtu mtu, uint32_t inline_siz
 		.sges = MAX_SEGMENTS,
 		.inline_size = inline_size,
 	};
-	unsigned int i, j;
+	unsigned int i;
 
 	memset(&links, 0, sizeof(links));
 	links.count = count;
 	for (i = 0; i < count; i++) {
-		for (j = 0; j < 2; j++)
-			links.qps[i][j] = qp_make(&devices[j], IBV_QPT_RC, sides[j].send_cq,
-						  sides[j].recv_cq, depth, &links.inline_size);
-		qp_connect(&devices[0], links.qps[i][0], &devices[1], links.qps[i][1], mtu, PATIENT);
+		qps_make(links.qps[i], IBV_QPT_RC, depth, mtu, PATIENT);
 		ways_between(&links.ways[2 * i], &sides[0], links.qps[i][0], &sides[1],
 			     links.qps[i][1]);
 	}
-	for (j = 0; j < 2; j++) {
-		region_fill(&sides[j].source);
-		region_fill(&sides[j].sink);
+	for (i = 0; i < 2; i++) {
+		region_fill(&sides[i].source);
+		region_fill(&sides[i].sink);
 	}
 }
 
 static bool links_end(void)
 {
-	unsigned int i, j;
+	unsigned int i;
 
-	for (i = 0; i < links.count; i++) {
-		for (j = 0; j < 2; j++) {
-			qp_free(links.qps[i][j]);
-		}
-	}
-	/* A row that failed leaves completions: they are none of the next row's. */
-	for (j = 0; j < 2; j++) {
-		cq_drain(sides[j].send_cq);
-		cq_drain(sides[j].recv_cq);
-	}
+	for (i = 0; i < links.count; i++)
+		qps_free(links.qps[i]);
 	return side_check(&sides[0]) & side_check(&sides[1]);
 }
 
