@@ -1194,8 +1194,7 @@ static void worker(const char *const *names, uint64_t seed, unsigned int seconds
 	spoiler_choice.state = seed ^ 0x5a5a5a5a5a5a5a5a;
 	if (!spoiler_choice.state)
 		spoiler_choice.state = 1;
-	if (pthread_create(&thread, NULL, spoiler, &spoiler_choice))
-		die("pthread_create");
+	thread_start(&thread, spoiler, &spoiler_choice);
 	while (fuzzer_goes_on(end, acted() >= FEWEST_ACTIONS && bystander_has_moved(&bystander))) {
 		act(&choice, weighted(&choice, &actions[0].weight, sizeof(actions[0]), ACTIONS));
 		coverage_collect();

@@ -81,8 +81,7 @@ static void get_stuck(void)
 
 	memory = pages_make(REGION, MAP_PRIVATE | MAP_ANONYMOUS);
 	fd = absence_begin(memory, REGION);
-	if (pthread_create(&thread, NULL, register_memory, memory))
-		die("pthread_create");
+	thread_start(&thread, register_memory, memory);
 	absence_noticed(fd);
 }
 

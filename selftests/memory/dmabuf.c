@@ -618,8 +618,7 @@ static bool is_one_refused(struct ibv_send_wr *wr, struct ending *ending)
 
 	for (i = 0; i < MAX_MESSAGES; i++)
 		write_somewhere(wr);
-	if (pthread_create(&thread, NULL, end_region, ending))
-		die("pthread_create");
+	thread_start(&thread, end_region, ending);
 	for (; ok && outstanding; outstanding--) {
 		enum ibv_wc_status expected = refused ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
 

@@ -282,8 +282,7 @@ static bool run_whole_words(void)
 	watch.torn = 0;
 	watch.seen = 0;
 	watch.end = false;
-	if (pthread_create(&thread, NULL, watch_word, NULL))
-		die("pthread_create");
+	thread_start(&thread, watch_word, NULL);
 	for (i = 1; ok && i <= ROUNDS; i++) {
 		atomic_write(i, b->open.mr->rkey, (uintptr_t)word, watch.values[i % 2],
 			     IBV_SEND_SIGNALED);

@@ -386,8 +386,7 @@ static bool run_traffic(void)
 
 	shared = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
 	is_over = false;
-	if (pthread_create(&thread, NULL, move_about, &is_quiet))
-		die("pthread_create");
+	thread_start(&thread, move_about, &is_quiet);
 	while (ok && is_quiet && done + refused < ROUNDS) {
 		uint8_t *at = places[0] + random_between(0, SIZE - LENGTH);
 		enum ibv_wr_opcode opcode = done % 4 == 3 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;

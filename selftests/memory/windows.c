@@ -1108,8 +1108,7 @@ static bool run_unanswered(void)
 			.access_flags = BINDABLE,
 		},
 	};
-	if (pthread_create(&thread, NULL, write_registration, &written))
-		die("pthread_create");
+	thread_start(&thread, write_registration, &written);
 	absence_noticed(fd);
 	bind = usual();
 	memcpy(&bind.region, answer + page - sizeof(bind.region), sizeof(bind.region));

@@ -855,8 +855,7 @@ static struct rdma_cm_id *call(enum ibv_qp_type type, const char *port)
 	if (rdma_create_ep(&peer.listener, found, NULL, NULL) || rdma_listen(peer.listener, 2))
 		die("rdma_create_ep, to listen: %s", strerror(errno));
 	rdma_freeaddrinfo(found);
-	if (pthread_create(&peer.thread, NULL, serve, NULL))
-		die("pthread_create");
+	thread_start(&peer.thread, serve, NULL);
 	enter(&client);
 	found = information(server.address, port, 0, type);
 	if (rdma_create_ep(&id, found, NULL, &attr))

@@ -255,8 +255,7 @@ static bool run_with_cpu(void)
 	links_make(LINKS);
 	cpu = (struct cpu){ .words = (uint64_t *)ends[1].target.memory };
 	memset(cpu.words, 0, WORDS * WORD);
-	if (pthread_create(&cpu.thread, NULL, run_cpu, NULL))
-		die("pthread_create");
+	thread_start(&cpu.thread, run_cpu, NULL);
 	/* It may begin late. */
 	while (!__atomic_load_n(&cpu.added, __ATOMIC_RELAXED))
 		;

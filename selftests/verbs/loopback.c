@@ -963,8 +963,7 @@ static bool run_full_sqe(void)
 		wrs[i].wr.ud.remote_qpn = qp->qp_num;
 		wrs[i].wr.ud.remote_qkey = QKEY;
 	}
-	if (pthread_create(&thread, NULL, go_on, qp))
-		die("pthread_create");
+	thread_start(&thread, go_on, qp);
 	send_post(qp, wrs);
 	pthread_join(thread, NULL);
 	for (i = 0; ok && i < count; i++) {
@@ -1018,8 +1017,7 @@ static bool run_resized(void)
 
 	full_make(&full);
 	resizer.full = &full;
-	if (pthread_create(&thread, NULL, resize_on, &resizer))
-		die("pthread_create");
+	thread_start(&thread, resize_on, &resizer);
 	for (i = 0; ok && (i < RESIZED_ROUNDS || resizer.count < RESIZED_LEAST); i++)
 		ok = full_round(&full, IBV_WC_SUCCESS);
 	resizer.ends = true;
@@ -1097,8 +1095,7 @@ static void flood_datagrams(struct flood *flood, struct news *news)
 	unsigned int room[SOURCES], i;
 	struct ibv_wc wc;
 
-	if (pthread_create(&destroyer.thread, NULL, destroy_on, &destroyer))
-		die("a flooder does not start");
+	thread_start(&destroyer.thread, destroy_on, &destroyer);
 	for (i = 0; i < SOURCES; i++) {
 		qps[i] = datagrams_make(&flood->device, cq, FLOOD_DEPTH);
 		room[i] = FLOOD_DEPTH;

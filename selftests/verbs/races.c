@@ -113,8 +113,7 @@ static bool run_paths(void)
 	deadline = now_ms() + SECONDS * 1000;
 	for (i = 0; i < THREADS; i++) {
 		tallies[i].first = i;
-		if (pthread_create(&tallies[i].thread, NULL, change_path, &tallies[i]))
-			die("pthread_create fails");
+		thread_start(&tallies[i].thread, change_path, &tallies[i]);
 	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(tallies[i].thread, NULL);

@@ -821,8 +821,7 @@ static bool run_rubbish(void)
 			die("the ring of the shared queue is not mapped");
 		scribble.reach = i & 1 ? ~0u : scribble.ring[1];
 		scribble.stop = false;
-		if (pthread_create(&thread, NULL, scribble_run, NULL))
-			die("pthread_create");
+		thread_start(&thread, scribble_run, NULL);
 		for (j = 0; j < 8; j++) {
 			for (k = 0; k < 4; k++)
 				send_some(&pairs[k]);

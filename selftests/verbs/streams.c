@@ -441,8 +441,7 @@ static bool small_in_order(int unused)
 	cpus_now(&cpus);
 	stay_on(0);
 	over = false;
-	if (pthread_create(&thread, NULL, share_cpu, NULL))
-		die("pthread_create");
+	thread_start(&thread, share_cpu, NULL);
 	while (ok && count < STEERED_LEAST && tries(&end)) {
 		for (j = 0; j < FLOWS; j++)
 			numbers_make(&all[j], cqs);
@@ -534,8 +533,7 @@ static bool stream_while(void *(*change)(void *unused), unsigned int least, enum
 	over = false;
 	changes = 0;
 	link_make(&link);
-	if (pthread_create(&thread, NULL, change, NULL))
-		die("pthread_create");
+	thread_start(&thread, change, NULL);
 	while (ok && changes < least && now_ms() < end)
 		ok = stream(&link, opcode, 1, MAX_MESSAGES, MESSAGE);
 	over = true;
@@ -631,8 +629,7 @@ static bool is_starved(int opcode, bool *ok)
 	stay_on(0);
 	share = share_set(0);
 	over = false;
-	if (pthread_create(&thread, NULL, keep_cpu, NULL))
-		die("pthread_create");
+	thread_start(&thread, keep_cpu, NULL);
 	while (!is_kept)
 		usleep(1000);
 	before = steered(taker);

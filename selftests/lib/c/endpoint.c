@@ -248,6 +248,14 @@ pid_t fork_child(void)
 	return pid;
 }
 
+void thread_start(pthread_t *thread, void *(*function)(void *argument), void *argument)
+{
+	int error = pthread_create(thread, NULL, function, argument);
+
+	if (error)
+		die("pthread_create: %s", strerror(error));
+}
+
 void region_make(struct region *region, struct device *device, size_t size, int access)
 {
 	size_t page = sysconf(_SC_PAGESIZE);

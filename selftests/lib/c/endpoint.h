@@ -7,6 +7,7 @@
 #define ENDPOINT_H
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -101,6 +102,8 @@ struct ibv_sge region_sge(const struct region *region, size_t at, uint32_t lengt
 
 /* fork(), which must not fail; nothing is printed twice. */
 pid_t fork_child(void);
+/* pthread_create(), which must not fail either. */
+void thread_start(pthread_t *thread, void *(*function)(void *argument), void *argument);
 
 /* Post what must be taken. */
 void send_post(struct ibv_qp *qp, struct ibv_send_wr *wr);

@@ -26,8 +26,7 @@ void waiter_start(struct waiter *waiter, void (*call)(void *argument), void *arg
 	memset(waiter, 0, sizeof(*waiter));
 	waiter->call = call;
 	waiter->argument = argument;
-	if (pthread_create(&waiter->thread, NULL, run, waiter))
-		die("pthread_create");
+	thread_start(&waiter->thread, run, waiter);
 }
 
 /* Whether it has come to sleep in libc, for somebody of this process to wake it. */
