@@ -16,7 +16,6 @@ import argparse
 import os
 import pathlib
 import re
-import subprocess
 import time
 
 import measure
@@ -68,16 +67,7 @@ def call(place, case, count):
     """What perftest's client says of so many messages."""
     words = case.program()
     words[words.index("-n") + 1] = str(count)
-    server, client = place.server, place.client
-    listener = measure.piped(server, words + ["-d", server.device, "-x", str(server.gid)])
-    try:
-        measure.wait_for_listener(server, listener, measure.PERFTEST_PORT)
-        peer = measure.piped(client, words + ["-d", client.device, "-x", str(client.gid), server.address])
-        out = measure.finish(peer, SECONDS)
-        measure.finish(listener, 30)
-        return out
-    finally:
-        measure.stop(listener)
+    return measure.perftest(place, words, SECONDS)
 
 
 def instructions(case, text):

@@ -198,20 +198,24 @@ def figures_of(case, text):
     return figures
 
 
-def measure(place, case):
-    """The figures of one call of perftest."""
-    words = case.program()
+def perftest(place, words, seconds):
+    """What perftest's client says, within so many seconds."""
     server, client = place.server, place.client
     listener = piped(server, words + ["-d", server.device, "-x", str(server.gid)])
     try:
         wait_for_listener(server, listener, PERFTEST_PORT)
         peer = piped(client, words + ["-d", client.device, "-x", str(client.gid), server.address])
-        out = finish(peer, CASE_SECONDS)
+        out = finish(peer, seconds)
     except Failed as failed:
         stop(listener)
         raise Failed(f"{failed}; server: {last_line(listener.stdout.read())}") from None
     finish(listener, CASE_SECONDS)
-    return figures_of(case, out)
+    return out
+
+
+def measure(place, case):
+    """The figures of one call of perftest."""
+    return figures_of(case, perftest(place, case.program(), CASE_SECONDS))
 
 
 class Bench:

@@ -69,7 +69,6 @@ tracing=/sys/kernel/tracing
 route_event=$tracing/events/kprobes/resolved_route
 watch_routes()
 {
-	mountpoint -q "$tracing" || mount -t tracefs tracefs "$tracing" || return 1
 	# shellcheck disable=SC2016 # $retval is the kernel's
 	[ -e "$route_event" ] || echo 'r:resolved_route rdma_resolve_route status=$retval:s32' >"$tracing/kprobe_events" || return 1
 	echo 'status == -22' >"$route_event/filter" && echo 1 >"$route_event/enable" && echo >"$tracing/trace"

@@ -53,8 +53,6 @@ run()
 }
 
 ktap_start $((${#commands[@]} + 1))
-mount -t debugfs none /sys/kernel/debug 2>/dev/null
-[ -d /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 netdev2=$(netdev_of n2 "$dev2")
 in2 tc qdisc add dev "$netdev2" root netem loss 2%

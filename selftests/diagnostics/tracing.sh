@@ -9,7 +9,6 @@ set -u
 . "$(dirname "$0")/../lib/test.sh"
 
 tracefs=/sys/kernel/tracing
-[ -d "$tracefs/events" ] || mount -t tracefs none "$tracefs"
 events='ferroce_completion ferroce_drop ferroce_packet_in ferroce_packet_out ferroce_page_ready ferroce_page_wait
 ferroce_post_send ferroce_qp_state ferroce_retransmit'
 # Of ibv_rc_pingpong, and of ib_send_bw.

@@ -252,8 +252,8 @@ esp_up()
 		ip -n t2 xfrm policy add src 10.6.1.1/32 dst 10.6.2.2/32 dir in tmpl $there proto esp mode $mode
 }
 
-# srv6 NAMESPACE COUNT: the receiver is all of the segments. The way back has none.
-srv6()
+# srv6_up NAMESPACE COUNT: the receiver is all of the segments. The way back has none.
+srv6_up()
 {
 	local segments segment
 	segments=$(seq -s , -f 'fc00::%g' "$2")
@@ -263,16 +263,6 @@ srv6()
 	ip -n t2 route add "fc00::$2/128" encap seg6local action End.DT6 table 255 dev t2v proto "$proto" || return 1
 	# shellcheck disable=SC2046
 	ip -n "$1" route add fd62::2/128 encap seg6 mode encap segs "$segments" $(way6_from "$1") proto "$proto"
-}
-
-srv6_5_up()
-{
-	srv6 "$1" 5
-}
-
-srv6_6_up()
-{
-	srv6 "$1" 6
 }
 
 sent_packets()
@@ -299,12 +289,12 @@ messages()
 	env -u FERROCE_ROWS "$here/tunnels" "-$1" -m "$2" "$own1" "$own2" || fail "MTU $2"
 }
 
-# by KIND FAMILY NAMESPACE: the tunnel begins there.
+# by KIND[_NUMBER] FAMILY NAMESPACE: the tunnel begins there.
 by()
 {
 	local kind=$1 family=$2 from=$3 bare packets datagrams
 	tunnel_down
-	"${kind}_up" "$from" || fail "the tunnel cannot be made"
+	"${kind%_*}_up" "$from" "${kind#*_}" || fail "the tunnel cannot be made"
 	t2 nft reset counters table inet tunnels >/dev/null
 	packets=$(sent_packets) datagrams=$(sent_datagrams)
 	cut_up on
