@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compares builds of the module in turn, inside the virtual machine of `scripts/bench-modules`.
 
-    modules.py --modules DIRECTORY --names NAME[,NAME...] [--cases REGEX] [--rounds N] [--list]
+    modules.py --net NET --modules DIRECTORY --names NAME[,NAME...] [--cases REGEX] [--rounds N] [--list]
 
-NAME is that of a module in the directory, without .ko; NAME+rps has packets spread over both CPUs by the
-administrator (rps_cpus); rxe is rdma_rxe. Prints the medians of all rounds, and of the rounds' ratios to the first,
-with the least and the most.
+NET is that of the virtual machine: with wire, the cases are those between two machines. NAME is that of a module in the
+directory, without .ko; NAME+rps has packets spread over both CPUs by the administrator (rps_cpus); rxe is rdma_rxe.
+Prints the medians of all rounds, and of the rounds' ratios to the first, with the least and the most.
 """
 
 import argparse
@@ -44,8 +44,8 @@ def cases():
     def rate(operation, size, place="veth", **rest):
         return Case(place, "rate", "RC", operation, size, thorough=True, **rest)
 
-    def further(operation, size, *options, transport="RC", times=4, **rest):
-        return With("veth", "rate", transport, operation, size, thorough=True, options=options, times=times, **rest)
+    def further(operation, size, *options, place="veth", transport="RC", times=4, **rest):
+        return With(place, "rate", transport, operation, size, thorough=True, options=options, times=times, **rest)
 
     # Bursts: as many requests as the queue takes at once; then the program waits for all of them.
     for length in ("16", "40", "100"):
@@ -89,6 +89,11 @@ def cases():
     yield rate("send", 2, place="device")
     yield rate("send", 64 * KIB, place="device")
     yield rate("read", 64 * KIB, place="device")
+    for operation in ("send", "write", "read"):
+        for size in (2, 64 * KIB):
+            yield rate(operation, size, place="wire")
+    yield further("read", 2, "-o", "16", place="wire", times=1)
+    yield Case("wire", "latency", "RC", "send", 2)
 
 
 def load(place, directory, name):
@@ -114,13 +119,15 @@ def figure(case, figures):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--net", choices=["none", "wire"], default="none")
     parser.add_argument("--modules", default="")
     parser.add_argument("--names", default="")
     parser.add_argument("--cases", type=re.compile, default=re.compile(""))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    wanted = [case for case in cases() if options.cases.search(case.name)]
+    here = [case for case in cases() if (case.place == "wire") == (options.net == "wire")]
+    wanted = [case for case in here if options.cases.search(case.name)]
     if options.list:
         print("\n".join(case.name for case in wanted))
         return
