@@ -131,6 +131,8 @@ def main():
     if options.list:
         print("\n".join(case.name for case in wanted))
         return
+    if not wanted:
+        sys.exit("bench: no case matches")
     names = options.names.split(",")
     where = {name: places.PLACES[name]() for name in {case.place for case in wanted}}
     values = {(case, name): [] for case in wanted for name in names}

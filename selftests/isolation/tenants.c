@@ -40,7 +40,6 @@
 #define LONGEST 12288
 #define PAYLOAD 64
 #define ROOM (LONGEST + 4096)
-#define GRH 40
 #define QKEY 0x1234567
 /* The headers of a raw packet: Ethernet, IPv4, UDP, to a port where nobody answers. */
 #define RAW_HEADERS (14 + 20 + 8)

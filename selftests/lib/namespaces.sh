@@ -200,9 +200,8 @@ packets_of_many()
 # pair SECONDS PORT SERVER... -- CLIENT...
 # The server in n1, the client in n2 once the port is listened on; in the namespaces $server_at and $client_at if
 # these are set. Both must exit with 0; but if $endless is set, the server goes on until it is ended, with any status.
-# Their output is in $ktap_dir/server and $ktap_dir/client, apart from what
-# they say on standard error, which would cut lines in two; all of it is printed,
-# too: the row shows it if it fails.
+# Their output is in $ktap_dir/server and $ktap_dir/client, apart from what they say on standard error, which would cut
+# lines in two. All of it is printed, too: the row shows it if it fails.
 pair()
 {
 	local seconds=$(($1 * slowness)) port=$2 server=() pid server_status client_status

@@ -958,7 +958,8 @@ static bool stuck(enum ibv_wr_opcode opcode, enum cause cause)
 		/* More than will be remembered. */
 		for (i = 0; ok && i < 200; i++)
 			ok = advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0);
-		absence_noticed(fd);
+		if (ok)
+			absence_noticed(fd);
 		break;
 	case FLUSHED_ADVICE:
 		child = fork_child();
@@ -1278,8 +1279,8 @@ static bool run_fragments(int opcode)
 	usleep(30000);
 	came = counted("rcvd_pkts");
 	dropped = counted("page_fault_dropped");
-	end = now_ms() + patience_ms(2000);
 	send_fragmented(&wire, qp->qp_num);
+	end = now_ms() + patience_ms(2000);
 	while (counted("rcvd_pkts") - came < FRAGMENTED && now_ms() < end)
 		usleep(30000);
 	usleep(30000);

@@ -244,7 +244,6 @@ crc_calls()
 
 crc_begin()
 {
-	mountpoint -q "$tracing" || mount -t tracefs tracefs "$tracing" 2>/dev/null
 	[ -e "$tracing/kprobe_events" ] || skip "the kernel has no kprobe events"
 	trap crc_end EXIT
 	echo 'p:crc crc32_le' >>"$tracing/kprobe_events" || fail "the kernel refuses a probe of crc32_le()"
@@ -281,7 +280,7 @@ change_features()
 	while [ -e "$ktap_dir/flows" ]; do
 		for change in "tx-gso-list off" "sg off" "sg on" "tx-gso-list on"; do
 			# shellcheck disable=SC2086
-			features $change
+			features $change >&2
 			echo "$change"
 		done
 	done

@@ -19,7 +19,6 @@
 #define MOST_WAITS 16
 #define BURSTS 200
 #define TRIES 5
-#define GRH 40
 #define QKEY 0x11223344
 #define LENGTH 12
 #define LONGEST 300
@@ -183,7 +182,7 @@ static bool run_window(int window)
 	return ok && after - before <= MOST_WAITS;
 }
 
-/* A kernel that is not the stock one may take longer to post a batch than requests are held. */
+/* The debug kernel takes longer to post a batch than requests are held. selftests/skips lists its skips. */
 static bool is_slow(void)
 {
 	return patience_ms(1) > 1;

@@ -140,7 +140,7 @@ void ah_free(struct ibv_ah *ah);
 struct ibv_ah *ah_make(struct device *from, const struct device *to);
 /* What comes before a datagram in a receive. */
 #define GRH 40
-/* That it is the network header of so many bytes, as RoCE v2 fills it, with this hop limit: prints it if not. */
+/* Whether it is that of a RoCEv2 datagram of so many bytes, with this hop limit. Says on standard output what is wrong. */
 bool grh_check(const uint8_t *grh, const union ibv_gid *from, const union ibv_gid *to, uint32_t length, uint8_t hops);
 
 /* One completion within patience_ms(ms); false if there is none. */
