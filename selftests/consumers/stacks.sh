@@ -353,7 +353,7 @@ ceph_messenger()
 	endless=1 pair 120 "$port" env CEPH_CONF="$ktap_dir/server.conf" ceph_perf_msgr_server "$address1:$port" 1 0 -- \
 		timeout -k 2 $((60 * slowness)) env CEPH_CONF="$ktap_dir/client.conf" \
 		ceph_perf_msgr_client "$address1:$port" 1 8 200 0 65536 || return 1
-	grep -q 'Total op 200 run time' "$ktap_dir/client.errors"
+	grep -q 'Total op 200 run time' "$ktap_dir/client" "$ktap_dir/client.errors"
 }
 
 program_rows()
