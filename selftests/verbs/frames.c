@@ -54,13 +54,13 @@ static void peer_open(const char *namespace, const char *netdev)
 }
 
 /* The next frame of ours, with the tag that the stack has taken out put back; its length, 0 if there is none. */
-static size_t peer_receive(uint8_t *frame, unsigned int ms)
+static size_t frame_receive(int capture, uint8_t *frame, unsigned int ms)
 {
 	uint64_t end = now_ms() + patience_ms(ms);
 
 	for (;;) {
 		uint64_t now = now_ms();
-		struct pollfd wait = { .fd = peer, .events = POLLIN };
+		struct pollfd wait = { .fd = capture, .events = POLLIN };
 		char control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 		struct iovec vector = { .iov_base = frame, .iov_len = SIZE };
 		struct msghdr message = {
@@ -74,7 +74,7 @@ static size_t peer_receive(uint8_t *frame, unsigned int ms)
 
 		if (poll(&wait, 1, now < end ? end - now : 0) != 1)
 			return 0;
-		length = recvmsg(peer, &message, 0);
+		length = recvmsg(capture, &message, 0);
 		if (length < HEADER)
 			die("recvmsg: %s", strerror(errno));
 		if (frame[12] != TYPE >> 8 || frame[13] != (TYPE & 0xff))
@@ -93,6 +93,11 @@ static size_t peer_receive(uint8_t *frame, unsigned int ms)
 		}
 		return length;
 	}
+}
+
+static size_t peer_receive(uint8_t *frame, unsigned int ms)
+{
+	return frame_receive(peer, frame, ms);
 }
 
 static bool peer_quiet(void)
@@ -519,6 +524,31 @@ static bool run_states(void)
 	return ok;
 }
 
+/* Frames come to the netdev: one to all, and one to its own address. */
+static bool strays_come(void)
+{
+	uint8_t mac[6], sent[64], frame[SIZE + 4];
+	int capture = capture_open(own_namespace, own_netdev, mac);
+	bool ok = true;
+	int i;
+
+	for (i = 0; ok && i < 2; i++) {
+		random_fill(sent, sizeof(sent));
+		if (i)
+			memcpy(sent, mac, 6);
+		else
+			memset(sent, 0xff, 6);
+		memcpy(sent + 6, peer_mac, 6);
+		put16(sent + 12, TYPE);
+		ok = send(peer, sent, sizeof(sent), 0) == sizeof(sent) &&
+		     frame_receive(capture, frame, WAIT_MS) == sizeof(sent) && !memcmp(frame, sent, sizeof(sent));
+		if (!ok)
+			printf("# frame %d from the peer does not come: %s\n", i, strerror(errno));
+	}
+	close(capture);
+	return ok;
+}
+
 static bool run_receives(void)
 {
 	struct ibv_sge sge = { (uintptr_t)region.memory, SIZE, region.mr->lkey };
@@ -535,7 +565,8 @@ static bool run_receives(void)
 		ok = !ibv_post_recv(qp, &wr, &bad);
 	}
 	/* Frames that come to the netdev are not for it; nor are those that it sends itself. */
-	ok = ok && run_frame(64, 1, 0, false) && cq_quiet(cq, QUIET_MS) && go(IBV_QPS_ERR, 0);
+	ok = ok && run_frame(64, 1, 0, false) && strays_come() && cq_quiet(cq, QUIET_MS) &&
+	     region_check(&region, "the region") && go(IBV_QPS_ERR, 0);
 	for (i = 0; ok && i < 8; i++) {
 		ok = cq_poll(cq, &wc, WAIT_MS) && wc.wr_id == i && wc.status == IBV_WC_WR_FLUSH_ERR &&
 		     wc.qp_num == qp->qp_num;
