@@ -926,6 +926,7 @@ static bool run_changed_path(void)
 static bool run_changed_path_uc(void)
 {
 	struct ibv_qp_attr attr = usual(a, b, 0);
+	struct wire_packet packet = {};
 	bool ok;
 
 	pair_start(IBV_QPT_UC, IBV_QPS_RTS);
@@ -934,9 +935,13 @@ static bool run_changed_path_uc(void)
 	qp_change(a->qp, attr, IBV_QP_AV, "a path in SQD");
 	ok = query(a->qp).ah_attr.grh.flow_label == 0x12345;
 	go_on();
+	wire_drain(&wire);
 	post_receive(b, 1);
 	post(a, IBV_WR_SEND, 1);
 	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && received(b, 1, IBV_WC_SUCCESS);
+	/* A SEND of one packet, over UC. */
+	ok = ok && on_wire(0x24, 0, &packet) &&
+	     same("the port of the flow label", packet.source_port, port_of_label(0x12345));
 	return finish() && ok;
 }
 
