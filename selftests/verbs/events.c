@@ -1101,20 +1101,44 @@ static struct wire_packet read_request(uint32_t number, uint32_t length)
 	};
 }
 
-/* While one long READ is being answered, there is no room for another. */
+/* Whether this READ of one packet is answered; or the queue pair fails. */
+static bool is_answered(const struct wire_packet *request)
+{
+	uint64_t until = now_ms() + patience_ms(WAIT_MS);
+	struct wire_packet answer;
+
+	while (qp_state(a->qp) != IBV_QPS_ERR && now_ms() < until) {
+		if (wire_receive(&wire, b->qp->qp_num, &answer, 10) && answer.psn == request->psn &&
+		    answer.opcode == RC_READ_RESPONSE_ONLY)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * While one long READ is being answered, there is no room for another. On a busy machine the second one may leave so late
+ * that the first has been answered: then both are sent again.
+ */
 static bool run_responder_limit(void)
 {
 	struct ibv_qp_attr attr = patient();
+	bool ok = true, is_late = true;
 	struct wire_packet packets[2];
-	bool ok;
+	int tries;
 
 	attr.max_dest_rd_atomic = 1;
-	lone_start(attr);
-	packets[0] = read_request(0, SIZE);
-	packets[1] = read_request(SIZE / mtu_bytes(attr.path_mtu), LENGTH);
-	wire_send(&wire, packets, 2);
-	ok = event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR);
-	return finish() && ok;
+	for (tries = 0; ok && is_late && tries < 10; tries++) {
+		lone_start(attr);
+		packets[0] = read_request(0, SIZE);
+		packets[1] = read_request(SIZE / mtu_bytes(attr.path_mtu), LENGTH);
+		wire_send(&wire, packets, 2);
+		is_late = is_answered(&packets[1]);
+		ok = is_late || (event_is(a, IBV_EVENT_QP_REQ_ERR, a->qp) && state_is(a, IBV_QPS_ERR));
+		ok = finish() && ok;
+	}
+	if (is_late)
+		printf("# in each of %d tries the second READ is answered, too\n", tries);
+	return ok && !is_late;
 }
 
 /*
