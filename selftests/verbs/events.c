@@ -1609,6 +1609,60 @@ static bool run_naks(void)
 	return ok;
 }
 
+/* --- Packets that nobody takes ----------------------------------------------------------- */
+
+/* What counts packets that are dropped, or that are refused by an answer (Documentation/counters.rst). */
+static const char *const drop_counters[] = {
+	"steering_dropped", "page_fault_dropped", "icrc_err", "malformed_pkts", "unknown_qp", "unknown_group",
+	"bad_pkey", "bad_qkey", "refused_pkts", "no_receive", "stale_response", "implied_nak_seq_err",
+	"duplicate_request", "out_of_seq_request", "forgotten_request", "send_rnr_err", "sent_seq_err", "sent_nak",
+};
+
+/* A request and a response come for the queue pair, and nobody answers. */
+static bool is_silent(const char *state)
+{
+	const struct wire_packet packets[] = {
+		{ .opcode = RC_SEND_ONLY, .qpn = a->qp->qp_num, .psn = THEIR_PSN, .payload = LENGTH },
+		{ .opcode = RC_ACKNOWLEDGE, .qpn = a->qp->qp_num, .psn = OUR_PSN, .syndrome = WIRE_ACK },
+	};
+	unsigned long long before = device_counter_now(&a->device, "rcvd_pkts"), now;
+	uint64_t until = now_ms() + patience_ms(WAIT_MS);
+	bool ok;
+
+	wire_drain(&wire);
+	wire_send(&wire, packets, ARRAY_SIZE(packets));
+	do {
+		now = device_counter_now(&a->device, "rcvd_pkts");
+	} while (now < before + ARRAY_SIZE(packets) && now_ms() < until);
+	ok = now >= before + ARRAY_SIZE(packets) && wire_quiet();
+	if (!ok)
+		printf("# in %s, rcvd_pkts %llu, then %llu\n", state, before, now);
+	return ok;
+}
+
+/* In RTS a request is answered. In the states that take no packets none is, and none counts as dropped. */
+static bool run_silent_states(void)
+{
+	unsigned long long before[ARRAY_SIZE(drop_counters)];
+	struct ibv_qp_attr attr = patient();
+	unsigned int i;
+	bool ok;
+
+	lone_start(attr);
+	ok = same("the syndrome", asked(RC_SEND_ONLY, 0), WIRE_RNR | attr.min_rnr_timer);
+	for (i = 0; i < ARRAY_SIZE(drop_counters); i++)
+		before[i] = device_counter_now(&a->device, drop_counters[i]);
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE, "RTS to ERR");
+	ok = ok && is_silent("ERR");
+	qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "ERR to RESET");
+	ok = ok && is_silent("RESET");
+	connect_to(a->qp, attr, IBV_QPS_INIT);
+	ok = ok && is_silent("INIT");
+	for (i = 0; i < ARRAY_SIZE(drop_counters); i++)
+		ok &= same(drop_counters[i], device_counter_now(&a->device, drop_counters[i]), before[i]);
+	return finish() && ok;
+}
+
 /* As ibv_query_port_speed() of rdma-core 62. */
 #define METHOD_QUERY_PORT_SPEED (UVERBS_METHOD_QUERY_GID_ENTRY + 1)
 
@@ -1670,6 +1724,7 @@ static const struct row rows[] = {
 	{ "status: BAD_RESP_ERR", run_bad_response },
 	{ "status: LOC_LEN_ERR of a READ", run_short_response },
 	{ "status: each NAK", run_naks },
+	{ "dropped: what comes for a queue pair in RESET, INIT or ERR", run_silent_states },
 };
 
 /* --- Events of ports and devices --------------------------------------------------------- */
