@@ -660,16 +660,22 @@ static bool run_rights(void)
 /* The region's own remote rights are not the window's. */
 static bool run_no_rights(void)
 {
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						      IBV_WR_ATOMIC_FETCH_AND_ADD };
 	struct bind bind;
-	bool ok;
+	unsigned int i;
+	bool ok = true;
 
-	start(IBV_MW_TYPE_2);
-	mr_free(mr);
-	mr = mr_make(b->device.pd, hidden.memory, SIZE, BINDABLE | ALL);
-	bind = usual();
-	bind.access = 0;
-	ok = bind_as(bind, IBV_WC_SUCCESS) && writes(false);
-	return finish() && ok;
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		start(IBV_MW_TYPE_2);
+		mr_free(mr);
+		mr = mr_make(b->device.pd, hidden.memory, SIZE, BINDABLE | ALL);
+		bind = usual();
+		bind.access = 0;
+		ok &= bind_as(bind, IBV_WC_SUCCESS) && reach(opcodes[i], false);
+		ok &= finish();
+	}
+	return ok;
 }
 
 static bool run_zero_based(void)
@@ -848,8 +854,11 @@ static bool run_deregister(int type)
 	return finish() && ok;
 }
 
-/* A window of a queue pair that is gone holds its region until it is destroyed. */
-static bool run_pair_gone(void)
+/*
+ * A window of a queue pair that is gone holds its region until it is destroyed. The other queue pair cannot use it, nor
+ * invalidate it.
+ */
+static bool run_pair_gone(int invalidates)
 {
 	int error;
 	bool ok;
@@ -858,7 +867,10 @@ static bool run_pair_gone(void)
 	ok = bind_usual();
 	qp_free(b->qp[0]);
 	b->qp[0] = NULL;
-	ok = ok && invalidate(1, key, IBV_WC_MW_BIND_ERR);
+	if (invalidates)
+		ok = ok && invalidate(1, key, IBV_WC_MW_BIND_ERR);
+	else
+		ok = ok && reach_at(1, IBV_WR_RDMA_WRITE, (uintptr_t)hidden.memory + START, START, 8, false);
 	error = ibv_dereg_mr(mr);
 	if (!error)
 		mr = NULL;
@@ -1166,7 +1178,8 @@ static const struct row rows[] = {
 	{ "invalidate: a region, remotely", run_invalidate_region_remotely },
 	{ "a region with a bound window is not deregistered, type 1", .run_with = run_deregister, IBV_MW_TYPE_1 },
 	{ "a region with a bound window is not deregistered, type 2", .run_with = run_deregister, IBV_MW_TYPE_2 },
-	{ "the window's queue pair is destroyed", run_pair_gone },
+	{ "the window's queue pair is destroyed: access", .run_with = run_pair_gone, false },
+	{ "the window's queue pair is destroyed: local invalidate", .run_with = run_pair_gone, true },
 	{ "the window's process is killed, type 1", .run_with = run_end_of_process, IBV_MW_TYPE_1 },
 	{ "the window's process is killed, type 2", .run_with = run_end_of_process, IBV_MW_TYPE_2 },
 	{ "read, bind, invalidate, bind, send: in order", run_in_order },
