@@ -21,6 +21,7 @@
 #define LENGTH 3000
 #define DEPTH 64
 #define WAIT_MS 10000
+#define QUIET_MS 300
 #define BINDABLE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND)
 #define ALL (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -1019,13 +1020,47 @@ static void open_all(void)
 	region_make(&hidden, &b->device, SIZE, 0);
 }
 
+/* How many regions, windows and queue pairs the module has. 0 if it does not say so, as other drivers. */
+static long objects(void)
+{
+	FILE *file = fopen("/sys/kernel/debug/ferroce/live_objects", "r");
+	long count, sum = 0;
+	char name[16];
+
+	while (file && fscanf(file, "%15s %ld", name, &count) == 2) {
+		if (!strcmp(name, "mr") || !strcmp(name, "mw") || !strcmp(name, "qp"))
+			sum += count;
+	}
+	if (file)
+		fclose(file);
+	return sum;
+}
+
+/* The same once it is at rest: what rows before have destroyed may end a grace period later. */
+static long objects_at_rest(void)
+{
+	uint64_t since = now_ms();
+	long before, now = objects();
+
+	while (now_ms() - since < quiet_ms(QUIET_MS)) {
+		usleep(10000);
+		before = now;
+		now = objects();
+		if (now != before)
+			since = now_ms();
+	}
+	return now;
+}
+
 /*
  * A process ends with bound windows, under traffic. Its youngest objects are destroyed first:
  * the region of an older window has to be tried again.
  */
 static bool run_end_of_process(int type)
 {
+	long before = objects_at_rest(), now;
 	struct ibv_sge sge;
+	uint64_t until;
 	int status, i;
 	pid_t child;
 
@@ -1052,10 +1087,16 @@ static bool run_end_of_process(int type)
 	}
 	if (waitpid(child, &status, 0) != child)
 		die("waitpid: %s", strerror(errno));
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-		return true;
-	printf("# the process ends with %#x\n", status);
-	return false;
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
+		printf("# the process ends with %#x\n", status);
+		return false;
+	}
+	until = now_ms() + patience_ms(WAIT_MS);
+	while ((now = objects()) > before && now_ms() < until)
+		usleep(10000);
+	if (now > before)
+		printf("# %ld regions, windows and queue pairs are there, and %ld before\n", now, before);
+	return now <= before;
 }
 
 static bool run_attributes(void)
