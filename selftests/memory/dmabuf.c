@@ -433,18 +433,41 @@ static bool run_query(void)
 static bool run_rights(void)
 {
 	struct buffer buffer = buffer_that_moves(2 * PAGE);
-	const int rights[] = { IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ };
+	const struct {
+		int access;
+		enum ibv_wc_status read_ends;
+	} cases[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, IBV_WC_REM_ACCESS_ERR },
+		{ IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, IBV_WC_SUCCESS },
+	};
+	static uint8_t expected[2 * PAGE];
+	const uint64_t at = (uintptr_t)buffer.memory;
 	struct ibv_mr *mr;
 	unsigned int i;
 	bool ok = true;
 
-	for (i = 0; ok && i < ARRAY_SIZE(rights); i++) {
-		if (registered(b, 0, buffer.size, (uintptr_t)buffer.memory, buffer.fd, rights[i], &mr))
+	random_fill(expected, sizeof(expected));
+	memcpy(buffer.memory, expected, sizeof(expected));
+	for (i = 0; ok && i < ARRAY_SIZE(cases); i++) {
+		enum ibv_wc_status written, read;
+
+		if (registered(b, 0, buffer.size, at, buffer.fd, cases[i].access, &mr))
 			die("REG_DMABUF_MR");
 		pair_make();
-		ok = access_by(IBV_WR_RDMA_WRITE, (uintptr_t)buffer.memory, mr->rkey) == IBV_WC_REM_ACCESS_ERR;
+		written = access_by(IBV_WR_RDMA_WRITE, at, mr->rkey);
+		qps_free(qps);
+		pair_make();
+		read = access_by(IBV_WR_RDMA_READ, at, mr->rkey);
 		qps_free(qps);
 		deregistered(mr);
+		if (written != IBV_WC_REM_ACCESS_ERR || read != cases[i].read_ends) {
+			ksft_print_msg("case %u: WRITE %s, READ %s\n", i, ibv_wc_status_str(written),
+				       ibv_wc_status_str(read));
+			ok = false;
+		}
+		if (!cases[i].read_ends)
+			memcpy(sides[0].sink.expected, expected, LENGTH);
+		ok = ok && !memcmp(buffer.memory, expected, sizeof(expected)) && side_check(&sides[0]);
 	}
 	buffer_free(&buffer);
 	return ok;
