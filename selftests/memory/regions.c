@@ -248,7 +248,9 @@ static bool run_read_only(void)
 	ok = again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL_RIGHTS);
 	ok = ok && !again(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ);
 	link = link_make(b->pd);
-	ok = ok && access_by(&link, IBV_WR_RDMA_READ, memory, mr->rkey) == IBV_WC_SUCCESS;
+	region_fill(&source);
+	ok = ok && access_by(&link, IBV_WR_RDMA_READ, memory, mr->rkey) == IBV_WC_SUCCESS &&
+	     !memcmp(source.memory, memory, LENGTH);
 	link_free(&link);
 	mr_free(mr);
 	munmap(memory, SIZE);
