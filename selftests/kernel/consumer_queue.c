@@ -377,6 +377,32 @@ static int srq(struct test *test, const struct row *row)
 	return 0;
 }
 
+/* The size of a kernel consumer's queue stays what it is, and the rest of the request is not done either. */
+static int srq_resize(struct test *test, const struct row *row)
+{
+	static const int masks[] = { IB_SRQ_MAX_WR, IB_SRQ_MAX_WR | IB_SRQ_LIMIT };
+	const struct link_shape shape = { .is_shared = true };
+	struct link *link = link_make(test, &shape);
+	struct request *sends, *receives;
+	struct ib_srq_attr before, attr;
+	int i, error;
+
+	if (!link)
+		return -1;
+	error = ib_query_srq(link->srq, &before);
+	must(test, !error, "ib_query_srq: %d", error);
+	for (i = 0; i < ARRAY_SIZE(masks); i++) {
+		attr = (struct ib_srq_attr) { .max_wr = 2 * before.max_wr, .srq_limit = 5 };
+		error = ib_modify_srq(link->srq, &attr, masks[i]);
+		must(test, error == -EOPNOTSUPP, "ib_modify_srq: %d", error);
+		error = ib_query_srq(link->srq, &attr);
+		must(test, !error && attr.max_wr == before.max_wr && attr.srq_limit == 0,
+		     "ib_query_srq: %d, %u receives, %u before, limit %u", error, attr.max_wr, before.max_wr,
+		     attr.srq_limit);
+	}
+	return messages(link, 4, &sends, &receives);
+}
+
 static const struct row rows[] = {
 	{ "ib_process_cq_direct with a budget, from a task", budget, FROM_TASK },
 	{ "ib_process_cq_direct with a budget, from softirq", budget, FROM_SOFTIRQ },
@@ -396,6 +422,7 @@ static const struct row rows[] = {
 		QUEUE_WORKQUEUE
 	},
 	{ "shared receive queue and its limit, from a hard interrupt, ib_create_cq", srq, FROM_HARDIRQ, QUEUE_BARE },
+	{ "shared receive queue of another size", srq_resize },
 };
 
 const struct rows queue_rows = { rows, ARRAY_SIZE(rows) };
