@@ -452,7 +452,7 @@ static int invalidate_nothing(struct test *test, const struct row *row)
 	return request_ends(&link->b, receiving, IB_WC_REM_INV_REQ_ERR);
 }
 
-enum mistake { VALID, OTHER_DOMAIN, OTHER_INDEX, INVALIDATE_OTHER_KEY, DMA_KEY };
+enum mistake { VALID, OTHER_DOMAIN, OTHER_INDEX, FLUSH_PERSISTENT, INVALIDATE_OTHER_KEY, DMA_KEY };
 
 /* Registrations and invalidations that must fail, and take the queue pair to the error state. */
 static int mistakes(struct test *test, const struct row *row)
@@ -490,6 +490,18 @@ static int mistakes(struct test *test, const struct row *row)
 			return -1;
 		try(region_map_side(&link->b, second, 0, PAGE_SIZE));
 		registration.mr = second;
+		break;
+	case FLUSH_PERSISTENT:
+		second = region_new(link, 1);
+		if (!second)
+			return -1;
+		try(region_map_side(&link->b, second, 0, PAGE_SIZE));
+		/* The other kind of FLUSH is a right like any other. */
+		try(region_register(&link->b, second, ALL_RIGHTS | IB_ACCESS_FLUSH_GLOBAL, FROM_TASK));
+		try(region_invalidate(&link->b, second->rkey, FROM_TASK));
+		registration.mr = second;
+		registration.key = second->rkey;
+		registration.access |= IB_ACCESS_FLUSH_PERSISTENT;
 		break;
 	case INVALIDATE_OTHER_KEY:
 		wr = invalidation_of(&invalidation, request, ib_inc_rkey(region->rkey));
@@ -680,6 +692,7 @@ static const struct row rows[] = {
 	{ "REG_MR of a valid region", mistakes, VALID },
 	{ "REG_MR of another protection domain's region", mistakes, OTHER_DOMAIN },
 	{ "REG_MR with another region's key", mistakes, OTHER_INDEX },
+	{ "REG_MR with IB_ACCESS_FLUSH_PERSISTENT", mistakes, FLUSH_PERSISTENT },
 	{ "REG_MR of a region without pages", no_pages },
 	{ "LOCAL_INV of an unknown key", mistakes, INVALIDATE_OTHER_KEY },
 	{ "LOCAL_INV of the local DMA key", mistakes, DMA_KEY },
