@@ -117,10 +117,11 @@ states()
 	done
 }
 
-# Twenty bytes that are no BTH.
+# Twenty bytes that are no BTH; then some time for what must not follow the drop.
 garbage()
 {
 	in2 bash -c "printf xxxxxxxxxxxxxxxxxxxx >/dev/udp/$address1/4791"
+	await $((50 * slowness)) grep -q ' ferroce_drop: ' "$tracefs/trace" || echo "no drop in time"
 	sleep 0.2
 }
 

@@ -12,5 +12,5 @@ ktap_start $((rows + 1))
 devices_wait
 objects_note "$ktap_dir/before"
 absorb "$rows" "$here/providerfuzz" "$dev1"
-row "providerfuzz: nothing is left" objects_as_before "$ktap_dir/before" 10
+row "providerfuzz: nothing is left" objects_as_before "$ktap_dir/before" $((10 * slowness))
 ktap_finish

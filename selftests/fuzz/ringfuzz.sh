@@ -10,5 +10,5 @@ ktap_start $((rows + 1))
 devices_wait
 objects_note "$ktap_dir/before"
 absorb "$rows" "$here/ringfuzz" "$dev1" "$dev2"
-row "rings: nothing is left" objects_as_before "$ktap_dir/before" 10
+row "rings: nothing is left" objects_as_before "$ktap_dir/before" $((10 * slowness))
 ktap_finish

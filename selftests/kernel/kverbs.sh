@@ -68,7 +68,7 @@ removed()
 	timeout -k 5 $((60 * slowness)) "$@" || fail "$*: status $?"
 	await $((600 * slowness)) device_gone || fail "the device is still there"
 	note "gone after $((SECONDS - began)) s"
-	objects_gone 10 || fail "the device is gone"
+	objects_gone $((10 * slowness)) || fail "the device is gone"
 	[ "$(cat "$files/traffic")" = gone ] || { cat "$files/traffic"; fail "the traffic did not end as it should"; }
 	! echo start >"$files/traffic" 2>/dev/null || fail "traffic without a device"
 }
@@ -171,7 +171,7 @@ nothing_left()
 {
 	consumer_loaded && rmmod consumer
 	rdma link del "$device" || fail "rdma link del"
-	objects_gone 10 || fail "after the device"
+	objects_gone $((10 * slowness)) || fail "after the device"
 	rdma link add "$device" type "$link_type" netdev "$netdev" || fail "no device again"
 	gid_index_wait "$device" "$address"
 }

@@ -122,7 +122,7 @@ accepted()
 	in_ns rdma link add first0 type "$link_type" netdev plain0 || fail "it is refused"
 	rdma link show first0/1 | grep -q 'state ACTIVE' || fail "it is not active"
 	rdma link del first0 || fail "it does not go away"
-	objects_gone 5
+	objects_gone $((5 * slowness))
 }
 
 # Of what `rdma` has said in the rows above: a cause that was not tried is missed.
@@ -190,10 +190,10 @@ netdev_goes()
 	netdev_comes_and_goes || return 1
 	first=$(waits_in_vain)
 	[ "$first" -eq 0 ] || netdev_comes_and_goes || return 1
-	await 100 test ! -e /sys/class/infiniband/gone0 || fail "the device stays"
+	await $((100 * slowness)) test ! -e /sys/class/infiniband/gone0 || fail "the device stays"
 	waits=$(waits_in_vain)
 	[ "$waits" -eq "$first" ] || fail "$first netdevs waited in vain, and then $((waits - first))"
-	await 100 is_inventory "$before" || fail "something is left behind"
+	await $((100 * slowness)) is_inventory "$before" || fail "something is left behind"
 	kernel_log_check
 }
 

@@ -274,7 +274,7 @@ clear_away()
 		[ ! -e "/run/netns/$device" ] || within "ip netns del $device" ip netns del "$device" || failed=1
 	done
 	if module_loaded; then
-		objects_gone 5 || failed=1
+		objects_gone $((5 * slowness)) || failed=1
 		within "the last rmmod" rmmod "$module" || failed=1
 	fi
 	unload_said_nothing_left || failed=1

@@ -80,9 +80,9 @@ rping_persistent()
 	local server clients=() client lines tries status failed=0
 	ip netns exec n1 rping -s -P -a "$address1" -p "$cm_port" -v -V >"$ktap_dir/server" 2>/dev/null &
 	server=$!
-	await 100 listening in1 "$cm_port" || failed=1
+	await $((100 * slowness)) listening in1 "$cm_port" || failed=1
 	for client in 1 2 3; do
-		ip netns exec n2 timeout -k 2 60 rping -c -a "$address1" -p "$cm_port" -v -V -C 100 \
+		ip netns exec n2 timeout -k 2 $((60 * slowness)) rping -c -a "$address1" -p "$cm_port" -v -V -C 100 \
 			>"$ktap_dir/client$client" 2>"$ktap_dir/client$client.errors" &
 		clients+=($!)
 	done
