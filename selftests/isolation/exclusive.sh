@@ -148,7 +148,7 @@ poller_told()
 	client=$!
 	await $((100 * slowness)) traffic_flows || fail "no traffic"
 	move_device first pod || return 1
-	await $((200 * slowness)) ended "$server" || echo "the process does not end"
+	await $((200 * slowness)) has_ended "$server" || echo "the process does not end"
 	cat "$ktap_dir/server"
 	kill "$server" "$client" 2>/dev/null
 	wait "$server"
@@ -190,11 +190,6 @@ not()
 traffic_flows()
 {
 	[ "$(ip netns exec first cat /sys/class/net/v1/statistics/rx_bytes)" -gt $((2 << 20)) ]
-}
-
-ended()
-{
-	! kill -0 "$1" 2>/dev/null
 }
 
 # The pod goes with traffic under way: the netdev goes with it, as a veth does, and the device with the netdev.

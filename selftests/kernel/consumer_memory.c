@@ -9,7 +9,7 @@
 
 #include "consumer.h"
 
-/* What is not allowed: both queue pairs are in error then, and nothing is copied. */
+/* The access is refused: both queue pairs are in error then, and nothing is copied. */
 static int access_fails(struct link *link, enum ib_wr_opcode opcode, u64 address, u32 length, u32 key)
 {
 	struct test *test = link->test;

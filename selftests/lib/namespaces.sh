@@ -169,6 +169,12 @@ has_traffic()
 	[ "$(packets_of "$1")" -gt $(($2 + $3)) ]
 }
 
+# has_ended PROCESS
+has_ended()
+{
+	! kill -0 "$1" 2>/dev/null
+}
+
 # await TRIES COMMAND...: tries it a tenth of a second apart until it succeeds; its status, if it never does.
 await()
 {

@@ -299,8 +299,7 @@ static bool run_restless(int opcode)
 	bool ok = true;
 
 	atomic_store(&ended, false);
-	if (pthread_create(&thread, NULL, keep_forking, &forks))
-		die("pthread_create");
+	thread_start(&thread, keep_forking, &forks);
 	/* The thread may begin late. */
 	for (i = 0; ok && (i < 100 || (!forks && now_ms() < end)); i++)
 		ok = moved(opcode);

@@ -403,7 +403,7 @@ static const struct refusal {
 	/* Its key is wrong in these bits. */
 	uint32_t key;
 	size_t at;
-	/* What the peer's queue pair allows; 0: all. */
+	/* The rights of the peer's queue pair; 0: all. */
 	int access;
 } refusals[] = {
 	[WRITE_UNALIGNED] = { IBV_WC_REM_INV_REQ_ERR, .at = 4 },

@@ -117,11 +117,6 @@ notices()
 	[ $((4 * wrong)) -ge $((3 * rewritten)) ] || fail "$wrong of $rewritten packets that were rewritten have a wrong ICRC"
 }
 
-ended()
-{
-	! kill -0 "$1" 2>/dev/null
-}
-
 # Connections are made and ended by datagrams that rdma_cm repeats; but the last of a client that ends it does not: if
 # that is lost, the server is told of nothing.
 
@@ -136,7 +131,7 @@ rping_ms()
 	in2 timeout -k 2 "$seconds" rping -c -a "$address1" -p 7174 -C "$1" >>"$ktap_dir/pair" 2>&1
 	status=$?
 	end=$(date +%s%3N)
-	await $((50 * slowness)) ended "$pid"
+	await $((50 * slowness)) has_ended "$pid"
 	if [ "$2" = told ] || ! kill "$pid" 2>/dev/null; then
 		wait "$pid" || { echo "the server ends with $?" >>"$ktap_dir/pair"; status=1; }
 	fi
@@ -203,6 +198,13 @@ netdev_packets()
 		echo $((packets + $(in2 cat "/sys/class/net/$netdev2/statistics/tx_packets")))
 }
 
+# pingpong COUNT: so many messages of 64 KiB each way, which both ends check.
+pingpong()
+{
+	local program=(ibv_rc_pingpong -m 4096 -s 65536 -n "$1" -c)
+	pair 60 18515 "${program[@]}" -d "$dev1" -g "$gid1" -- "${program[@]}" -d "$dev2" -g "$gid2" "$address1"
+}
+
 # long_messages COUNT [FEATURE]: with this feature off, all that `move` sends arrives, and then a hundred messages of 64 KiB
 # each way. Leaves in $sent how many datagrams these were, and in $risen by how much COUNT has risen.
 long_messages()
@@ -212,8 +214,7 @@ long_messages()
 	[ $# -eq 0 ] || features "$1" off
 	env -u FERROCE_ROWS "$here/move" -q -m 1024 "$dev1" "$dev2" || status=1
 	risen=$("$count") sent=$(counter sent_pkts)
-	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 100 -c -- \
-		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 100 -c "$address1" || status=1
+	pingpong 100 || status=1
 	risen=$(($("$count") - risen)) sent=$(($(counter sent_pkts) - sent))
 	[ $# -eq 0 ] || features "$1" on
 	note "${*:-as they are}: $sent datagrams, $count: $risen"
@@ -295,8 +296,7 @@ features_change()
 	change_features >"$ktap_dir/changes" &
 	pid=$!
 	env -u FERROCE_ROWS "$here/move" -q -m 1024 "$dev1" "$dev2" || status=1
-	pair 60 18515 ibv_rc_pingpong -d "$dev1" -g "$gid1" -m 4096 -s 65536 -n 1000 -c -- \
-		ibv_rc_pingpong -d "$dev2" -g "$gid2" -m 4096 -s 65536 -n 1000 -c "$address1" || status=1
+	pingpong 1000 || status=1
 	rm "$ktap_dir/flows"
 	wait "$pid" || fail "the features do not change"
 	changes=$(wc -l <"$ktap_dir/changes") wrong=$(($(counter icrc_err) - before))

@@ -28,7 +28,6 @@
 #include "wire.h"
 
 #define LENGTH 5000
-#define GRH 40
 #define RESOLVE_MS 5000
 #define WAIT_MS 30000
 /* The connection manager asks 16 times, and waits 4.3 s for an answer each time. */

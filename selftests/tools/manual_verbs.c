@@ -13,7 +13,6 @@
 
 #define LENGTH 5000
 #define QKEY 0x1234567
-#define GRH 40
 #define WAIT_MS 10000
 
 struct end {

@@ -77,7 +77,7 @@ rping_run()
 # A persistent server serves three clients at once, then gets SIGTERM.
 rping_persistent()
 {
-	local server clients=() client lines tries status failed=0
+	local server clients=() client lines status failed=0
 	ip netns exec n1 rping -s -P -a "$address1" -p "$cm_port" -v -V >"$ktap_dir/server" 2>/dev/null &
 	server=$!
 	await $((100 * slowness)) listening in1 "$cm_port" || failed=1
@@ -96,11 +96,7 @@ rping_persistent()
 	done
 	kill -0 "$server" || { echo "the server is gone"; failed=1; }
 	kill -TERM "$server"
-	for tries in $(seq $((50 * slowness))); do
-		kill -0 "$server" 2>/dev/null || break
-		sleep 0.1
-	done
-	if kill -0 "$server" 2>/dev/null; then
+	if ! await $((50 * slowness)) has_ended "$server"; then
 		echo "SIGTERM does not end the server"
 		kill -9 "$server"
 		failed=1

@@ -342,8 +342,7 @@ static bool run_threads(void)
 	for (i = 0; i < THREADS * NUMBERS; i++)
 		recv_post(qps[1], &receive);
 	for (i = 0; i < THREADS; i++) {
-		if (pthread_create(&threads[i], NULL, thread_sends, (void *)i))
-			die("pthread_create fails");
+		thread_start(&threads[i], thread_sends, (void *)i);
 	}
 	for (i = 0; ok && i < THREADS * NUMBERS; i++) {
 		ok = cq_poll(cqs[1], &wc, WAIT_MS) && wc.status == IBV_WC_SUCCESS;

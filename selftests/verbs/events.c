@@ -1611,7 +1611,7 @@ static bool run_naks(void)
 
 /* --- Packets that nobody takes ----------------------------------------------------------- */
 
-/* What counts packets that are dropped, or that are refused by an answer (Documentation/counters.rst). */
+/* The counters of packets that are dropped, or refused by an answer (Documentation/counters.rst). */
 static const char *const drop_counters[] = {
 	"steering_dropped", "page_fault_dropped", "icrc_err", "malformed_pkts", "unknown_qp", "unknown_group",
 	"bad_pkey", "bad_qkey", "refused_pkts", "no_receive", "stale_response", "implied_nak_seq_err",

@@ -785,7 +785,7 @@ static bool run_full_queue(void)
 	unsigned int i, j, tries;
 	uint64_t begin;
 
-	/* What it keeps still counts as the device's, other than with netem. tbf may be a module. */
+	/* The device is charged for the frames that tbf keeps, other than with netem. tbf may be a module. */
 	ok = command("modprobe sch_tbf 2>/dev/null; "
 		     "tc -n %s qdisc replace dev %s root tbf rate 8kbit burst 16kb limit 2000000000",
 		     own_namespace, own_netdev);

@@ -79,8 +79,7 @@ static void reader_start(unsigned int offset, unsigned int length, void *(*reads
 	reader.memory = sides[1].sink.memory + offset;
 	reader.length = length;
 	reader.wanted = 1;
-	if (pthread_create(&reader.thread, NULL, reads, NULL))
-		die("pthread_create");
+	thread_start(&reader.thread, reads, NULL);
 }
 
 static void reader_end(void)

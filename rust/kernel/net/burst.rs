@@ -229,7 +229,7 @@ unsafe fn members_are_sound(
     if member.is_null() || udp_len != len.wrapping_sub(ip_len) {
         return false;
     }
-    // What is left for the head.
+    // All bytes, less those of the members so far. The rest is the head's.
     let mut left = len;
     let mut room = MAX_DATAGRAMS;
     while !member.is_null() {

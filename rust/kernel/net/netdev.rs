@@ -352,8 +352,8 @@ impl Net {
     pub fn below_vlan(&self, ifindex: u32) -> Option<u32> {
         let ifindex = c_int::try_from(ifindex).ok()?;
         let _guard = rcu::read_lock();
-        // SAFETY: `self` is a namespace that has not ended. What is found stays as long as the guard; so does what a VLAN is
-        // on, to which it has a reference.
+        // SAFETY: `self` is a namespace that has not ended. The guard keeps the device that is found. A VLAN has a reference
+        // to the device that it is on.
         let below = unsafe {
             let dev = bindings::dev_get_by_index_rcu(self.as_ptr(), ifindex);
             if dev.is_null() || !NetDevice::from_raw(dev).is_vlan() {

@@ -138,7 +138,7 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp);
 void qp_ready_ud(struct ibv_qp *qp);
 void ah_free(struct ibv_ah *ah);
 struct ibv_ah *ah_make(struct device *from, const struct device *to);
-/* What comes before a datagram in a receive. */
+/* The bytes of the network header, which comes before a datagram in a receive. */
 #define GRH 40
 /* Whether it is that of a RoCEv2 datagram of so many bytes, with this hop limit. Says on standard output what is wrong. */
 bool grh_check(const uint8_t *grh, const union ibv_gid *from, const union ibv_gid *to, uint32_t length, uint8_t hops);

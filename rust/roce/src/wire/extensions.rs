@@ -31,7 +31,7 @@ pub struct XrcEth {
 
 const _: () = assert!(size_of::<XrcEth>() == 4);
 
-/// DETH: datagram extended transport header (IBTA 9.3.2). What a datagram needs besides the BTH.
+/// DETH: datagram extended transport header (IBTA 9.3.2). The Q_Key and the sender of a datagram.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Deth {
@@ -82,9 +82,9 @@ pub struct AtomicEth {
     pub va: U64,
     /// R_Key.
     pub rkey: U32,
-    /// What is swapped in, or added.
+    /// The value to swap in, or to add.
     pub swap_add: U64,
-    /// What is compared with; ignored by FetchAdd.
+    /// The value to compare with; FetchAdd ignores it.
     pub compare: U64,
 }
 
