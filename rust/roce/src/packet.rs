@@ -162,8 +162,8 @@ impl From<OpcodeError> for ParseError {
 
 /// The headers of a packet.
 ///
-/// Which of the optional parts are there is a matter of the opcode; [`Packet::read`] without an error makes only
-/// packets where they fit, [`Packet::emit`] takes only such.
+/// Which of the optional parts are there is a matter of the opcode: [`Packet::read`] makes only those that the opcode has,
+/// and [`Packet::emit`] writes only those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// What the packet is.
@@ -416,15 +416,16 @@ impl Packet {
 
     /// Writes the header stack to the front of `out`, and returns its length in bytes.
     ///
-    /// `None`, if `out` is too short, if there is a part that the opcode does not have, if there
-    /// is not one that it has, or if the opcode does not allow for the length of the payload. `out`
-    /// may have been written to then. Of fields that are shorter on the wire, the lower bits count.
+    /// `None`, if `out` is too short, if a part that the opcode has is missing, or if the opcode does not allow for the
+    /// length of the payload. `out` may have been written to then. Parts that the opcode does not have are left out. Of
+    /// fields that are shorter on the wire, the lower bits count.
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
-        if !self.fits() {
+        let opcode = self.opcode;
+        if self.payload_len > MAX_PAYLOAD_LEN || !payload_fits(opcode, self.payload_len) {
             return None;
         }
 
-        let len = self.header_len();
+        let len = opcode.header_len();
         let rest = &mut out.get_mut(..len)?;
         let flags = flag(self.solicited, bth::SOLICITED)
             | flag(self.migrated, bth::MIGRATED)
@@ -433,7 +434,7 @@ impl Packet {
         put(
             rest,
             &bth::Bth {
-                opcode: self.opcode as u8,
+                opcode: opcode as u8,
                 flags,
                 pkey: self.pkey.into(),
                 ecn: flag(self.fecn, bth::FECN) | flag(self.becn, bth::BECN),
@@ -442,7 +443,7 @@ impl Packet {
                 psn: U24::new(self.psn.get()),
             },
         )?;
-        if self.opcode.has_extensions() {
+        if opcode.has_extensions() {
             self.emit_extensions(rest)?;
         }
         Some(len)
@@ -452,10 +453,14 @@ impl Packet {
     #[inline(never)] // Most packets of long messages have none.
     #[allow(clippy::mut_mut)] // As for `put`.
     fn emit_extensions(&self, out: &mut &mut [u8]) -> Option<()> {
-        if let Some(srqn) = self.xrc_srqn {
+        let opcode = self.opcode;
+
+        if opcode.has_xrceth() {
+            let srqn = self.xrc_srqn?;
             put(out, &extensions::XrcEth { reserved: 0, srqn })?;
         }
-        if let Some(deth) = self.deth {
+        if opcode.has_deth() {
+            let deth = self.deth?;
             let header = extensions::Deth {
                 qkey: deth.qkey.into(),
                 reserved: 0,
@@ -463,12 +468,14 @@ impl Packet {
             };
             put(out, &header)?;
         }
-        if let Some(flush) = self.flush {
+        if opcode.has_flush() {
+            let flush = self.flush?;
             let flags = (flush.placement & 0x0f)
                 | ((flush.selectivity & 0x03) << extensions::SELECTIVITY_SHIFT);
             put(out, &U32::new(flags.into()))?;
         }
-        if let Some(reth) = self.reth {
+        if opcode.has_reth() {
+            let reth = self.reth?;
             let header = extensions::Reth {
                 va: reth.va.into(),
                 rkey: reth.rkey.into(),
@@ -476,7 +483,8 @@ impl Packet {
             };
             put(out, &header)?;
         }
-        if let Some(atomic) = self.atomic {
+        if opcode.has_atomic() {
+            let atomic = self.atomic?;
             let header = extensions::AtomicEth {
                 va: atomic.va.into(),
                 rkey: atomic.rkey.into(),
@@ -485,43 +493,27 @@ impl Packet {
             };
             put(out, &header)?;
         }
-        if let Some(aeth) = self.aeth {
+        if opcode.has_aeth() {
+            let aeth = self.aeth?;
             let header = wire::aeth::Aeth {
                 syndrome: aeth.syndrome.to_byte(),
                 msn: U24::new(aeth.msn),
             };
             put(out, &header)?;
         }
-        if let Some(original) = self.atomic_ack {
-            put(out, &U64::new(original))?;
+        if opcode.has_atomic_ack() {
+            put(out, &U64::new(self.atomic_ack?))?;
         }
-        if let Some(immediate) = self.immediate {
-            put(out, &U32::new(immediate))?;
+        if opcode.has_immediate() {
+            put(out, &U32::new(self.immediate?))?;
         }
-        if let Some(rkey) = self.invalidate_rkey {
-            put(out, &U32::new(rkey))?;
+        if opcode.has_invalidate() {
+            put(out, &U32::new(self.invalidate_rkey?))?;
         }
-        if matches!(self.opcode.operation(), Operation::Cnp) {
+        if matches!(opcode.operation(), Operation::Cnp) {
             put(out, &CnpReserved::default())?;
         }
         Some(())
-    }
-
-    /// Whether the optional parts and the length of the payload are as the opcode asks for.
-    #[inline]
-    fn fits(&self) -> bool {
-        let opcode = self.opcode;
-        self.reth.is_some() == opcode.has_reth()
-            && self.atomic.is_some() == opcode.has_atomic()
-            && self.aeth.is_some() == opcode.has_aeth()
-            && self.atomic_ack.is_some() == opcode.has_atomic_ack()
-            && self.deth.is_some() == opcode.has_deth()
-            && self.immediate.is_some() == opcode.has_immediate()
-            && self.invalidate_rkey.is_some() == opcode.has_invalidate()
-            && self.flush.is_some() == opcode.has_flush()
-            && self.xrc_srqn.is_some() == opcode.has_xrceth()
-            && self.payload_len <= MAX_PAYLOAD_LEN
-            && payload_fits(opcode, self.payload_len)
     }
 }
 

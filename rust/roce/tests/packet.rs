@@ -161,11 +161,11 @@ proptest! {
     }
 
     #[test]
-    fn parts_that_do_not_fit_are_refused(packet in any_packet()) {
-        let mut wrong = [packet; 10];
+    fn missing_parts_are_refused_and_others_left_out(packet in any_packet()) {
         fn toggle<T>(part: &mut Option<T>, value: T) {
             *part = if part.is_some() { None } else { Some(value) };
         }
+        let mut wrong = [packet; 9];
         toggle(&mut wrong[0].reth, Reth { va: 0, rkey: 0, length: 0 });
         toggle(
             &mut wrong[1].atomic,
@@ -181,10 +181,31 @@ proptest! {
         toggle(&mut wrong[6].invalidate_rkey, 0);
         toggle(&mut wrong[7].flush, Flush { placement: 0, selectivity: 0 });
         toggle(&mut wrong[8].xrc_srqn, U24::new(0));
-        wrong[9].payload_len = MAX_PAYLOAD_LEN + 1;
-        for packet in wrong {
-            prop_assert_eq!(packet.emit(&mut [0; 64]), None);
+        let opcode = packet.opcode;
+        let has = [
+            opcode.has_reth(),
+            opcode.has_atomic(),
+            opcode.has_aeth(),
+            opcode.has_atomic_ack(),
+            opcode.has_deth(),
+            opcode.has_immediate(),
+            opcode.has_invalidate(),
+            opcode.has_flush(),
+            opcode.has_xrceth(),
+        ];
+        for (wrong, is_missing) in wrong.iter().zip(has) {
+            if is_missing {
+                prop_assert_eq!(wrong.emit(&mut [0; MAX_HEADER_LEN]), None);
+            } else {
+                prop_assert_eq!(headers(wrong), headers(&packet));
+            }
         }
+    }
+
+    #[test]
+    fn a_payload_longer_than_any_mtu_is_refused(mut packet in any_packet()) {
+        packet.payload_len = MAX_PAYLOAD_LEN + 1;
+        prop_assert_eq!(packet.emit(&mut [0; MAX_HEADER_LEN]), None);
     }
 }
 

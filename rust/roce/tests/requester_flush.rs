@@ -53,10 +53,6 @@ fn packets_of_a_flush_and_an_atomic_write() {
         assert_eq!(reth, [(0x1000, 0x77, u32::MAX), (0x1000, 0x77, 8)]);
         assert!(packets.iter().all(|packet| packet.ack_request));
         assert_eq!((packets[0].payload_len, packets[1].payload_len), (0, 8));
-        let mut buffer = [0; roce::packet::MAX_HEADER_LEN];
-        assert!(packets
-            .iter()
-            .all(|packet| packet.emit(&mut buffer).is_some()));
     });
 }
 

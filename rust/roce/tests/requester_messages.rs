@@ -72,10 +72,6 @@ fn packets_of_a_message() {
         assert_eq!(packets[4].immediate, Some(9));
         assert!(packets[4].solicited && !packets[2].solicited);
         assert_eq!(packets[6].invalidate_rkey, Some(5));
-        let mut buffer = [0; roce::packet::MAX_HEADER_LEN];
-        assert!(packets
-            .iter()
-            .all(|packet| packet.emit(&mut buffer).is_some()));
     });
 }
 

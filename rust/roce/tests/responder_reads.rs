@@ -379,8 +379,7 @@ fn read_responses_in_bursts() {
                 assert_eq!(packet.psn, psn.add(number));
                 assert_eq!((at, len), (index * MTU, packet.payload_len));
                 number += 1;
-                let mut buffer = [0; roce::packet::MAX_HEADER_LEN];
-                assert!(packet.emit(&mut buffer).is_some());
+                assert_comes_back(&packet);
             }
             assert_eq!(peer.responder.read_packet(&burst, burst.packets), None);
             offset += burst.length;

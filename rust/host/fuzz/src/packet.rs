@@ -36,20 +36,23 @@ pub fn run(input: Input<'_>) {
 
     let packet = input.built.build(Psn::new(input.built.qpn), 1024);
     let bytes = go_out(&packet);
-    assert_eq!(Packet::parse(&bytes, packet.datagram_len()), Ok(packet));
     come_in(&bytes[..], packet.datagram_len());
     for short in 0..bytes.len() {
         assert!(Packet::parse(&bytes[..short], packet.datagram_len()).is_err());
     }
 }
 
-/// The headers of a packet that is well-formed.
-fn go_out(packet: &Packet) -> Vec<u8> {
+/// The headers of a packet that is well-formed: all of it, and nothing else, is read from them.
+pub(crate) fn go_out(packet: &Packet) -> Vec<u8> {
     let mut out = [0xa5; MAX_HEADER_LEN + 1];
     let len = packet.emit(&mut out).expect("a well-formed packet");
     assert_eq!(len, packet.header_len());
     assert!(out[len..].iter().all(|byte| *byte == 0xa5));
     assert_eq!(packet.emit(&mut [0; MAX_HEADER_LEN][..len - 1]), None);
+    assert_eq!(
+        Packet::parse(&out[..len], packet.datagram_len()),
+        Ok(*packet)
+    );
     out[..len].to_vec()
 }
 

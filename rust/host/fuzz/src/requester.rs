@@ -15,7 +15,6 @@ use roce::{
         Opcode,
         Operation, //
     },
-    packet::MAX_HEADER_LEN,
     psn::Psn,
     qp::Type,
     requester::{
@@ -44,7 +43,10 @@ use roce::{
 };
 
 use self::input::Event;
-use crate::any::Fate;
+use crate::{
+    any::Fate,
+    packet::go_out, //
+};
 
 pub use self::input::Input;
 
@@ -309,7 +311,7 @@ impl Model {
         let mut bytes = 0;
         for index in 0..burst.packets {
             let (packet, offset, length) = self.requester.packet(burst, index).expect("a packet");
-            assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
+            go_out(&packet);
             assert!(packet.opcode.is_request());
             let srqn = U24::new(work.wr.xrc_srqn);
             let is_xrc = config.service == Type::XrcInitiator;

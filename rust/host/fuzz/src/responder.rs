@@ -195,7 +195,7 @@ impl Model {
                     .replace_storage(vec![Resource::default(); len]);
             }
             Event::SetAccess(bits) => self.responder.set_access(access(bits)),
-            Event::SetTimer(code) => self.responder.set_min_rnr_timer(code),
+            Event::SetTimer(code) => self.responder.set_min_rnr_timer(code & 0x1f),
             Event::Flush => self.flush(),
             Event::Reset => {
                 self.responder.reset();

@@ -147,6 +147,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         packet.payload_len = payload_len;
         packet.ack_request = asks;
         packet.solicited = solicited;
+        if !opcode.has_extensions() {
+            return Some((packet, offset, payload_len));
+        }
         if opcode.has_xrceth() {
             packet.xrc_srqn = Some(U24::new(wr.xrc_srqn));
         }

@@ -14,7 +14,8 @@ use roce::{
         NakCode,
         Packet,
         Reth,
-        Syndrome, //
+        Syndrome,
+        MAX_HEADER_LEN, //
     },
     psn::Psn,
     qp::{
@@ -154,6 +155,13 @@ pub fn poll_burst(requester: &mut Requester<Vec<SendSlot>>) -> Burst {
     }
 }
 
+/// Asserts that the packet's headers have all of it, and nothing else.
+pub fn assert_comes_back(packet: &Packet) {
+    let mut headers = [0; MAX_HEADER_LEN];
+    assert_eq!(packet.emit(&mut headers), Some(packet.header_len()));
+    assert_eq!(Packet::parse(&headers, packet.datagram_len()), Ok(*packet));
+}
+
 /// Does all that the requester wants done, and returns the packets.
 pub fn transmit(requester: &mut Requester<Vec<SendSlot>>, now: Instant) -> Vec<Packet> {
     let mut packets = Vec::new();
@@ -162,7 +170,9 @@ pub fn transmit(requester: &mut Requester<Vec<SendSlot>>, now: Instant) -> Vec<P
             SendAction::Local { ticket, .. } => ticket,
             SendAction::Transmit(burst) => {
                 for index in 0..burst.packets {
-                    packets.push(requester.packet(&burst, index).unwrap().0);
+                    let (packet, _, _) = requester.packet(&burst, index).unwrap();
+                    assert_comes_back(&packet);
+                    packets.push(packet);
                 }
                 burst.ticket
             }
@@ -357,10 +367,15 @@ impl Peer {
         let mut packets = Vec::new();
         while let Some(response) = self.responder.poll_response(1000) {
             match response {
-                Response::Packet(packet) => packets.push(packet),
+                Response::Packet(packet) => {
+                    assert_comes_back(&packet);
+                    packets.push(packet);
+                }
                 Response::Read(burst) => {
                     for index in 0..burst.packets {
-                        packets.push(self.responder.read_packet(&burst, index).unwrap().0);
+                        let (packet, _, _) = self.responder.read_packet(&burst, index).unwrap();
+                        assert_comes_back(&packet);
+                        packets.push(packet);
                     }
                     self.responder.commit_read(burst.ticket, Outcome::Done);
                 }

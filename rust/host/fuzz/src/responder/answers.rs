@@ -7,12 +7,13 @@ use roce::{
     packet::{
         NakCode,
         Packet,
-        Syndrome,
-        MAX_HEADER_LEN, //
+        Syndrome, //
     },
     requester::MAX_BURST_LEN,
     responder::ReadBurst, //
 };
+
+use crate::packet::go_out;
 
 use super::{
     Executed,
@@ -21,7 +22,7 @@ use super::{
 
 impl Model {
     pub(super) fn check_answer(&self, packet: &Packet) {
-        assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
+        go_out(packet);
         assert_eq!(packet.dest_qpn, 2);
         assert!(self.is_ours(packet.opcode));
         let aeth = packet.aeth.expect("an AETH");
@@ -91,7 +92,7 @@ impl Model {
                 .expect("a READ response");
             assert_eq!((offset, length), (bytes, packet.payload_len));
             assert!(length <= mtu && self.is_ours(packet.opcode));
-            assert!(packet.emit(&mut [0; MAX_HEADER_LEN]).is_some());
+            go_out(&packet);
             bytes += length;
             if index > 0 && index + 1 < burst.packets {
                 continue;

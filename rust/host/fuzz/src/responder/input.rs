@@ -41,7 +41,7 @@ impl Config {
             pkey: 0xffff,
             qkey: 5,
             expected_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
-            min_rnr_timer: self.timer,
+            min_rnr_timer: self.timer & 0x1f,
             access: access(self.access),
             has_srq: self.access & 0x80 != 0,
         }
