@@ -70,11 +70,13 @@ fio_verify()
 		--randrepeat=0 --verify_state_save=0 --output-format=terse "$@"
 }
 
-# fio_rate FILE read|write: KiB/s, in blocks of 128 KiB, 16 at a time.
+# fio_rate FILE read|write [BLOCKS]: KiB/s, in blocks of 128 KiB, 16 at a time; so many, or for 4 seconds.
 fio_rate()
 {
-	fio --name=rate --filename="$1" --rw="$2" --bs=128k --direct=1 --ioengine=libaio --iodepth=16 --size=96M --time_based \
-		--runtime=4 --output-format=terse --terse-version=3 | awk -F ';' 'NF > 48 { print $7 + $48 }'
+	local until=(--time_based --runtime=4)
+	[ -z "${3:-}" ] || until=(--io_size="$(($3 * 128))k")
+	fio --name=rate --filename="$1" --rw="$2" --bs=128k --direct=1 --ioengine=libaio --iodepth=16 --size=96M "${until[@]}" \
+		--output-format=terse --terse-version=3 | awk -F ';' 'NF > 48 { print $7 + $48 }'
 }
 
 # disk_filesystem KIND: made, filled, checked, and compared after it was mounted again.

@@ -56,8 +56,8 @@ is_adapted()
 	grep -qE 'moderation-period [1-9]' <<<"$queues" || { echo "$queues"; return 1; }
 }
 
-# rate read|write: KiB/s. The file is written first.
+# rate read|write [BLOCKS]: KiB/s. The file is written first.
 rate()
 {
-	fio_rate "$mounted/rate" "$1"
+	fio_rate "$mounted/rate" "$@"
 }

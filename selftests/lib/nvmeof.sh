@@ -36,9 +36,9 @@ detach()
 	modprobe -r nvme-rdma nvme-fabrics
 }
 
-# rate read|write: KiB/s.
+# rate read|write [BLOCKS]: KiB/s.
 rate()
 {
 	local disk
-	disk=$(the_disk) && fio_rate "$disk" "$1"
+	disk=$(the_disk) && fio_rate "$disk" "$@"
 }
