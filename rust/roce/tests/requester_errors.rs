@@ -248,6 +248,35 @@ fn again_holds_a_response() {
 }
 
 #[test]
+fn nothing_is_asked_for_while_a_response_is_held() {
+    with_psns(|psn| {
+        let mut requester = requester(psn);
+        // It knows how long answers take, and would ask early.
+        requester.post(read(1)).unwrap();
+        transmit(&mut requester, us(0));
+        let response = |psn| read_response(Opcode::RcReadResponseOnly, psn, 1);
+        respond(&mut requester, us(1), &response(psn));
+        requester.post(read(1)).unwrap();
+        transmit(&mut requester, us(1));
+        let Received::Place { ticket, .. } = requester.receive(us(2), &response(psn.add(1))) else {
+            panic!("not placed");
+        };
+        requester.commit_place(us(2), ticket, Outcome::Again);
+        for _ in 0..100 {
+            let now = requester.poll_timeout().unwrap();
+            requester.on_timeout(now);
+            assert!(transmit(&mut requester, now).is_empty());
+        }
+        assert_eq!(requester.counters().timeouts, 0);
+        respond(&mut requester, us(1_000_000), &response(psn.add(1)));
+        assert_eq!(
+            completions(&mut requester),
+            [(0, Status::Success), (1, Status::Success)]
+        );
+    });
+}
+
+#[test]
 fn pause_drains() {
     with_psns(|psn| {
         let mut requester = requester_with(RequesterConfig {

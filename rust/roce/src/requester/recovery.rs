@@ -96,15 +96,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
-        if self.place.is_some() {
+        if self.place.is_some() || self.held {
             // The answer is here; it is the driver that is not done with it.
             self.restart_timer(now);
-            return;
-        }
-        if self.held {
-            // As above; but the driver may have lost it. It does not count as a retry.
-            self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
-            self.go_back();
             return;
         }
         if !self.alive && now < self.silence_end {
