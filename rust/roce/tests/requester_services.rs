@@ -243,6 +243,38 @@ fn raw_packets_are_for_the_driver() {
 }
 
 #[test]
+fn local_operations_do_not_run_far_ahead() {
+    let mut requester = Requester::new(vec![SendSlot::default(); 4096]);
+    requester.configure(requester_config(Psn::new(0)));
+    requester.start();
+    let local = SendWr {
+        operation: SendOperation::Local,
+        ..SendWr::default()
+    };
+    requester.post(send(1)).unwrap();
+    for _ in 0..4000 {
+        requester.post(local).unwrap();
+    }
+    let executed = |requester: &mut Requester<_>| {
+        let mut count = 0;
+        while let Some(action) = requester.poll_action() {
+            let ticket = match action {
+                SendAction::Local { ticket, .. } => ticket,
+                SendAction::Transmit(burst) => burst.ticket,
+            };
+            count += u32::from(matches!(action, SendAction::Local { .. }));
+            requester.commit(us(0), ticket, Outcome::Done);
+        }
+        count
+    };
+    // The SEND is not complete.
+    assert_eq!(executed(&mut requester), 1023);
+    respond(&mut requester, us(1), &ack(Psn::new(0)));
+    assert_eq!(executed(&mut requester), 4000 - 1023);
+    assert_eq!(completions(&mut requester).len(), 4001);
+}
+
+#[test]
 fn datagrams_name_their_destination() {
     for service in [Type::Ud, Type::Gsi] {
         let config = RequesterConfig {

@@ -33,6 +33,10 @@ use super::{
 /// Work requests that are looked at ahead of time.
 const LOOK_AHEAD: u32 = 16;
 
+/// A local operation waits until fewer work requests than this are before it and not complete. All that have been executed
+/// complete together, and are passed over each time that the requester goes back.
+const MAX_LOCAL_AHEAD: u32 = 1024;
+
 /// A message is continued only with so many packets at a time (or all that are left of it): an
 /// acknowledgement that makes room for one packet should not make us send a burst of one.
 pub(super) const MIN_BURST_PACKETS: u64 = 16;
@@ -192,7 +196,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     fn may_begin(&self, sequence: u32, wr: &SendWr) -> bool {
         match wr.operation {
             _ if !matches!(self.phase, Phase::Running) => false,
-            SendOperation::Local => !wr.fence || self.oldest == sequence,
+            SendOperation::Local => {
+                let ahead = sequence.wrapping_sub(self.oldest);
+                ahead == 0 || (!wr.fence && ahead < MAX_LOCAL_AHEAD)
+            }
             _ => !wr.fence || self.reads == 0,
         }
     }
