@@ -23,6 +23,21 @@ use roce::{
 };
 
 #[test]
+fn duplicate_read_needs_the_right_to_read() {
+    with_psns(|psn| {
+        let mut peer = peer(psn);
+        let request = read_request(psn, 0x1000, MTU);
+        peer.deliver(&request);
+        assert_eq!(peer.responses().len(), 1);
+        let mut access = peer.responder.config().access;
+        access.read = false;
+        peer.responder.set_access(access);
+        assert_eq!(peer.deliver(&request), Step::Dropped(DropReason::Forgotten));
+        assert!(peer.responses().is_empty());
+    });
+}
+
+#[test]
 fn duplicate_read_is_executed_again_in_any_part() {
     with_psns(|psn| {
         let mut peer = peer(psn);

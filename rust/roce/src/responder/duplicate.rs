@@ -61,6 +61,10 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     fn read_again(&mut self, packet: &Packet, reth: &Reth) -> Option<()> {
+        // The data is read anew.
+        if !self.config.access.read {
+            return None;
+        }
         let psns = self.config.mtu.packets(reth.length);
         let shift = self.config.mtu.shift();
         let (index, begin) = self.find(packet, |kind| matches!(kind, Kind::Read { .. }))?;
