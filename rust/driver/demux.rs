@@ -35,13 +35,11 @@ use net::{
     RxList,
     RxSkb, //
 };
-use rdma::{
-    gid::Gid,
-    qp::Type, //
-};
+use rdma::gid::Gid;
 use roce::{
     opcode::Transport,
-    packet::Packet, //
+    packet::Packet,
+    qp::Type, //
 };
 use sync::{
     BhGuard,

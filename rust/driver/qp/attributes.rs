@@ -31,8 +31,7 @@ use rdma::{
     qp::{
         Attr,
         Modify,
-        State,
-        Type, //
+        State, //
     }, //
 };
 use roce::{
@@ -85,30 +84,6 @@ impl Attributes {
     }
 }
 
-fn protocol_state(state: State) -> protocol::State {
-    match state {
-        State::Reset => protocol::State::Reset,
-        State::Init => protocol::State::Init,
-        State::Rtr => protocol::State::Rtr,
-        State::Rts => protocol::State::Rts,
-        State::Sqd => protocol::State::Sqd,
-        State::Sqe => protocol::State::Sqe,
-        State::Error => protocol::State::Err,
-    }
-}
-
-fn protocol_type(ty: Type) -> protocol::Type {
-    match ty {
-        Type::Rc => protocol::Type::Rc,
-        Type::Uc => protocol::Type::Uc,
-        Type::Ud => protocol::Type::Ud,
-        Type::Gsi => protocol::Type::Gsi,
-        Type::RawPacket => protocol::Type::RawPacket,
-        Type::XrcInitiator => protocol::Type::XrcInitiator,
-        Type::XrcTarget => protocol::Type::XrcTarget,
-    }
-}
-
 impl Modify for Qp {
     fn modify(self: &Arc<Self>, attr: &Attr, mask: u32) -> Result {
         let mask = AttrMask::from_bits(mask);
@@ -123,13 +98,8 @@ impl Modify for Qp {
         } else {
             from
         };
-        protocol::check(
-            protocol_state(from),
-            protocol_state(to),
-            protocol_type(self.ty),
-            mask,
-        )
-        .map_err(|_| EINVAL)?;
+        let known = |state| protocol::State::try_from(state as u32).map_err(|()| EINVAL);
+        protocol::check(known(from)?, known(to)?, self.ty, mask).map_err(|_| EINVAL)?;
         check_values(self, attr, mask)?;
         // Messages are under way as they were begun: neither their attributes nor the end of the wait for
         // them change (IBTA 10.3.1.5). It starts none meanwhile, so what is drained stays so.
@@ -152,7 +122,7 @@ impl Modify for Qp {
             if path::is_to_group(address) {
                 return Err(EINVAL);
             }
-            let has_window = protocol_type(self.ty).is_reliable();
+            let has_window = self.ty.is_reliable();
             Path::resolve(self.device(), address, self.number, peer, has_window)
         };
         let primary = attr.address.as_ref().map(resolve).transpose()?;
@@ -234,11 +204,11 @@ impl Modify for Qp {
         let mut attributes = self.verbs.attributes.lock();
         attributes.follow(self);
         let mut attr = attributes.set.clone();
-        attr.path_mtu = match protocol_type(self.ty).is_connected() {
+        attr.path_mtu = match self.ty.is_connected() {
             true => path_mtu(self, &attr) as u32,
             false => self.device().mtu() as u32,
         };
-        if self.ty == Type::Gsi {
+        if self.is_general_services() {
             attr.port = port::NUMBER;
         }
         attr.state = self.state();
@@ -337,7 +307,7 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
 /// The MTU that messages are cut up by. A datagram is one packet: the port's MTU, which may change, bounds its length
 /// when it is sent.
 fn path_mtu(qp: &Qp, set: &Attr) -> protocol::Mtu {
-    match protocol_type(qp.ty).is_connected() {
+    match qp.ty.is_connected() {
         true => protocol::Mtu::try_from(set.path_mtu).unwrap_or(protocol::Mtu::M256),
         false => protocol::Mtu::M4096,
     }
@@ -358,7 +328,7 @@ fn apply_receive(
             .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
         let has_srq = receive.has_srq();
         receive.responder.configure(ResponderConfig {
-            service: protocol_type(qp.ty),
+            service: qp.ty,
             mtu: path_mtu(qp, set),
             expected_psn: Psn::new(set.rq_psn),
             dest_qpn: set.dest_qp_num,
@@ -383,7 +353,7 @@ fn apply_receive(
 fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> Result {
     let set = &attributes.set;
     let config = RequesterConfig {
-        service: protocol_type(qp.ty),
+        service: qp.ty,
         mtu: path_mtu(qp, set),
         dest_qpn: set.dest_qp_num,
         src_qpn: qp.number,

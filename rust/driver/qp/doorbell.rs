@@ -17,10 +17,8 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::qp::{
-    State,
-    Type, //
-};
+use rdma::qp::State;
+use roce::qp::Type;
 
 /// Doorbells of a burst after which requests are held: at first, and at the least.
 const THRESHOLD_FIRST: u32 = 8;

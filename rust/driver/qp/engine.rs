@@ -38,14 +38,12 @@ use kernel::{
     sync::Arc, //
 };
 use net::RxSkb;
-use rdma::qp::{
-    Event,
-    Type, //
-};
+use rdma::qp::Event;
 use roce::{
     opcode::Opcode,
     packet::Packet,
     psn::Psn,
+    qp::Type,
     responder::Arrival,
     time::Instant, //
 };

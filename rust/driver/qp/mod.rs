@@ -65,13 +65,13 @@ use rdma::{
         Cap,
         Handle,
         Init,
-        State,
-        Type, //
+        State, //
     },
     wc, //
 };
 use roce::{
     dropped::DropReason,
+    qp::Type,
     status::Status,
     time::Instant, //
 };

@@ -19,11 +19,9 @@ use kernel::{
 use net::Address;
 use rdma::{
     gid::Gid,
-    qp::{
-        Multicast,
-        Type, //
-    }, //
+    qp::Multicast, //
 };
+use roce::qp::Type;
 
 /// The multicast groups of a QP, as its consumer called them.
 #[derive(Default)]

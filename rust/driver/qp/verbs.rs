@@ -107,10 +107,11 @@ impl Qp {
         } else {
             table::reserve_number()?
         };
+        let ty = roce::qp::Type::try_from(init.ty as u32).map_err(|()| EINVAL)?;
         Arc::pin_init(
             pin_init!(Self {
                 number,
-                ty: init.ty,
+                ty,
                 pd: pd.clone(),
                 gate <- Gate::new(),
                 state: AtomicU32::new(State::Reset as u32),

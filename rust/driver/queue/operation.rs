@@ -25,7 +25,6 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::{
-    qp::Type,
     wc,
     wr::{
         flags,
@@ -34,6 +33,7 @@ use rdma::{
 };
 use roce::{
     packet::Flush,
+    qp::Type,
     requester::{
         SendOperation,
         SendWr, //
@@ -115,8 +115,7 @@ pub(super) fn of_user(
     wr: &mut SendWr,
     find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
 ) -> Option<()> {
-    let reliable = ty.is_reliable();
-    let connected = reliable || ty == Type::Uc;
+    let (reliable, connected) = (ty.is_reliable(), ty.is_connected());
     let mut rdma = |operation, opcode, addr, rkey| {
         wqe.opcode = opcode;
         wr.operation = operation;

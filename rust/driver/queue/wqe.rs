@@ -35,13 +35,11 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::{
-    qp::{
-        Cap,
-        Type, //
-    },
+    qp::Cap,
     wr::flags, //
 };
 use roce::{
+    qp::Type,
     requester::{
         SendOperation,
         SendWr, //

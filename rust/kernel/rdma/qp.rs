@@ -50,33 +50,28 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// Transport services.
+/// Transport services (`enum ib_qp_type`; the same numbers in userspace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Type {
     /// The general services QP, number 1.
-    Gsi,
+    Gsi = bindings::ib_qp_type_IB_QPT_GSI,
     /// Reliable connection.
-    Rc,
+    Rc = bindings::ib_qp_type_IB_QPT_RC,
     /// Unreliable connection.
-    Uc,
+    Uc = bindings::ib_qp_type_IB_QPT_UC,
     /// Unreliable datagram.
-    Ud,
+    Ud = bindings::ib_qp_type_IB_QPT_UD,
     /// Raw packets: whole frames of the link. A process has it only with `CAP_NET_RAW`: `ib_core` asks.
-    RawPacket,
+    RawPacket = bindings::ib_qp_type_IB_QPT_RAW_PACKET,
     /// The end of an XRC connection that sends requests.
-    XrcInitiator,
+    XrcInitiator = bindings::ib_qp_type_IB_QPT_XRC_INI,
     /// The end of an XRC connection that takes requests, each for the XRC SRQ that it names. It may be shared by
     /// processes.
-    XrcTarget,
+    XrcTarget = bindings::ib_qp_type_IB_QPT_XRC_TGT,
 }
 
 impl Type {
-    /// Whether requests are answered, and sent again if they are not.
-    #[inline]
-    pub const fn is_reliable(self) -> bool {
-        matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
-    }
-
     fn from_raw(raw: bindings::ib_qp_type) -> Option<Self> {
         Some(match raw {
             bindings::ib_qp_type_IB_QPT_GSI => Self::Gsi,

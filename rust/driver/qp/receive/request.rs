@@ -32,7 +32,6 @@ use kernel::{
 use net::RxSkb;
 use rdma::{
     memory::Exchange,
-    qp::Type,
     wc::{
         self,
         Completion,
@@ -42,6 +41,7 @@ use rdma::{
 };
 use roce::{
     packet::Packet,
+    qp::Type,
     requester::MAX_BURST_LEN,
     responder::{
         AtomicOperation,
