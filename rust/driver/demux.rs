@@ -58,7 +58,7 @@ impl net::Receive for Port {
     }
 
     fn receive_burst(&self, owner: &Arc<Device>, burst: RxBurst) {
-        owner.steering().take_in(owner, burst, |packets| {
+        owner.steering.take_in(owner, burst, |packets| {
             receive_all(owner, packets, Came::Together, None);
         });
     }
@@ -87,7 +87,7 @@ fn receive(netns: &net::Net, skb: RxSkb) {
     let skb = if to_group {
         skb
     } else {
-        match device.steering().follow(device, skb) {
+        match device.steering.follow(device, skb) {
             Some(skb) => skb,
             None => return,
         }
@@ -233,7 +233,7 @@ fn deliver_to_group(
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
         return 0;
     }
-    let Some(group) = multicast::find(device.number(), gid, rcu) else {
+    let Some(group) = multicast::find(device.number, gid, rcu) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
         return 0;
     };
@@ -322,7 +322,7 @@ fn find_by_address<'a>(
     rcu: &'a rcu::Guard,
 ) -> Option<&'a Arc<Qp>> {
     if number == table::GSI_NUMBER {
-        let serves = device.known_addresses().serves(skb, rcu);
+        let serves = device.registry.addresses.serves(skb, rcu);
         return table::general_services(serves.unwrap_or(device), rcu);
     }
     let gid = skb.destination().to_gid();

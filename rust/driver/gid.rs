@@ -28,8 +28,8 @@ impl TableAddress for Known {
     /// Errors: `ENOSPC` if there are too many addresses like it; `EADDRINUSE` if somebody else has the UDP port in that other
     /// namespace, `ENODEV` if that is about to end.
     fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Self>> {
-        let registry = device.registry();
-        let addresses = device.known_addresses();
+        let registry = &device.registry;
+        let addresses = &registry.addresses;
         let known = |netns, sender| Self::new(entry, device, netns, sender);
         let Some(above) = entry.netdev().filter(|netdev| !device.is_on(netdev)) else {
             let netns = device.site().ok_or(ENODEV)?.net_id;
@@ -55,10 +55,10 @@ impl TableAddress for Known {
     }
 
     fn remove(self: Arc<Self>, device: &Arc<Device>) {
-        device.known_addresses().remove(&self);
+        device.registry.addresses.remove(&self);
         if !self.is_own() {
             table::lose_paths(device);
-            device.registry().leave(self.netns());
+            device.registry.leave(self.netns());
         }
     }
 }

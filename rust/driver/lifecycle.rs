@@ -65,7 +65,7 @@ pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
         let netdev = device.netdev();
         device.leaves_until() == 0 && netdev.is_some_and(|netdev| netdev.is_dismantled())
     };
-    while let Some(device) = device.registry().find(goes) {
+    while let Some(device) = device.registry.find(goes) {
         device.leaves_by(until);
         // The work fails the QPs of processes: they may be many, and RTNL is held.
         device.retire();
@@ -94,7 +94,7 @@ pub(crate) fn stop(device: &Arc<Device>) {
     if let Some(site) = device.detach() {
         retire(device);
         table::lose_paths(device);
-        device.registry().vacate(device, site);
+        device.registry.vacate(device, site);
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn lose(device: &Arc<Device>, netdev: &NetDevice) {
 pub(crate) fn depart(device: &Arc<Device>) {
     let site = device.depart();
     table::lose_paths(device);
-    device.registry().vacate(device, site);
+    device.registry.vacate(device, site);
 }
 
 /// Retires `device`, and unregisters it: before any client of `ib_core` leaves, as `ib_uverbs` destroys QPs and completes
@@ -157,7 +157,7 @@ impl WorkItem<UNREGISTER> for Device {
         // Until it is unregistered, others find the handle, too: `lose` for one.
         if let Some(handle) = device.handle() {
             unregister(&device, &handle);
-            drain(device.registry(), &handle);
+            drain(&device.registry, &handle);
             // Not one that came meanwhile, which is registered: whoever sets it queues this work again.
             drop(device.take_handle());
         }
@@ -166,11 +166,11 @@ impl WorkItem<UNREGISTER> for Device {
 
 impl rdma::device::Device for Device {
     fn process_queue(&self) -> Arc<WorkQueue> {
-        self.registry().process.clone()
+        self.registry.process.clone()
     }
 
     fn query(&self) -> Attr {
-        attributes::of(self.guid())
+        attributes::of(self.guid)
     }
 
     /// After a change of the namespace (`rdma dev set netns`) the device goes on, unless its netdev goes.
@@ -195,11 +195,11 @@ impl rdma::device::Device for Device {
     /// Lets go of the network. There is no QP that would have to, too, as in [`stop`].
     fn gone(self: &Arc<Self>) {
         if let Some(site) = self.detach() {
-            self.registry().vacate(self, site);
+            self.registry.vacate(self, site);
         }
         // In this order: whoever does not find the device on the list must find the work, which waits
         // for the end of the unregistering that we are in. So the module cannot go before.
         self.unregister_later();
-        self.registry().forget(self);
+        self.registry.forget(self);
     }
 }

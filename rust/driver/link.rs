@@ -99,7 +99,7 @@ fn add(name: &CStr, netdev: &net::NetDev) -> Result<(), Refusal> {
         name,
         module: registry.module,
         netdev,
-        node_guid: device.guid(),
+        node_guid: device.guid,
         description: c"ferroce",
         core: device.clone(),
     });

@@ -194,7 +194,7 @@ impl Addresses {
         rcu: &'a rcu::Guard,
     ) -> Option<&'a Arc<Known>> {
         let ifindex = packet.ifindex();
-        let rank = |known: &Known| (known.ifindex != ifindex, known.device.number());
+        let rank = |known: &Known| (known.ifindex != ifindex, known.device.number);
         // Of a netdev, all entries are alike, unless they are of several devices.
         let is_unique = device.is_some() || self.above.load(Relaxed) == 0;
         let mut nearest: Option<&Arc<Known>> = None;

@@ -140,7 +140,7 @@ impl WorkItem<LOOPBACK> for Device {
 }
 
 fn go_on_later(device: &Arc<Device>) {
-    let _ = device.bh_queue().enqueue::<_, LOOPBACK>(device.clone());
+    let _ = device.registry.bh.enqueue::<_, LOOPBACK>(device.clone());
 }
 
 /// Hands over what waits, and what comes to wait meanwhile, until the budget is used up. Returns whether that was all.
@@ -158,7 +158,7 @@ fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> b
             }
             queue.packets.take(TOGETHER)
         };
-        let deliveries = (device.registry().receivers.own)(device, packets);
+        let deliveries = (device.registry.receivers.own)(device, packets);
         *budget = budget.saturating_sub(deliveries);
     }
 }

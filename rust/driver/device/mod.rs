@@ -14,7 +14,6 @@ pub(crate) mod registry;
 pub(crate) mod steering;
 
 use self::{
-    addresses::Addresses,
     counters::{
         Counter,
         Counters, //
@@ -44,16 +43,12 @@ use kernel::{
     },
     workqueue::Work,
 };
-use net::{
-    NetId,
-    PagePools, //
-};
+use net::NetId;
 use rdma::device::Handle;
 use sync::{
     new_spin_lock_irq,
     smp_mb,
-    SpinLockIrq,
-    WorkQueue, //
+    SpinLockIrq, //
 };
 
 /// Packets of a device that wait for pages, at the most, and the bytes of memory that they use, with all that is the
@@ -113,11 +108,13 @@ static NEXT_NUMBER: Atomic<u64> = Atomic::new(0);
 /// Its locks are short; nothing else is locked under them.
 #[pin_data]
 pub(crate) struct Device {
-    registry: Arc<Registry>,
+    /// What all devices share.
+    pub(crate) registry: Arc<Registry>,
     /// No other device of the module ever has it.
-    number: u64,
-    guid: [u8; 8],
-    counters: Counters,
+    pub(crate) number: u64,
+    /// In network byte order.
+    pub(crate) guid: [u8; 8],
+    pub(crate) counters: Counters,
     /// Set when it becomes known that the device will be unregistered, or goes to another namespace.
     retired: Atomic<bool>,
     /// Set once, when the device lets go of the network.
@@ -137,9 +134,9 @@ pub(crate) struct Device {
     waiting_memory: Atomic<u32>,
     #[pin]
     attachment: SpinLockIrq<Option<Attachment>>,
-    /// Its multicast groups.
+    /// Its multicast groups. Not locked under RTNL: who holds the lock takes it.
     #[pin]
-    groups: Mutex<Groups>,
+    pub(crate) groups: Mutex<Groups>,
     /// The way to unregister it; taken by the one who does.
     #[pin]
     handle: Mutex<Option<Arc<Handle>>>,
@@ -149,8 +146,10 @@ pub(crate) struct Device {
     port_state: Work<Device, PORT_STATE>,
     #[pin]
     settle_groups: Work<Device, SETTLE_GROUPS>,
-    loopback: Loopback,
-    steering: Steering,
+    /// Where its own packets wait.
+    pub(crate) loopback: Loopback,
+    /// Where packets wait for other CPUs.
+    pub(crate) steering: Steering,
     #[pin]
     loopback_work: Work<Device, LOOPBACK>,
     _live: Live,
@@ -212,41 +211,6 @@ impl Device {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// What all devices share. Context: any.
-    pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
-    }
-
-    /// The number by which others know the device. Context: any.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// In network byte order.
-    pub(crate) fn guid(&self) -> [u8; 8] {
-        self.guid
-    }
-
-    /// The counters. Context: any.
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// The memory of packets. Context: any.
-    pub(crate) fn pages(&self) -> &PagePools {
-        &self.registry.pages
-    }
-
-    /// Where its own packets wait. Context: any.
-    pub(crate) fn loopback(&self) -> &Loopback {
-        &self.loopback
-    }
-
-    /// Where packets wait for other CPUs. Context: any.
-    pub(crate) fn steering(&self) -> &Steering {
-        &self.steering
     }
 
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
@@ -311,26 +275,6 @@ impl Device {
         self.dead.load(Acquire)
     }
 
-    /// The addresses of all devices. Context: any.
-    pub(crate) fn known_addresses(&self) -> &Addresses {
-        &self.registry.addresses
-    }
-
-    /// BH work runs here. Context: any.
-    pub(crate) fn bh_queue(&self) -> &Arc<WorkQueue> {
-        &self.registry.bh
-    }
-
-    /// Work that keeps a CPU busy runs here. Context: any.
-    pub(crate) fn bulk_queue(&self) -> &Arc<WorkQueue> {
-        &self.registry.bulk
-    }
-
-    /// Process work runs here. Context: any.
-    pub(crate) fn process_queue(&self) -> &Arc<WorkQueue> {
-        &self.registry.process
-    }
-
     /// A packet was dropped that was for the QP with the number `qpn`, or 0 if that is not known. Context: any.
     pub(crate) fn count_drop(&self, reason: Counter, qpn: u32) {
         self.count_drops(reason, qpn, 1);
@@ -340,13 +284,8 @@ impl Device {
     #[cold]
     #[inline(never)]
     pub(crate) fn count_drops(&self, reason: Counter, qpn: u32, packets: u32) {
-        self.counters().add(reason, packets.into());
+        self.counters.add(reason, packets.into());
         trace::drop(qpn, reason.name());
-    }
-
-    /// Pages are faulted in here. Context: any.
-    pub(crate) fn paging_queue(&self) -> &Arc<WorkQueue> {
-        &self.registry.paging
     }
 
     /// The way to unregister it, if it is registered. Context: process.
@@ -361,7 +300,7 @@ impl Device {
 
     /// Unregisters it, unless it is already, and lets go of the `ib_device`, soon. Context: any.
     pub(crate) fn unregister_later(self: &Arc<Self>) {
-        let _ = self.process_queue().enqueue::<_, UNREGISTER>(self.clone());
+        let _ = self.registry.process.enqueue::<_, UNREGISTER>(self.clone());
     }
 
     /// Takes the way to unregister it. Context: process.

@@ -3,7 +3,6 @@
 //! What a device has of the network: its netdev, the namespace that this is in, and the multicast groups there.
 
 use crate::device::{
-    multicast::Groups,
     Device,
     Place,
     Site,
@@ -16,8 +15,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
     workqueue::WorkItem, //
 };
@@ -71,7 +69,7 @@ impl Device {
 
     /// Whether `gid` is one of its addresses in the namespace `netns`. Context: any.
     pub(crate) fn has_address(&self, netns: NetId, gid: &Gid) -> bool {
-        self.known_addresses().has(self, netns, gid)
+        self.registry.addresses.has(self, netns, gid)
     }
 
     /// The netdev, until it goes. Context: any.
@@ -97,7 +95,7 @@ impl Device {
         let own = |place: &Place| (place.site.net_id == id).then(|| place.sender.clone());
         self.with_place(own)
             .flatten()
-            .or_else(|| self.known_addresses().sender(self, id, gid))
+            .or_else(|| self.registry.addresses.sender(self, id, gid))
             .filter(|sender| sender.net().cookie() == netns)
     }
 
@@ -149,13 +147,9 @@ impl Device {
     /// Has the network know its multicast groups where it is now, soon: RTNL is taken for it. Context: any.
     pub(crate) fn settle_groups(self: &Arc<Self>) {
         let _ = self
-            .process_queue()
+            .registry
+            .process
             .enqueue::<_, SETTLE_GROUPS>(self.clone());
-    }
-
-    /// Its multicast groups. Context: process, not under RTNL: the lock's holders take it.
-    pub(crate) fn groups(&self) -> &Mutex<Groups> {
-        &self.groups
     }
 
     /// The largest path MTU. Context: any.

@@ -68,7 +68,7 @@ impl Device {
     pub(crate) fn link_changed(self: &Arc<Self>, netdev: &net::NetDevice) {
         let is_active = netdev.is_operational();
         if self.was_active.xchg(is_active, Relaxed) && !is_active {
-            self.counters().add(Counter::LinkDowned, 1);
+            self.counters.add(Counter::LinkDowned, 1);
         }
         // Not every change of the MTU has an event of its own.
         self.mtu_changed(netdev);
@@ -95,7 +95,7 @@ impl Device {
 
     /// Tells the consumers of a changed port, soon. Context: any.
     pub(crate) fn port_changed(self: &Arc<Self>) {
-        let _ = self.process_queue().enqueue::<_, PORT_STATE>(self.clone());
+        let _ = self.registry.process.enqueue::<_, PORT_STATE>(self.clone());
     }
 }
 
@@ -114,8 +114,8 @@ impl Port for Device {
             // That takes RTNL, whose holder may wait for the end of a device that is retired (`lifecycle::leave`).
             speed: netdev.and_then(|netdev| netdev.link_speed(&|| !self.is_retired())),
             max_message: MAX_MESSAGE_LEN,
-            bad_pkeys: self.counters().value(Counter::BadPkey as usize),
-            bad_qkeys: self.counters().value(Counter::BadQkey as usize),
+            bad_pkeys: self.counters.value(Counter::BadPkey as usize),
+            bad_qkeys: self.counters.value(Counter::BadQkey as usize),
         }
     }
 
@@ -129,11 +129,11 @@ impl Port for Device {
     }
 
     fn counter(&self, index: usize) -> u64 {
-        self.counters().value(index)
+        self.counters.value(index)
     }
 
     fn port_counters(&self) -> PortCounters {
-        let value = |counter| self.counters().value(counter as usize);
+        let value = |counter| self.counters.value(counter as usize);
         PortCounters {
             sent_bytes: value(Counter::SentBytes),
             received_bytes: value(Counter::ReceivedBytes),

@@ -98,27 +98,31 @@ const MOST_FLUSHES: u32 = 100;
 pub(crate) struct Registry {
     pub(crate) module: &'static ThisModule,
     pub(super) receivers: Receivers,
+    /// The addresses of all devices.
     #[pin]
-    pub(super) addresses: Addresses,
+    pub(crate) addresses: Addresses,
     /// The devices by their namespaces and netdevs, hashed.
     #[pin]
     on_netdevs: RcuTable<Device>,
     #[pin]
     devices: Mutex<Devices>,
     namespaces: net::Namespaces,
-    pub(super) bh: Arc<WorkQueue>,
+    /// For BH work.
+    pub(crate) bh: Arc<WorkQueue>,
+    /// For process work.
     pub(crate) process: Arc<WorkQueue>,
     /// On which the tables give back what was removed from them. Nothing else, so that work on any other queue may
     /// wait for it.
     pub(crate) releases: Arc<WorkQueue>,
     /// For page faults: they take as long as whoever serves them likes, and nothing waits for them but
     /// the end of the module.
-    pub(super) paging: Arc<WorkQueue>,
-    pub(super) bulk: Arc<WorkQueue>,
+    pub(crate) paging: Arc<WorkQueue>,
+    /// For work that keeps a CPU busy.
+    pub(crate) bulk: Arc<WorkQueue>,
     pub(crate) steered: Steered,
     pub(super) loads: Loads,
     /// Memory for packets.
-    pub(super) pages: PagePools,
+    pub(crate) pages: PagePools,
 }
 
 impl Registry {

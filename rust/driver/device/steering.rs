@@ -210,7 +210,7 @@ impl WorkItem for Lane {
             let device = waiting.device.clone();
             drop(waiting);
             if let Some(device) = device {
-                let _ = device.bulk_queue().enqueue(lane);
+                let _ = device.registry.bulk.enqueue(lane);
             }
             return;
         }
@@ -244,7 +244,7 @@ impl Waiting {
         self.is_served = true;
         let before = self.packets.memory();
         let packets = self.packets.take(TOGETHER);
-        let steered = &device.registry().steered;
+        let steered = &device.registry.steered;
         steered.changed(before, self.packets.memory());
         Some((device, packets))
     }
@@ -252,15 +252,15 @@ impl Waiting {
     /// Queues packets, or drops them if too many wait.
     fn push(&mut self, device: &Device, packets: RxList) {
         let count = u64::from(packets.len());
-        let steered = &device.registry().steered;
+        let steered = &device.registry.steered;
         let before = self.packets.memory();
         let has_room = before <= LANE_MAX && steered.add(packets.memory());
         if has_room {
-            device.counters().add(Counter::Steered, count);
+            device.counters.add(Counter::Steered, count);
             self.packets.append(packets);
             steered.changed(before, self.packets.memory());
         } else {
-            device.counters().add(Counter::SteeringDropped, count);
+            device.counters.add(Counter::SteeringDropped, count);
         }
     }
 }
@@ -309,7 +309,7 @@ impl Lane {
             left = left.saturating_sub(packets.len());
             let memory = packets.memory();
             let begin = cpu_clock_ns();
-            let registry = device.registry();
+            let registry = &device.registry;
             let mut received = || {
                 registry.steered.remove(memory);
                 let time = cpu_clock_ns().wrapping_sub(begin);
@@ -349,7 +349,7 @@ impl Steering {
             return here(packets);
         };
         let bh = BhGuard::new();
-        let (loads, steered) = (&device.registry().loads, &device.registry().steered);
+        let (loads, steered) = (&device.registry.loads, &device.registry.steered);
         let clock = cpu_clock_ns();
         let is_small = bytes < BURST_LEAST;
         let turn = if is_small {
@@ -379,7 +379,7 @@ impl Steering {
                 waiting.device = Some(device.clone());
                 lane.is_open.store(true, Ordering::Relaxed);
                 drop(waiting);
-                let _ = device.bulk_queue().enqueue_on::<_, 0>(&cpu, lane.clone());
+                let _ = device.registry.bulk.enqueue_on::<_, 0>(&cpu, lane.clone());
                 return;
             }
         }

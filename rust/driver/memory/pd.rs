@@ -90,7 +90,7 @@ impl Pager for Pd {
 
     fn run(self: Arc<Self>) {
         let device = self.device.clone();
-        let _ = device.paging_queue().enqueue::<_, PREFETCH>(self);
+        let _ = device.registry.paging.enqueue::<_, PREFETCH>(self);
     }
 }
 

@@ -129,7 +129,7 @@ impl Run<'_, '_> {
 /// Counts datagrams that came to `device`, of `bytes` bytes together.
 #[inline]
 pub(crate) fn count(device: &Device, packets: u32, bytes: u64) {
-    let counters = device.counters();
+    let counters = &device.counters;
     counters.add(Counter::ReceivedPackets, u64::from(packets));
     counters.add(Counter::ReceivedBytes, bytes);
 }
@@ -168,7 +168,7 @@ pub(crate) fn check(device: &Device, packet: &mut Packet, skb: &RxSkb) -> bool {
     }
     trace::packet_in(|| datagram::traced(packet));
     if packet.opcode.transport() == Transport::Cnp {
-        device.counters().add(Counter::CongestionNotifications, 1);
+        device.counters.add(Counter::CongestionNotifications, 1);
     }
     true
 }

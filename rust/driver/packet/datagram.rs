@@ -287,7 +287,7 @@ impl Batch {
         self.paths.clear();
         self.is_scattered = false;
         if !own.is_empty() {
-            let lost = device.loopback().deliver(device, own);
+            let lost = device.loopback.deliver(device, own);
             dropped = u64::wrapping_add(dropped, u64::from(lost));
         }
         if let Some(frames) = &mut self.frames {
@@ -296,7 +296,7 @@ impl Batch {
             bytes = u64::wrapping_add(bytes, length);
             dropped = u64::wrapping_add(dropped, lost);
         }
-        let counters = device.counters();
+        let counters = &device.counters;
         counters.add(Counter::SentPackets, packets);
         counters.add(Counter::SentBytes, bytes);
         if dropped > 0 {

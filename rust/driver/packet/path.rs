@@ -41,7 +41,7 @@ impl PathQuery {
         let sender = device
             .sender_in(netns, &query.source.to_gid())
             .ok_or(ENODEV)?;
-        let addresses = device.known_addresses().changes();
+        let addresses = device.registry.addresses.changes();
         let route = net::Path::lookup(&sender, query)?;
         let is_loopback =
             route.is_local() && device.has_address(netns.id(), &query.destination.to_gid());
@@ -132,7 +132,7 @@ impl Path {
 
     /// Whether the route still holds, for this device, that it was looked up for. Context: any.
     pub(crate) fn is_valid(&self, device: &Device) -> bool {
-        self.route.is_valid() && self.addresses == device.known_addresses().changes()
+        self.route.is_valid() && self.addresses == device.registry.addresses.changes()
     }
 
     /// Whether a packet, which the device sent itself if `is_own`, comes from the other end of this path. The same
@@ -175,7 +175,7 @@ impl Path {
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.asked.query.destination;
         destination.is_multicast()
-            && multicast::find(device.number(), &destination.to_gid(), &rcu::read_lock()).is_some()
+            && multicast::find(device.number, &destination.to_gid(), &rcu::read_lock()).is_some()
     }
 
     /// The largest path MTU that fits the route now, as in `enum ib_mtu`. Context: process or softirq.

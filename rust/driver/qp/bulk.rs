@@ -128,7 +128,7 @@ impl Qp {
             false => STARVED_NS,
         };
         let now = sync::monotonic_ns();
-        let queue = self.device().bulk_queue();
+        let queue = &self.device().registry.bulk;
         let bh = BhGuard::new();
         let asked = match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
             Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),

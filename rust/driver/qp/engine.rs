@@ -228,7 +228,7 @@ impl Engine {
         let mut packet = Packet::new(Opcode::Cnp, qp.remote_number(), Psn::new(0));
         packet.becn = true;
         packet.migrated = way.migrated;
-        let built = batch.build(&way.path, &packet, qp.device().pages(), no_payload);
+        let built = batch.build(&way.path, &packet, &qp.device().registry.pages, no_payload);
         if built.is_ok() {
             qp.count(Counter::SentCongestionNotifications);
         }
@@ -243,14 +243,14 @@ impl Engine {
         let is_loopback = path.is_some_and(|path| path.is_loopback());
         // The device's own CPUs empty this queue, and nobody else: to send all the same would only lose packets. With
         // PREEMPT_RT, whoever empties it may be preempted for long.
-        if is_loopback && device.loopback().is_congested() {
+        if is_loopback && device.loopback.is_congested() {
             self.paced_since.get_or_insert_with(super::now);
             wait_for_queues(qp);
             return true;
         }
         // Nothing else bounds what waits for another CPU of this machine: unreliable services have no window.
         let is_steered_full =
-            qp.is_unreliable() && !is_loopback && device.registry().steered.is_congested();
+            qp.is_unreliable() && !is_loopback && device.registry.steered.is_congested();
         let are_full = is_steered_full
             || match path {
                 Some(path) => !is_loopback && path.route.queued_bytes() > QUEUE_LIMIT,
@@ -260,7 +260,7 @@ impl Engine {
             self.paced_since = None;
             return false;
         }
-        let patience = match is_steered_full && device.registry().steered.has_full_lane() {
+        let patience = match is_steered_full && device.registry.steered.has_full_lane() {
             true => STALL_NS,
             false => PATIENCE_NS,
         };

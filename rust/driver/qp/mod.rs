@@ -283,11 +283,11 @@ impl Qp {
 
     /// Has BH work look after both sides. Context: any.
     pub(crate) fn kick(self: &Arc<Self>) {
-        let _ = self.device().bh_queue().enqueue::<_, 0>(self.clone());
+        let _ = self.device().registry.bh.enqueue::<_, 0>(self.clone());
     }
 
     fn count(&self, counter: Counter) {
-        self.device().counters().add(counter, 1);
+        self.device().counters.add(counter, 1);
     }
 
     fn count_drop(&self, reason: DropReason) {

@@ -46,7 +46,7 @@ impl Multicast for Qp {
             return Err(EINVAL);
         }
         let device = self.device();
-        let mut groups = device.groups().lock();
+        let mut groups = device.groups.lock();
         let is_needed = || !device.is_retired();
         if groups.is_closed() || !is_needed() {
             return Err(ENODEV);
@@ -90,7 +90,7 @@ impl Multicast for Qp {
     /// Waits for RTNL as [`Self::attach_multicast`] does.
     fn detach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
         let is_needed = || !self.device().is_retired();
-        let mut groups = self.device().groups().lock();
+        let mut groups = self.device().groups.lock();
         let mut attached = self.verbs.attached.lock();
         let index = attached
             .entries

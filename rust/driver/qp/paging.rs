@@ -162,7 +162,7 @@ impl Pager for Qp {
 
     fn run(self: Arc<Self>) {
         let device = self.device().clone();
-        let _ = device.paging_queue().enqueue::<_, PAGING>(self);
+        let _ = device.registry.paging.enqueue::<_, PAGING>(self);
     }
 }
 

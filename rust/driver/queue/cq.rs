@@ -215,13 +215,14 @@ impl Cq {
             Queue::Kernel(ring) => ring.push((qp.clone(), *completion)),
         };
         if pushed.is_err() {
-            self.device.counters().add(Counter::CompletionOverflow, 1);
+            self.device.counters.add(Counter::CompletionOverflow, 1);
             let is_known = state.told && !self.users.may_fail();
             drop(state);
             if !is_known {
                 let _ = self
                     .device
-                    .process_queue()
+                    .registry
+                    .process
                     .enqueue::<_, OVERFLOW>(self.clone());
             }
             return Posted {
@@ -261,7 +262,7 @@ impl Cq {
             self.call();
             return;
         }
-        let queue = self.device.bh_queue();
+        let queue = &self.device.registry.bh;
         let bh = BhGuard::new();
         let _ = match Cpu::numbered(self.vector, &bh) {
             Some(cpu) => queue.enqueue_on::<_, NOTIFICATION>(&cpu, self.clone()),

@@ -184,7 +184,7 @@ impl Srq {
     /// An XRC SRQ fails, as a completion is lost: its consumer is told, and nothing is taken any more. Context: any.
     pub(crate) fn fail(self: &Arc<Self>) {
         self.state.lock().failed = true;
-        let _ = self.pd.device().process_queue().enqueue(self.clone());
+        let _ = self.pd.device().registry.process.enqueue(self.clone());
     }
 
     /// The QPs that take from it.
@@ -205,7 +205,7 @@ impl Srq {
             let is_known = state.told && !self.users.may_fail();
             drop(state);
             if !is_known {
-                let _ = self.pd.device().process_queue().enqueue(self.clone());
+                let _ = self.pd.device().registry.process.enqueue(self.clone());
             }
             // The QPs of an XRC SRQ do not fail with it: they have others.
             return match self.xrc {

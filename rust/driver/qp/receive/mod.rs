@@ -268,7 +268,7 @@ impl ReceiveSide {
     /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
     pub(super) fn report(&mut self, qp: &Qp) {
         let now = self.counted();
-        self.tally.tell(qp.device().counters(), &OF_RECEIVES, now);
+        self.tally.tell(&qp.device().counters, &OF_RECEIVES, now);
     }
 }
 

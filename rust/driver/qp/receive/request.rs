@@ -286,7 +286,7 @@ impl ReceiveSide {
             });
             if qp.ty == Type::Gsi {
                 // The connection manager compares it with that of the address that the request was for.
-                completion.vlan_id = qp.device().known_addresses().vlan(qp.device(), skb);
+                completion.vlan_id = qp.device().registry.addresses.vlan(qp.device(), skb);
             }
         }
         self.place.rewind();

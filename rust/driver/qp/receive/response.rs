@@ -56,7 +56,7 @@ impl ReceiveSide {
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
                     if batch
-                        .build(path, &packet, qp.device().pages(), no_payload)
+                        .build(path, &packet, &qp.device().registry.pages, no_payload)
                         .is_err()
                     {
                         qp.count_unsent(1);
@@ -134,7 +134,7 @@ impl ReceiveSide {
                 Some(access) => access.read(u64::from(offset), out),
                 None => Ok(()),
             };
-            match batch.build(&tx_path.path, &packet, qp.device().pages(), fill) {
+            match batch.build(&tx_path.path, &packet, &qp.device().registry.pages, fill) {
                 Ok(()) => {}
                 Err(BuildError::NoMemory) => qp.count_unsent(1),
                 Err(BuildError::Payload(fault)) => {

@@ -244,6 +244,6 @@ impl SendSide {
     /// Tells the device, or the counter that the QP is bound to, what has happened since the last time.
     pub(in super::super) fn report(&mut self, qp: &Qp) {
         let now = self.counted();
-        self.tally.tell(qp.device().counters(), &OF_SENDS, now);
+        self.tally.tell(&qp.device().counters, &OF_SENDS, now);
     }
 }

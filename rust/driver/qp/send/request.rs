@@ -156,10 +156,15 @@ impl SendSide {
                 break;
             };
             packet.migrated = *migrated;
-            let built = batch.build(path, packet, qp.device().pages(), |out| match inline {
-                Some(data) => copy_inline(data, *offset, out),
-                None => cursor.read(u64::from(*offset), out),
-            });
+            let built = batch.build(
+                path,
+                packet,
+                &qp.device().registry.pages,
+                |out| match inline {
+                    Some(data) => copy_inline(data, *offset, out),
+                    None => cursor.read(u64::from(*offset), out),
+                },
+            );
             match built {
                 Ok(()) => {}
                 Err(BuildError::NoMemory) => qp.count_unsent(1),
