@@ -33,6 +33,7 @@ pub mod device;
 mod dma_buf;
 pub mod driver;
 pub mod error;
+mod events;
 mod extents;
 pub mod gid;
 pub mod global;

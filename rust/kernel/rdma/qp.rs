@@ -4,7 +4,7 @@
 
 mod attr;
 mod exclusion;
-mod link;
+mod handle;
 mod multicast;
 
 pub(crate) use self::multicast::{
@@ -16,20 +16,21 @@ pub use self::{
         Attr,
         Modify, //
     },
-    link::{
+    handle::{
         Event,
         Handle, //
     },
     multicast::Multicast, //
 };
 
-use self::link::Link;
+use self::exclusion::Exclusion;
 use crate::{
     counter::Counter,
     cq,
     details::Details,
     device::Device,
     error::not_supported,
+    events::Link,
     object::Object,
     pd, srq, ucontext,
     udata::Udata,
@@ -247,7 +248,9 @@ pub trait QueuePair: Modify + Multicast + Sized + Send + Sync + 'static {
 
 pub(crate) struct Private<T> {
     pub(crate) core: Arc<T>,
-    link: Arc<Link>,
+    link: Arc<Link<bindings::ib_qp>>,
+    /// Calls that wait to be the only one on the C object.
+    exclusion: Pin<KBox<Exclusion>>,
     signal_all: bool,
     is_user: bool,
     ty: Type,
@@ -311,6 +314,7 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
         if is_user && context.is_none() {
             return Err(EINVAL);
         }
+        let exclusion = KBox::pin_init(Exclusion::new(), GFP_KERNEL_ACCOUNT)?;
         // SAFETY: The object lives until it is destroyed, which cuts the link, or until its creation
         // fails, which does so too.
         let link = unsafe { Link::new(qp, device.process_queue())? };
@@ -337,6 +341,7 @@ pub(crate) unsafe extern "C" fn create<Q: QueuePair>(
                 Private {
                     core,
                     link,
+                    exclusion,
                     signal_all,
                     is_user,
                     ty,
@@ -369,7 +374,7 @@ pub(crate) unsafe extern "C" fn modify<Q: Modify>(
         let paths = bindings::ib_qp_attr_mask_IB_QP_AV | bindings::ib_qp_attr_mask_IB_QP_ALT_PATH;
         if mask & paths != 0 {
             // SAFETY: As above.
-            unsafe { private.link.exclusion.enter(qp)? };
+            unsafe { private.exclusion.enter(qp)? };
         }
         private.core.modify(&attr, mask)?;
         Ok(0)

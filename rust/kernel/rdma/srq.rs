@@ -7,6 +7,10 @@ use crate::{
     details::Details,
     device::Device,
     error::not_supported,
+    events::{
+        Link,
+        Source, //
+    },
     object::Object,
     pd,
     ucontext,
@@ -19,24 +23,10 @@ use crate::{
 };
 use kernel::{
     error::from_result,
-    impl_has_work, new_work,
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full,
-            Release, //
-        },
-        Arc, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    sync::Arc, //
 };
 use rdma_bindings as bindings;
-use sync::Gate;
 
 /// What a shared receive queue is like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,64 +124,24 @@ pub trait SharedReceiveQueue: Sized + Send + Sync + 'static {
     fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 
-/// The way back to the C object; closed when that is destroyed.
-#[pin_data]
-struct Link {
-    /// The address of the `ib_srq`; 0 once it is destroyed.
-    srq: Atomic<usize>,
-    /// Limit events to be raised.
-    pending: Atomic<u32>,
-    /// Whether the event of an error is to be raised.
-    failed: Atomic<u32>,
-    #[pin]
-    gate: Gate,
-    #[pin]
-    work: Work<Link>,
-    queue: Arc<sync::WorkQueue>,
-}
+/// The error in what [`Events`] notes. The bits below count limits: each was armed by a call of its own.
+const FAILED: u32 = 1 << 31;
 
-impl_has_work! {
-    impl HasWork<Self> for Link { self.work }
-}
+impl Source for bindings::ib_srq {
+    fn kinds(pending: u32) -> impl Iterator<Item = bindings::ib_event_type> {
+        let limits =
+            (0..pending & !FAILED).map(|_| bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED);
+        limits.chain((pending & FAILED != 0).then_some(bindings::ib_event_type_IB_EVENT_SRQ_ERR))
+    }
 
-impl WorkItem for Link {
-    type Pointer = Arc<Link>;
-
-    fn run(link: Arc<Link>) {
-        let Some(_pass) = link.gate.enter() else {
-            return;
-        };
-        let srq = link.srq.load(Acquire);
-        let srq = core::ptr::with_exposed_provenance_mut::<bindings::ib_srq>(srq);
-        if srq.is_null() {
-            return;
-        }
-        // Each limit was armed by a call of its own.
-        let limits = link.pending.xchg(0, Full);
-        let limits = (0..limits).map(|_| bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED);
-        let errors = link.failed.xchg(0, Full);
-        let errors = (0..errors).map(|_| bindings::ib_event_type_IB_EVENT_SRQ_ERR);
-        for kind in limits.chain(errors) {
-            let mut event: bindings::ib_event = pin_init::zeroed();
-            event.event = kind;
-            event.element.bindgen_union_field = srq as u64;
-            // SAFETY: The gate is open, so the object lives until the pass is dropped; handlers
-            // are called from process context without locks, as they may expect.
-            unsafe {
-                event.device = (*srq).device;
-                if let Some(handler) = (*srq).event_handler {
-                    handler(&raw mut event, (*srq).srq_context);
-                }
+    unsafe fn tell(srq: *mut Self, event: &mut bindings::ib_event) {
+        // SAFETY: The caller promises that the object is valid, and the context that handlers may expect.
+        unsafe {
+            event.device = (*srq).device;
+            if let Some(handler) = (*srq).event_handler {
+                handler(event, (*srq).srq_context);
             }
         }
-    }
-}
-
-impl Link {
-    /// Forgets the C object, and waits for those who use it. Process context.
-    fn cut(&self) {
-        self.srq.store(0, Release);
-        self.gate.close_and_wait();
     }
 }
 
@@ -199,32 +149,25 @@ impl Link {
 ///
 /// Turns into nothing once the queue is destroyed.
 #[derive(Clone)]
-pub struct Events(Arc<Link>);
+pub struct Events(Arc<Link<bindings::ib_srq>>);
 
 impl Events {
     /// Tells the consumer that its limit was reached, once for each call. Context: any; the
     /// consumer's handler runs later, in process context.
     pub fn limit_reached(&self) {
-        self.0.pending.fetch_add(1, Full);
-        self.deliver();
+        self.0.raise(|pending| pending.wrapping_add(1));
     }
 
     /// Tells the consumer that the queue is in error, at most once for all calls before it is told.
     /// Context: any; the consumer's handler runs later, in process context.
     pub fn error(&self) {
-        self.0.failed.xchg(1, Full);
-        self.deliver();
-    }
-
-    fn deliver(&self) {
-        // A work item that is already queued will see the numbers.
-        let _ = self.0.queue.enqueue(self.0.clone());
+        self.0.raise(|pending| pending | FAILED);
     }
 }
 
 pub(crate) struct Private<T> {
     pub(crate) core: Arc<T>,
-    link: Arc<Link>,
+    link: Arc<Link<bindings::ib_srq>>,
     is_user: bool,
 }
 
@@ -267,17 +210,9 @@ pub(crate) unsafe extern "C" fn create<Q: SharedReceiveQueue>(
         if is_user && context.is_none() {
             return Err(EINVAL);
         }
-        let link = Arc::pin_init(
-            pin_init!(Link {
-                srq: Atomic::new(srq.expose_provenance()),
-                pending: Atomic::new(0),
-                failed: Atomic::new(0),
-                gate <- Gate::new(),
-                work <- new_work!("rdma::srq::Link"),
-                queue: device.process_queue(),
-            }),
-            GFP_KERNEL_ACCOUNT,
-        )?;
+        // SAFETY: The object lives until it is destroyed, which cuts the link, or until its creation
+        // fails, which does so too.
+        let link = unsafe { Link::new(srq, device.process_queue())? };
         // SAFETY: For such a queue, `ib_core` passes a domain and a queue of the same device.
         let xrc = is_xrc.then(|| unsafe {
             let domain = attr.ext.__bindgen_anon_1.xrc.as_ref().xrcd;
