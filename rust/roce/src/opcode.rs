@@ -400,24 +400,6 @@ impl Opcode {
         )
     }
 
-    /// Whether it is the first of several packets.
-    #[inline]
-    pub fn is_first(self) -> bool {
-        matches!(self.position(), Position::First)
-    }
-
-    /// Whether it is the last of several packets.
-    #[inline]
-    pub fn is_last(self) -> bool {
-        matches!(self.position(), Position::Last)
-    }
-
-    /// Whether it is its message's only packet.
-    #[inline]
-    pub fn is_only(self) -> bool {
-        matches!(self.position(), Position::Only)
-    }
-
     /// Whether a message starts here: first or only.
     #[inline]
     pub fn starts_message(self) -> bool {

@@ -57,12 +57,6 @@ impl Psn {
         self.add(1)
     }
 
-    /// The PSN before this one.
-    #[inline]
-    pub const fn prev(self) -> Self {
-        self.sub(1)
-    }
-
     /// The signed distance `self - other`, in `[-2^23, 2^23)`.
     ///
     /// ```

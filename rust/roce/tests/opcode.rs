@@ -7,6 +7,7 @@ use std::fmt::Write;
 use roce::opcode::{
     Opcode,
     OpcodeError,
+    Position,
     Transport, //
 };
 
@@ -106,18 +107,15 @@ fn xrc_is_rc_with_one_more_header() {
 }
 
 #[test]
-fn position_has_one_name() {
+fn messages_start_and_end_by_position() {
     for opcode in Opcode::ALL {
-        let names = [opcode.is_first(), opcode.is_last(), opcode.is_only()];
-        let is_middle = !opcode.starts_message() && !opcode.ends_message();
-        assert_eq!(
-            names.into_iter().filter(|is| *is).count(),
-            usize::from(!is_middle)
-        );
-        assert_eq!(
-            opcode.starts_message(),
-            opcode.is_first() || opcode.is_only()
-        );
-        assert_eq!(opcode.ends_message(), opcode.is_last() || opcode.is_only());
+        let (starts, ends) = match opcode.position() {
+            Position::First => (true, false),
+            Position::Middle => (false, false),
+            Position::Last => (false, true),
+            Position::Only => (true, true),
+        };
+        assert_eq!(opcode.starts_message(), starts);
+        assert_eq!(opcode.ends_message(), ends);
     }
 }

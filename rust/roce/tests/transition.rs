@@ -25,6 +25,16 @@ fn every() -> impl Iterator<Item = (State, State, Type)> {
     })
 }
 
+fn names(mask: AttrMask) -> String {
+    let has = |(attr, name): &(AttrMask, &'static str)| mask.contains(*attr).then_some(*name);
+    let names: Vec<&str> = AttrMask::NAMES.iter().filter_map(has).collect();
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join("|")
+    }
+}
+
 #[test]
 fn table_is_as_committed() {
     let mut text = String::new();
@@ -32,7 +42,10 @@ fn table_is_as_committed() {
         write!(text, "{from:?} -> {to:?}, {ty:?}: ").unwrap();
         match transition(from, to, ty) {
             None => writeln!(text, "no"),
-            Some(it) => writeln!(text, "required {}; optional {}", it.required, it.optional),
+            Some(it) => {
+                let [required, optional] = [it.required, it.optional].map(names);
+                writeln!(text, "required {required}; optional {optional}")
+            }
         }
         .unwrap();
     }

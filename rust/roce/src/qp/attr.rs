@@ -2,8 +2,6 @@
 
 //! Attributes of a queue pair.
 
-use core::fmt;
-
 /// Names of the bits of an [`AttrMask`], one constant and one text each.
 macro_rules! attrs {
     ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
@@ -116,31 +114,6 @@ impl core::ops::BitOr for AttrMask {
     #[inline]
     fn bitor(self, other: Self) -> Self {
         self.union(other)
-    }
-}
-
-/// Names joined with `|`; bits without a name in hexadecimal; `-` for the empty set.
-impl fmt::Display for AttrMask {
-    #[inline]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        let mut unnamed = *self;
-        for (attr, name) in Self::NAMES {
-            if self.contains(*attr) {
-                f.write_str(separator)?;
-                f.write_str(name)?;
-                separator = "|";
-                unnamed = unnamed.without(*attr);
-            }
-        }
-        if !unnamed.is_empty() {
-            f.write_str(separator)?;
-            write!(f, "{:#x}", unnamed.bits())
-        } else if self.is_empty() {
-            f.write_str("-")
-        } else {
-            Ok(())
-        }
     }
 }
 
