@@ -467,8 +467,6 @@ fn ghost_and_stale_responses_are_dropped() {
             Received::Dropped(DropReason::Ghost)
         );
         assert_eq!(completions(&mut requester), [(0, Status::Success)]);
-        assert_eq!(requester.counters().stale_responses, 2);
-        assert_eq!(requester.counters().ghost_responses, 2);
     });
 }
 

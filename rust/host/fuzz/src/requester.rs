@@ -482,8 +482,6 @@ impl Model {
                 counters.rnr_naks,
                 counters.sequence_naks,
                 counters.implied_naks,
-                counters.stale_responses,
-                counters.ghost_responses,
             ]
         };
         let before = numbers(&self.counters);

@@ -481,7 +481,6 @@ impl Model {
         let numbers = |counters: &ResponderCounters| {
             [
                 counters.duplicates,
-                counters.out_of_sequence,
                 counters.sequence_naks,
                 counters.rnr_naks,
                 counters.error_naks,

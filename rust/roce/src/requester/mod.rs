@@ -95,10 +95,6 @@ pub struct RequesterCounters {
     pub sequence_naks: u64,
     /// Responses that showed the loss of an earlier response (IBTA 9.7.5.1.1, implied NAK).
     pub implied_naks: u64,
-    /// Responses that had been processed before.
-    pub stale_responses: u64,
-    /// Responses for PSNs that are not outstanding.
-    pub ghost_responses: u64,
 }
 
 /// The send queue is full.

@@ -105,14 +105,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.held = false;
 
         let Ok(ahead) = u64::try_from(packet.psn.diff(self.psn(self.una))) else {
-            self.counters.stale_responses = self.counters.stale_responses.wrapping_add(1);
             return Received::Dropped(DropReason::Stale);
         };
         let position = self.una.wrapping_add(ahead);
         // Packets of an action that is not committed may be out already.
         let pending_end = self.pending.map_or(0, |pending| pending.end);
         if position >= self.max_sent.max(pending_end) {
-            self.counters.ghost_responses = self.counters.ghost_responses.wrapping_add(1);
             return Received::Dropped(DropReason::Ghost);
         }
 

@@ -113,8 +113,6 @@ pub struct ResponderConfig {
 pub struct ResponderCounters {
     /// Requests that had been executed before.
     pub duplicates: u64,
-    /// Requests behind one that is missing.
-    pub out_of_sequence: u64,
     /// Sequence error NAKs sent.
     pub sequence_naks: u64,
     /// RNR NAKs sent.

@@ -55,7 +55,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             return self.duplicate(packet);
         }
         if ahead > 0 {
-            self.counters.out_of_sequence = self.counters.out_of_sequence.wrapping_add(1);
             // Once per gap (IBTA 9.7.5.2.8, C9-113). An RNR NAK has announced what is behind it,
             // too.
             if !self.gap_answered {
