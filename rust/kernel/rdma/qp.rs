@@ -14,6 +14,7 @@ pub(crate) use self::multicast::{
 pub use self::{
     attr::{
         Attr,
+        AttrMask,
         Modify, //
     },
     handle::{
@@ -368,11 +369,11 @@ pub(crate) unsafe extern "C" fn modify<Q: Modify>(
         if mask & !bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS != 0 {
             return Err(not_supported());
         }
+        let mask = AttrMask::from_bits(mask);
         // SAFETY: `ib_core` passes an object that it created, and attributes of which those in the
         // mask are initialised; for an address it has looked up the source GID.
         let (private, attr) = unsafe { (Obj::<Q>::get(qp), Attr::from_raw(attr, mask)?) };
-        let paths = bindings::ib_qp_attr_mask_IB_QP_AV | bindings::ib_qp_attr_mask_IB_QP_ALT_PATH;
-        if mask & paths != 0 {
+        if mask.contains(AttrMask::AV) || mask.contains(AttrMask::ALT_PATH) {
             // SAFETY: As above.
             unsafe { private.exclusion.enter(qp)? };
         }

@@ -4,7 +4,8 @@
 
 use super::{
     Cap,
-    State, //
+    State,
+    Type, //
 };
 use crate::ah::Address;
 use kernel::{
@@ -15,16 +16,82 @@ use rdma_bindings as bindings;
 
 /// A queue pair whose attributes can be changed and read.
 pub trait Modify: Sized + Send + Sync + 'static {
-    /// Changes state and attributes (IBTA 11.2.5.2). `mask` has the bits of `enum ib_qp_attr_mask`.
+    /// Changes state and attributes (IBTA 11.2.5.2).
     ///
     /// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, for a value
     /// out of range, and while the send queue drains; nothing is changed then. Also if the QP fails
     /// meanwhile. Context: process, may sleep.
-    fn modify(self: &Arc<Self>, attr: &Attr, mask: u32) -> Result;
+    fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result;
 
     /// Returns all attributes: what was set, and for what was not the value that it is used with.
     /// Context: process, may sleep.
     fn query(self: &Arc<Self>) -> Attr;
+}
+
+/// A set of attributes (`enum ib_qp_attr_mask`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct AttrMask(u32);
+
+macro_rules! attrs {
+    ($($name:ident = $bit:ident;)*) => {
+        #[expect(missing_docs)]
+        impl AttrMask {
+            $(pub const $name: Self = Self(bindings::$bit);)*
+        }
+    };
+}
+
+attrs! {
+    STATE = ib_qp_attr_mask_IB_QP_STATE;
+    CUR_STATE = ib_qp_attr_mask_IB_QP_CUR_STATE;
+    EN_SQD_ASYNC_NOTIFY = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
+    ACCESS_FLAGS = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
+    PKEY_INDEX = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
+    PORT = ib_qp_attr_mask_IB_QP_PORT;
+    QKEY = ib_qp_attr_mask_IB_QP_QKEY;
+    AV = ib_qp_attr_mask_IB_QP_AV;
+    PATH_MTU = ib_qp_attr_mask_IB_QP_PATH_MTU;
+    TIMEOUT = ib_qp_attr_mask_IB_QP_TIMEOUT;
+    RETRY_CNT = ib_qp_attr_mask_IB_QP_RETRY_CNT;
+    RNR_RETRY = ib_qp_attr_mask_IB_QP_RNR_RETRY;
+    RQ_PSN = ib_qp_attr_mask_IB_QP_RQ_PSN;
+    MAX_QP_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
+    ALT_PATH = ib_qp_attr_mask_IB_QP_ALT_PATH;
+    MIN_RNR_TIMER = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
+    SQ_PSN = ib_qp_attr_mask_IB_QP_SQ_PSN;
+    MAX_DEST_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
+    PATH_MIG_STATE = ib_qp_attr_mask_IB_QP_PATH_MIG_STATE;
+    CAP = ib_qp_attr_mask_IB_QP_CAP;
+    DEST_QPN = ib_qp_attr_mask_IB_QP_DEST_QPN;
+    RATE_LIMIT = ib_qp_attr_mask_IB_QP_RATE_LIMIT;
+}
+
+impl AttrMask {
+    /// The set with the bits of `bits`.
+    pub(super) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Whether all of `other` is in the set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What is in this set and not in `other`.
+    #[inline]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether a QP, whose type has the number `ty` (`enum ib_qp_type`), may go from one state to another when these
+    /// attributes are given (IBTA 10.3.1, 11.2.5.2). Always lets a rate limit pass.
+    pub fn allow(self, ty: u32, from: State, to: State) -> bool {
+        Type::from_raw(ty).is_some_and(|ty| {
+            // SAFETY: The function looks into tables. The numbers are of the enumerations that those are for.
+            unsafe { bindings::ib_modify_qp_is_ok(from as u32, to as u32, ty as u32, self.0) }
+        })
+    }
 }
 
 /// Attributes (`struct ib_qp_attr`). Of those passed to `modify_qp`, only the ones in the mask mean
@@ -70,57 +137,60 @@ impl Attr {
     ///
     /// The fields of `raw` that `mask` names must be initialised, with a reference to the source
     /// GID of each address that it includes.
-    pub(super) unsafe fn from_raw(raw: *const bindings::ib_qp_attr, mask: u32) -> Result<Self> {
-        let has = |bit: u32| mask & bit != 0;
+    pub(super) unsafe fn from_raw(
+        raw: *const bindings::ib_qp_attr,
+        mask: AttrMask,
+    ) -> Result<Self> {
+        let has = |attr| mask.contains(attr);
         let mut attr = Self::default();
         macro_rules! read {
             ($($bit:ident => $to:ident = $from:ident,)*) => {
-                $(if has(bindings::$bit) {
+                $(if has(AttrMask::$bit) {
                     // SAFETY: The mask names the field, so it is initialised.
                     attr.$to = unsafe { (*raw).$from };
                 })*
             };
         }
         read!(
-            ib_qp_attr_mask_IB_QP_PATH_MTU => path_mtu = path_mtu,
-            ib_qp_attr_mask_IB_QP_PATH_MIG_STATE => path_mig_state = path_mig_state,
-            ib_qp_attr_mask_IB_QP_QKEY => qkey = qkey,
-            ib_qp_attr_mask_IB_QP_RQ_PSN => rq_psn = rq_psn,
-            ib_qp_attr_mask_IB_QP_SQ_PSN => sq_psn = sq_psn,
-            ib_qp_attr_mask_IB_QP_DEST_QPN => dest_qp_num = dest_qp_num,
-            ib_qp_attr_mask_IB_QP_PKEY_INDEX => pkey_index = pkey_index,
-            ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC => max_rd_atomic = max_rd_atomic,
-            ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC => max_dest_rd_atomic = max_dest_rd_atomic,
-            ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER => min_rnr_timer = min_rnr_timer,
-            ib_qp_attr_mask_IB_QP_PORT => port = port_num,
-            ib_qp_attr_mask_IB_QP_ALT_PATH => alt_pkey_index = alt_pkey_index,
-            ib_qp_attr_mask_IB_QP_ALT_PATH => alt_port = alt_port_num,
-            ib_qp_attr_mask_IB_QP_ALT_PATH => alt_timeout = alt_timeout,
-            ib_qp_attr_mask_IB_QP_TIMEOUT => timeout = timeout,
-            ib_qp_attr_mask_IB_QP_RETRY_CNT => retry_cnt = retry_cnt,
-            ib_qp_attr_mask_IB_QP_RNR_RETRY => rnr_retry = rnr_retry,
+            PATH_MTU => path_mtu = path_mtu,
+            PATH_MIG_STATE => path_mig_state = path_mig_state,
+            QKEY => qkey = qkey,
+            RQ_PSN => rq_psn = rq_psn,
+            SQ_PSN => sq_psn = sq_psn,
+            DEST_QPN => dest_qp_num = dest_qp_num,
+            PKEY_INDEX => pkey_index = pkey_index,
+            MAX_QP_RD_ATOMIC => max_rd_atomic = max_rd_atomic,
+            MAX_DEST_RD_ATOMIC => max_dest_rd_atomic = max_dest_rd_atomic,
+            MIN_RNR_TIMER => min_rnr_timer = min_rnr_timer,
+            PORT => port = port_num,
+            ALT_PATH => alt_pkey_index = alt_pkey_index,
+            ALT_PATH => alt_port = alt_port_num,
+            ALT_PATH => alt_timeout = alt_timeout,
+            TIMEOUT => timeout = timeout,
+            RETRY_CNT => retry_cnt = retry_cnt,
+            RNR_RETRY => rnr_retry = rnr_retry,
         );
         // SAFETY: As above, for each field that the mask names.
         unsafe {
-            if has(bindings::ib_qp_attr_mask_IB_QP_STATE) {
+            if has(AttrMask::STATE) {
                 attr.state = State::from_raw((*raw).qp_state)?;
             }
-            if has(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE) {
+            if has(AttrMask::CUR_STATE) {
                 attr.cur_state = State::from_raw((*raw).cur_qp_state)?;
             }
-            if has(bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS) {
+            if has(AttrMask::ACCESS_FLAGS) {
                 attr.access = (*raw).qp_access_flags as u32;
             }
-            if has(bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY) {
+            if has(AttrMask::EN_SQD_ASYNC_NOTIFY) {
                 attr.en_sqd_async_notify = (*raw).en_sqd_async_notify != 0;
             }
-            if has(bindings::ib_qp_attr_mask_IB_QP_CAP) {
+            if has(AttrMask::CAP) {
                 attr.cap = Cap::from_raw(&(*raw).cap);
             }
-            if has(bindings::ib_qp_attr_mask_IB_QP_AV) {
+            if has(AttrMask::AV) {
                 attr.address = Some(Address::from_raw(&(*raw).ah_attr)?);
             }
-            if has(bindings::ib_qp_attr_mask_IB_QP_ALT_PATH) {
+            if has(AttrMask::ALT_PATH) {
                 attr.alt_address = Some(Address::from_raw(&(*raw).alt_ah_attr)?);
             }
         }
