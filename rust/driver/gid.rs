@@ -14,9 +14,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::gid::{
-    Entry,
-    TableAddress, //
+use rdma::{
+    error,
+    gid::{
+        Entry,
+        TableAddress, //
+    }, //
 };
 
 impl TableAddress for Known {
@@ -25,8 +28,8 @@ impl TableAddress for Known {
     /// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
     /// packets in the namespace of that netdev. If nobody there can use the device (the exclusive mode), it is nobody's.
     ///
-    /// Errors: `ENOSPC` if there are too many addresses like it; `EADDRINUSE` if somebody else has the UDP port in that other
-    /// namespace, `ENODEV` if that is about to end.
+    /// Errors: `ENOSPC` if there are too many addresses like it; `EOPNOTSUPP` if that netdev is not Ethernet; `EADDRINUSE` if
+    /// somebody else has the UDP port in that other namespace, `ENODEV` if that is about to end.
     fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Self>> {
         let registry = &device.registry;
         let addresses = &registry.addresses;
@@ -35,6 +38,10 @@ impl TableAddress for Known {
             let netns = device.site().ok_or(ENODEV)?.net_id;
             return addresses.insert(known(netns, None));
         };
+        // `ib_core` finds its addresses, but does not hear that it goes: the entry would keep it, and its namespace.
+        if !above.is_ethernet() {
+            return Err(error::not_supported());
+        }
         if device.is_dead() || !entry.is_accessible() {
             return Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
         }

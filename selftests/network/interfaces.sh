@@ -89,6 +89,28 @@ impostor_in_stream()
 	esac
 }
 
+# A device that comes is told of the addresses of such a netdev by the RDMA core, and of their end by nobody: they are not
+# for it, or the netdev would stay.
+tunnel_above()
+{
+	local status=0
+	[ "$driver" = ferroce ] || skip "the RDMA core keeps the GIDs of other drivers"
+	modprobe vxlan || skip "the kernel has no VXLAN"
+	ip -n n1 link add gpe type vxlan external gpe dstport 4790 dev "$netdev1" &&
+		ip -n n1 address add 10.8.4.1/24 dev gpe && ip -n n1 link set gpe up || fail "no VXLAN-GPE"
+	in1 rdma link delete "$dev1" && in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || return 1
+	gid_index_wait "$dev1" "$address1" && gid_index_wait "$dev1" "$address1v6" || status=1
+	if gid_index "$dev1" 10.8.4.1; then
+		echo "the tunnel's address is a GID"
+		status=1
+		# It keeps the netdev.
+		in1 rdma link delete "$dev1"
+	fi
+	ip -n n1 link delete gpe
+	in1 rdma link show "$dev1/1" || in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1"
+	return "$status"
+}
+
 # n1 has 10.8.0.1 twice: in the VRF red for n2, and in blue for n3. The device of blue is the younger one.
 vrfs_up()
 {
@@ -244,11 +266,12 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 9
+ktap_start 10
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
 row "an impostor in the peer's stream" impostor_in_stream
 vlan_down
+row "a netdev that is not Ethernet, above the device's: no GID, and it goes" tunnel_above
 row "two VRFs with the same address: rping" same_address
 row "a peer in a VRF has an impostor in another one" impostor_in_vrf
 vrfs_down 2>/dev/null
