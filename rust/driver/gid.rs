@@ -26,10 +26,11 @@ impl TableAddress for Known {
     type Device = Device;
 
     /// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
-    /// packets in the namespace of that netdev. If nobody there can use the device (the exclusive mode), it is nobody's.
+    /// packets in the namespace of that netdev. It is nobody's if nobody there can use the device (the exclusive mode), if
+    /// somebody else has the UDP port there, or if there are too many addresses like it.
     ///
-    /// Errors: `ENOSPC` if there are too many addresses like it; `EOPNOTSUPP` if that netdev is not Ethernet; `EADDRINUSE` if
-    /// somebody else has the UDP port in that other namespace, `ENODEV` if that is about to end.
+    /// Errors: `ENOSPC` if there are too many like one of the device's own netdev. Of a netdev above: `EOPNOTSUPP` if that is
+    /// not Ethernet, `ENODEV` if its namespace is about to end.
     fn add(device: &Arc<Device>, entry: &Entry<'_>) -> Result<Arc<Self>> {
         let registry = &device.registry;
         let addresses = &registry.addresses;
@@ -42,23 +43,31 @@ impl TableAddress for Known {
         if !above.is_ethernet() {
             return Err(error::not_supported());
         }
+        let inert = || Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
         if device.is_dead() || !entry.is_accessible() {
-            return Ok(Arc::new(known(above.net_id(), None), GFP_KERNEL)?);
+            return inert();
         }
-        let sender = registry.enter(above).inspect_err(|error| {
+        let entered = registry.enter(above).and_then(|sender| {
+            let netns = sender.net().id();
+            addresses
+                .insert(known(netns, Some(sender)))
+                .inspect_err(|_| registry.leave(netns))
+        });
+        entered.or_else(|error| {
             if net::may_log() {
                 pr_err!(
                     "an address of {} is of no use: {} (error {})\n",
                     above.name(),
-                    why_not_attached(*error),
+                    why_not_attached(error),
                     error.to_errno()
                 );
             }
-        })?;
-        let netns = sender.net().id();
-        addresses
-            .insert(known(netns, Some(sender)))
-            .inspect_err(|_| registry.leave(netns))
+            // `ib_core` reports an error each time, without a limit, and a pod can repeat this as it likes.
+            if error == error::address_in_use() || error == ENOSPC {
+                return inert();
+            }
+            Err(error)
+        })
     }
 
     fn remove(self: Arc<Self>, device: &Arc<Device>) {

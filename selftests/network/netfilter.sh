@@ -72,6 +72,26 @@ answered()
 	return 1
 }
 
+gids_refused()
+{
+	dmesg | grep -c 'GID add failed'
+}
+
+# The RDMA core reports each GID that a driver refuses, without a limit: so none is refused.
+no_flood_of_reports()
+{
+	local before after
+	only_ferroce
+	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
+	before=$(gids_refused)
+	for _ in $(seq 20); do
+		ip -n n3 address delete "$child/24" dev child && ip -n n3 address add "$child/24" dev child || return 1
+	done
+	gid_index_wait "$dev1" "$child" || return 1
+	after=$(gids_refused)
+	[ "$after" -eq "$before" ] || fail "$((after - before)) reports"
+}
+
 # Where no program has the port, the device of the addresses has it.
 port_of_device()
 {
@@ -187,7 +207,7 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 13
+ktap_start 14
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
 row "an ipvlan (L3S) above the device's netdev, and a program in another namespace" make_child
@@ -196,6 +216,7 @@ row "it keeps its UDP port 4791, IPv6" answered "$child_v6"
 row "a device that is newer than it" device_anew
 row "it keeps its UDP port 4791 beside that, IPv4" answered "$child"
 row "it keeps its UDP port 4791 beside that, IPv6" answered "$child_v6"
+row "its addresses come and go without a word of the RDMA core" no_flood_of_reports
 row "without a program the port is the device's" port_of_device
 row "it goes" remove_child
 row "a rule keeps users from sending RoCE packets, and QPs send" rule_for_users

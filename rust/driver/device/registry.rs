@@ -352,12 +352,14 @@ impl Devices {
     }
 }
 
-/// Why [`Registry::enter`] failed.
+/// Why [`Registry::enter`] failed, or to let packets find a device or an address.
 pub(crate) fn why_not_attached(error: Error) -> &'static str {
     if error == error::address_in_use() {
         "UDP port 4791 is taken in its namespace, by rdma_rxe or a program (ss -ulnp)"
     } else if error == ENODEV {
         "it is going away or to another namespace, or its namespace is"
+    } else if error == ENOSPC {
+        "there are too many like it"
     } else {
         "its UDP sockets could not be made"
     }
