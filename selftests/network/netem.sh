@@ -159,6 +159,12 @@ rping_ratio()
 	fail "$lossy ms is more than 3 x $clean ms, three times"
 }
 
+# How many packets were to leave, those too that a full queue has dropped.
+packets_given()
+{
+	echo $(($(counter sent_pkts) + $(counter send_err)))
+}
+
 # slow_link RATE LIMIT QPS SIZE COUNT MOST PROGRAM...: a link that is slower than the machine, with a queue of LIMIT packets.
 # The queue pairs must not fill it again and again with what is in it already, neither with what they send nor with what they
 # ask for: no more than MOST percent of what is needed leaves.
@@ -173,10 +179,10 @@ slow_link()
 	trap impair EXIT
 	impair rate "$rate" limit "$limit"
 	for program; do
-		before=$(counter sent_pkts)
+		before=$(packets_given)
 		pair 60 18515 "$program" "${options[@]}" -d "$dev1" -x "$gid1" -- \
 			"$program" "${options[@]}" -d "$dev2" -x "$gid2" "$address1" || fail "$program fails"
-		sent=$(($(counter sent_pkts) - before))
+		sent=$(($(packets_given) - before))
 		note "$program: $sent packets sent, for $needed packets of data"
 		[ $((100 * sent)) -le $((most * needed)) ] || fail "too many"
 	done
@@ -321,21 +327,23 @@ standstill_end()
 # A queue without a bound, that keeps what it gets. With 4 KiB each, the datagrams take some 160 MiB and more.
 standstill()
 {
-	local most=$((64 + 4)) least=60 before dropped bytes
+	local most=$((64 + 4)) least=60 count=8192 before sent dropped bytes
 	# tbf may be a module, or not be there.
 	modprobe sch_tbf 2>/dev/null
 	ip -n n2 neigh replace "$address1" lladdr "$(in1 cat "/sys/class/net/$netdev1/address")" dev "$netdev2" nud permanent ||
 		fail "ip refuses the neighbour $address1"
 	in2 tc qdisc add dev "$netdev2" root tbf rate 8kbit burst 100kb limit 2000000000 || fail "tc refuses tbf"
 	trap standstill_end EXIT
-	before=$(counter send_err)
-	"$here/flood" "$dev2" "$dev1" 8192 || fail "the flood"
+	before=$(counter send_err) sent=$(counter sent_pkts)
+	"$here/flood" "$dev2" "$dev1" "$count" || fail "the flood"
 	bytes=$(charged)
-	dropped=$(($(counter send_err) - before))
-	note "$bytes bytes are charged to the socket, $dropped datagrams were dropped"
+	dropped=$(($(counter send_err) - before)) sent=$(($(counter sent_pkts) - sent))
+	note "$bytes bytes are charged to the socket, $sent datagrams were sent, $dropped were dropped"
 	[ "${bytes:-0}" -ge $((least << 20)) ] || fail "less than $least MiB: the queue has not kept them"
 	[ "$bytes" -le $((most << 20)) ] || fail "more than $most MiB"
 	[ "$dropped" -gt 0 ] || fail "nothing was dropped"
+	# Of each of the flood's queue pairs.
+	[ $((sent + dropped)) -eq $((4 * count)) ] || fail "of $((4 * count)) datagrams some count twice, or not at all"
 }
 
 modprobe sch_netem 2>/dev/null

@@ -72,7 +72,7 @@ impl Loopback {
     }
 
     /// Hands packets of `device`, whose this is, over to its QPs: at once, or, within a packet's handing over, when their
-    /// turn comes. Returns how many were lost. Context: process or softirq, no lock held.
+    /// turn comes. Returns how many were lost: all or none. Context: process or softirq, no lock held.
     pub(crate) fn deliver(&self, device: &Arc<Device>, packets: RxList) -> u32 {
         let bh = BhGuard::new();
         let sent = packets.len();

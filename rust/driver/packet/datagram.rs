@@ -89,12 +89,31 @@ fn masked_crc<const N: usize>(
     Some(state)
 }
 
-/// Sends a datagram, or several that leave together. Returns how many were dropped.
-fn transmit(skb: TxSkb, path: &Path) -> u64 {
-    let datagrams = u64::from(skb.datagrams());
-    match path.route.transmit(skb) {
-        Transmit::Sent => 0,
-        Transmit::Dropped => datagrams,
+/// What became of the packets of a batch.
+#[derive(Default)]
+struct Outcome {
+    sent: u64,
+    sent_bytes: u64,
+    dropped: u64,
+}
+
+impl Outcome {
+    fn sent(&mut self, packets: u64, bytes: u64) {
+        self.sent = self.sent.wrapping_add(packets);
+        self.sent_bytes = self.sent_bytes.wrapping_add(bytes);
+    }
+
+    fn dropped(&mut self, packets: u64) {
+        self.dropped = self.dropped.wrapping_add(packets);
+    }
+
+    /// Sends a datagram, or several that leave together.
+    fn transmit(&mut self, skb: TxSkb, path: &Path) {
+        let (datagrams, bytes) = (u64::from(skb.datagrams()), skb.total_len() as u64);
+        match path.route.transmit(skb) {
+            Transmit::Sent => self.sent(datagrams, bytes),
+            Transmit::Dropped => self.dropped(datagrams),
+        }
     }
 }
 
@@ -245,28 +264,33 @@ impl Batch {
 
     /// Sends all datagrams, and all frames: the batch is empty then. Context: bottom halves off, no lock held.
     pub(crate) fn send(&mut self, device: &Arc<Device>) {
-        let mut packets = 0;
-        let mut bytes = 0;
-        let mut dropped = 0;
+        let mut outcome = Outcome::default();
+        // Those that stay within the device, if it takes them.
+        let mut own_packets = 0u64;
+        let mut own_bytes = 0u64;
         let mut burst: Option<(TxSkb, usize, &Path)> = None;
         let mut own = RxList::default();
         for (skb, index) in self.datagrams.drain_all() {
-            packets = u64::wrapping_add(packets, 1);
-            bytes = u64::wrapping_add(bytes, skb.len() as u64);
             let Some(path) = self.paths.get(index) else {
                 continue;
             };
             if path.is_loopback() {
+                let len = skb.len() as u64;
                 match RxSkb::of_sent(skb, path.netns(), path.ifindex()) {
-                    Some(skb) => own.push(skb),
-                    None => dropped = u64::wrapping_add(dropped, 1),
+                    Some(skb) => {
+                        own_packets = own_packets.wrapping_add(1);
+                        own_bytes = own_bytes.wrapping_add(len);
+                        own.push(skb);
+                    }
+                    None => outcome.dropped(1),
                 }
                 continue;
             }
+            // The packet itself leaves, whatever becomes of the copy.
             if path.has_own_group(device) {
                 match RxSkb::copy_of_sent(&skb, path.netns(), path.ifindex()) {
                     Some(copy) => own.push(copy),
-                    None => dropped = u64::wrapping_add(dropped, 1),
+                    None => outcome.dropped(1),
                 }
             }
             let rest = match &mut burst {
@@ -277,30 +301,31 @@ impl Batch {
             };
             if let Err(skb) = rest {
                 if let Some((full, _, path)) = burst.replace((skb, index, path)) {
-                    dropped = u64::wrapping_add(dropped, transmit(full, path));
+                    outcome.transmit(full, path);
                 }
             }
         }
         if let Some((last, _, path)) = burst {
-            dropped = u64::wrapping_add(dropped, transmit(last, path));
+            outcome.transmit(last, path);
         }
         self.paths.clear();
         self.is_scattered = false;
         if !own.is_empty() {
-            let lost = device.loopback.deliver(device, own);
-            dropped = u64::wrapping_add(dropped, u64::from(lost));
+            match device.loopback.deliver(device, own) {
+                0 => outcome.sent(own_packets, own_bytes),
+                lost => outcome.dropped(u64::from(lost)),
+            }
         }
         if let Some(frames) = &mut self.frames {
-            let (count, length, lost) = frames.send();
-            packets = u64::wrapping_add(packets, count);
-            bytes = u64::wrapping_add(bytes, length);
-            dropped = u64::wrapping_add(dropped, lost);
+            let (sent, bytes, dropped) = frames.send();
+            outcome.sent(sent, bytes);
+            outcome.dropped(dropped);
         }
         let counters = &device.counters;
-        counters.add(Counter::SentPackets, packets);
-        counters.add(Counter::SentBytes, bytes);
-        if dropped > 0 {
-            counters.add(Counter::SendDropped, dropped);
+        counters.add(Counter::SentPackets, outcome.sent);
+        counters.add(Counter::SentBytes, outcome.sent_bytes);
+        if outcome.dropped > 0 {
+            counters.add(Counter::SendDropped, outcome.dropped);
         }
     }
 }

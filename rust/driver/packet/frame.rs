@@ -102,19 +102,23 @@ impl Frames {
         result
     }
 
-    /// Sends all frames, if there are any. Returns how many there were, their bytes, and how many of them were dropped
-    /// on this machine. Context: process or softirq, no lock held.
+    /// Sends all frames, if there are any. Returns how many left, their bytes, and how many were dropped on this
+    /// machine. Context: process or softirq, no lock held.
     pub(crate) fn send(&mut self) -> (u64, u64, u64) {
-        let (frames, bytes) = (self.frames.len() as u64, self.bytes as u64);
-        let mut dropped = 0u64;
+        let (mut sent, mut bytes, mut dropped) = (0u64, 0u64, 0u64);
         if let Some(tx_netdev) = self.tx_netdev.take() {
             for frame in self.frames.drain_all() {
-                if let Transmit::Dropped = tx_netdev.transmit(frame) {
-                    dropped = dropped.wrapping_add(1);
+                let len = frame.len() as u64;
+                match tx_netdev.transmit(frame) {
+                    Transmit::Sent => {
+                        sent = sent.wrapping_add(1);
+                        bytes = bytes.wrapping_add(len);
+                    }
+                    Transmit::Dropped => dropped = dropped.wrapping_add(1),
                 }
             }
         }
         self.bytes = 0;
-        (frames, bytes, dropped)
+        (sent, bytes, dropped)
     }
 }

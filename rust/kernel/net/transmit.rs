@@ -364,6 +364,13 @@ impl TxSkb {
         u16::from(self.control().followers).wrapping_add(1)
     }
 
+    /// Returns the length of all datagrams together.
+    #[inline]
+    pub fn total_len(&self) -> usize {
+        // CAST: `usize` is not narrower than 32 bits.
+        self.control().total as usize
+    }
+
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
     /// it back. Both were addressed for `path`. Bottom halves are off.
     ///
