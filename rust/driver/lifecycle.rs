@@ -12,7 +12,10 @@
 use crate::{
     device::{
         attributes,
-        registry::Registry,
+        registry::{
+            Registry,
+            CLOSE, //
+        },
         Device,
         UNREGISTER, //
     },
@@ -164,6 +167,15 @@ impl WorkItem<UNREGISTER> for Device {
     }
 }
 
+impl WorkItem<CLOSE> for Registry {
+    type Pointer = Arc<Registry>;
+
+    /// Closes the sockets of namespaces that no device or address has come back to.
+    fn run(registry: Arc<Registry>) {
+        registry.close_unused();
+    }
+}
+
 impl rdma::device::Device for Device {
     fn process_queue(&self) -> Arc<WorkQueue> {
         self.registry.process.clone()
@@ -195,7 +207,7 @@ impl rdma::device::Device for Device {
     /// Lets go of the network. There is no QP that would have to, too, as in [`stop`].
     fn gone(self: &Arc<Self>) {
         if let Some(site) = self.detach() {
-            self.registry.vacate(self, site);
+            self.registry.vacate_now(self, site);
         }
         // In this order: whoever does not find the device on the list must find the work, which waits
         // for the end of the unregistering that we are in. So the module cannot go before.

@@ -103,6 +103,21 @@ port_of_device()
 	grep 'Address already in use' "$ktap_dir/answer"
 }
 
+answers()
+{
+	(answer)
+}
+
+# Work closes the device's sockets when the last address has gone, the link-local one too.
+port_given_back()
+{
+	only_ferroce
+	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
+	ip -n n3 address flush dev child || return 1
+	await $((50 * slowness)) answers || fail "no program can have the port"
+	kill "$(cat "$ktap_dir/server")"
+}
+
 remove_child()
 {
 	ip -n n2 neighbour delete "$child" dev "$netdev2"
@@ -207,7 +222,7 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 14
+ktap_start 15
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
 row "an ipvlan (L3S) above the device's netdev, and a program in another namespace" make_child
@@ -218,6 +233,7 @@ row "it keeps its UDP port 4791 beside that, IPv4" answered "$child"
 row "it keeps its UDP port 4791 beside that, IPv6" answered "$child_v6"
 row "its addresses come and go without a word of the RDMA core" no_flood_of_reports
 row "without a program the port is the device's" port_of_device
+row "without addresses the port is free" port_given_back
 row "it goes" remove_child
 row "a rule keeps users from sending RoCE packets, and QPs send" rule_for_users
 row "netfilter lists the hooks, as long as they are there" hooks_shown

@@ -25,13 +25,14 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 use kernel::{
-    new_mutex,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         rcu,
         Arc,
         Mutex, //
     },
+    workqueue::Work,
 };
 use net::{
     NetId,
@@ -106,6 +107,8 @@ pub(crate) struct Registry {
     on_netdevs: RcuTable<Device>,
     #[pin]
     devices: Mutex<Devices>,
+    #[pin]
+    closing: Work<Registry, CLOSE>,
     namespaces: net::Namespaces,
     /// For BH work.
     pub(crate) bh: Arc<WorkQueue>,
@@ -123,6 +126,12 @@ pub(crate) struct Registry {
     pub(super) loads: Loads,
     /// Memory for packets.
     pub(crate) pages: PagePools,
+}
+
+pub(crate) const CLOSE: u64 = 0;
+
+impl_has_work! {
+    impl HasWork<Self, CLOSE> for Registry { self.closing }
 }
 
 impl Registry {
@@ -147,6 +156,7 @@ impl Registry {
                 addresses <- Addresses::new(releases.clone()),
                 on_netdevs <- RcuTable::new(releases.clone()),
                 devices <- new_mutex!(Devices::default()),
+                closing <- new_work!("ferroce::Registry::closing"),
                 namespaces,
                 bh,
                 process,
@@ -195,6 +205,8 @@ impl Registry {
         });
         if made.is_err() {
             list.leave(netns.id());
+            drop(list);
+            self.close_unused();
         }
         made
     }
@@ -229,15 +241,25 @@ impl Registry {
         let netns = sender.net().id();
         let arrived = device
             .arrive(netdev, sender)
-            .inspect_err(|_| self.leave(netns));
+            .inspect_err(|_| device.registry().leave(netns));
         arrived.and_then(|()| self.publish(device))
     }
 
     /// `device` is not at `site` any more. Context: process, RTNL may be held.
-    pub(crate) fn vacate(&self, device: &Arc<Device>, site: Option<Site>) {
+    pub(crate) fn vacate(self: &Arc<Self>, device: &Arc<Device>, site: Option<Site>) {
         if let Some(site) = site {
             self.unpublish(device, &site);
             self.leave(site.net_id);
+        }
+    }
+
+    /// As [`Self::vacate`], and if nobody else uses the sockets there, they are closed when this returns. Context:
+    /// process, may sleep, not under RTNL.
+    pub(crate) fn vacate_now(&self, device: &Arc<Device>, site: Option<Site>) {
+        if let Some(site) = site {
+            self.unpublish(device, &site);
+            self.devices.lock().leave(site.net_id);
+            self.close_unused();
         }
     }
 
@@ -251,15 +273,28 @@ impl Registry {
         self.devices.lock().enter(&netns)
     }
 
-    /// Undoes one [`Self::enter`]. Context: process, may sleep; RTNL may be held.
-    pub(crate) fn leave(&self, netns: NetId) {
-        self.devices.lock().leave(netns);
+    /// Undoes one [`Self::enter`]. Work closes sockets that nobody uses any more: this is called in the workqueue of
+    /// `ib_core`'s GID table, which must not wait for grace periods, and an address that is back soon takes them again.
+    /// Context: process, may sleep; RTNL may be held.
+    pub(crate) fn leave(self: &Arc<Self>, netns: NetId) {
+        if self.devices.lock().leave(netns) {
+            let _ = self.process.enqueue::<_, CLOSE>(self.clone());
+        }
+    }
+
+    /// Closes all sockets that nobody uses. Context: process, may sleep, not under RTNL.
+    pub(crate) fn close_unused(&self) {
+        let next = || self.devices.lock().take_unused();
+        while let Some(sockets) = next() {
+            // This waits for grace periods, without the mutex.
+            drop(sockets);
+        }
     }
 
     /// Undoes [`Self::attach`], for a device that was not registered, so that it has no objects. Context: process.
     pub(crate) fn withdraw(&self, device: &Arc<Device>) {
         if let Some(site) = device.detach() {
-            self.vacate(device, site);
+            self.vacate_now(device, site);
         }
         self.forget(device);
     }
@@ -336,19 +371,23 @@ impl Devices {
         Ok(sender)
     }
 
-    /// Counts one user less, and closes the sockets with the last one.
-    fn leave(&mut self, netns: NetId) {
-        let found = self
-            .sockets
-            .iter_mut()
-            .enumerate()
-            .find(|(_, other)| other.net.id() == netns);
-        if let Some((index, sockets)) = found {
-            sockets.users = sockets.users.saturating_sub(1);
-            if sockets.users == 0 {
-                drop(take(&mut self.sockets, index));
-            }
-        }
+    /// Counts one user less. Returns whether it was the last one: then the caller has the sockets closed.
+    fn leave(&mut self, netns: NetId) -> bool {
+        let mut sockets = self.sockets.iter_mut();
+        let Some(sockets) = sockets.find(|sockets| sockets.net.id() == netns) else {
+            return false;
+        };
+        sockets.users = sockets.users.saturating_sub(1);
+        sockets.users == 0
+    }
+
+    /// Takes sockets off that nobody uses. Others can have the port; whoever drops them waits for their receivers.
+    fn take_unused(&mut self) -> Option<NamespaceSockets> {
+        let unused = |sockets: &NamespaceSockets| sockets.users == 0;
+        let index = self.sockets.iter().position(unused)?;
+        let mut sockets = take(&mut self.sockets, index)?;
+        sockets.listener.close();
+        Some(sockets)
     }
 }
 

@@ -233,6 +233,8 @@ struct Ports<H: Receive> {
     hooks: [Option<Hook>; 2],
     v4: Option<Socket>,
     v6: Option<Socket>,
+    /// There were sockets, which are closed: receivers that found the endpoint by them may still run.
+    is_closed: bool,
     endpoint: KBox<Endpoint<H>>,
 }
 
@@ -252,11 +254,17 @@ impl<H: Receive> Ports<H> {
         // which this becomes one.
         unsafe { Hook::register(net, is_v4, Endpoint::<H>::look, endpoint) }
     }
+
+    /// Closes the sockets, without waiting for their receivers.
+    fn close(&mut self) {
+        self.is_closed |= self.v4.take().is_some() | self.v6.take().is_some();
+    }
 }
 
 impl<H: Receive> Drop for Ports<H> {
     fn drop(&mut self) {
-        if self.v4.take().is_some() | self.v6.take().is_some() {
+        self.close();
+        if self.is_closed {
             // SAFETY: No requirements but the context.
             unsafe { bindings::synchronize_net() };
         }
@@ -274,7 +282,7 @@ impl<H: Receive> Drop for Ports<H> {
 /// Dropping it (process; RTNL may be held) ends the receiving: when it returns, no handler runs any more. It
 /// waits for a grace period.
 pub struct Listener<H: Receive> {
-    _ports: Ports<H>,
+    ports: Ports<H>,
     sender: Sender,
 }
 
@@ -288,6 +296,7 @@ impl<H: Receive> Listener<H> {
             hooks: [None, None],
             v4: None,
             v6: None,
+            is_closed: false,
             endpoint: KBox::new(Endpoint { handler, port }, GFP_KERNEL)?,
         };
         let v4 = ports
@@ -306,10 +315,13 @@ impl<H: Receive> Listener<H> {
         ports.hooks = [Some(ports.hook(net, true)?), hook_v6];
         let net = net.clone();
         let sender = Sender(Arc::new(Sockets { v4, v6, net }, GFP_KERNEL)?);
-        Ok(Self {
-            _ports: ports,
-            sender,
-        })
+        Ok(Self { ports, sender })
+    }
+
+    /// Lets others have the port, at once: that waits for nobody. Handlers may run until `self` is dropped. Process; RTNL
+    /// may be held.
+    pub fn close(&mut self) {
+        self.ports.close();
     }
 
     /// Returns what is needed to send from the port. Any context.
