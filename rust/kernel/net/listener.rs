@@ -130,7 +130,7 @@ impl<H: Receive> Endpoint<H> {
 ///
 /// # Invariants
 ///
-/// It is a bound UDP socket, set up as a tunnel, that nobody else releases.
+/// It is a bound UDP socket that nobody else releases.
 struct Socket(NonNull<kernel_bindings::socket>);
 
 // SAFETY: A socket may be released on any thread.
@@ -139,17 +139,9 @@ unsafe impl Send for Socket {}
 unsafe impl Sync for Socket {}
 
 impl Socket {
-    /// Makes a socket, and lets `endpoint` have its datagrams.
-    ///
-    /// # Safety
-    ///
-    /// `endpoint` lives until a grace period after the socket was dropped.
-    unsafe fn open<H: Receive>(
-        net: &Net,
-        family: u32,
-        port: u16,
-        endpoint: *const Endpoint<H>,
-    ) -> Result<Self> {
+    /// Makes a socket.
+    #[inline(never)]
+    fn open(net: &Net, family: u32, port: u16) -> Result<Self> {
         let mut config = bindings::udp_port_cfg {
             family: u8::try_from(family)?,
             local_udp_port: port.to_be(),
@@ -167,7 +159,16 @@ impl Socket {
         // SAFETY: `net` is a namespace that has not ended, `config` asks for any local address, and
         // `socket` is valid for writes.
         to_result(unsafe { create(net.as_ptr(), &mut config, &mut socket) })?;
-        let socket = NonNull::new(socket).ok_or(ENOMEM)?;
+        // INVARIANT: Made for us, and bound.
+        NonNull::new(socket).map(Self).ok_or(ENOMEM)
+    }
+
+    /// Lets `endpoint` have its datagrams.
+    ///
+    /// # Safety
+    ///
+    /// `endpoint` lives until a grace period after the socket was dropped. This is called once.
+    unsafe fn attach<H: Receive>(&self, endpoint: *const Endpoint<H>) {
         let mut config = bindings::udp_tunnel_sock_cfg {
             sk_user_data: endpoint.cast_mut().cast::<c_void>(),
             // Any but zero: it says that `encap_rcv` is to be asked.
@@ -175,11 +176,9 @@ impl Socket {
             encap_rcv: Some(Endpoint::<H>::receive),
             ..pin_init::zeroed()
         };
-        // SAFETY: `socket` is a UDP socket of `net`, just made; `encap_rcv` fits the user data, which lives
-        // long enough, as the caller promises.
-        unsafe { bindings::setup_udp_tunnel_sock(socket.as_ptr(), &mut config) };
-        // INVARIANT: Made for us, bound, and set up.
-        Ok(Self(socket))
+        // SAFETY: By the type invariant this is a UDP socket, which is no tunnel yet, as the caller promises; `encap_rcv`
+        // fits the user data, which lives long enough, as the caller promises.
+        unsafe { bindings::setup_udp_tunnel_sock(self.0.as_ptr(), &mut config) };
     }
 
     /// Returns a reference to what the socket is inside.
@@ -239,12 +238,12 @@ struct Ports<H: Receive> {
 }
 
 impl<H: Receive> Ports<H> {
-    /// Opens the port for one family.
-    #[inline(never)]
-    fn open(&self, net: &Net, family: u32, port: u16) -> Result<Socket> {
-        // SAFETY: `self` frees the endpoint only a grace period after the sockets, of which the one that is
-        // made here becomes one.
-        unsafe { Socket::open(net, family, port, &*self.endpoint) }
+    /// Lets the endpoint have the datagrams of the sockets. Called once.
+    fn attach(&self) {
+        for socket in [&self.v4, &self.v6].into_iter().flatten() {
+            // SAFETY: `self` frees the endpoint only a grace period after the sockets.
+            unsafe { socket.attach(&*self.endpoint) };
+        }
     }
 
     /// Takes packets for the port of an open socket before the socket does.
@@ -292,22 +291,23 @@ impl<H: Receive> Listener<H> {
     ///
     /// `EADDRINUSE` if somebody else has the port.
     pub fn open(net: &Net, port: u16, handler: Arc<H>) -> Result<Self> {
-        let mut ports = Ports {
-            hooks: [None, None],
-            v4: None,
-            v6: None,
-            is_closed: false,
-            endpoint: KBox::new(Endpoint { handler, port }, GFP_KERNEL)?,
-        };
-        let v4 = ports
-            .v4
-            .insert(ports.open(net, kernel_bindings::AF_INET, port)?)
-            .sock();
-        let v6 = match ports.open(net, kernel_bindings::AF_INET6, port) {
-            Ok(socket) => Some(ports.v6.insert(socket).sock()),
+        // As long as they have no endpoint, nobody has to wait for receivers: if one of the ports is taken, this fails
+        // at once.
+        let socket_v4 = Socket::open(net, kernel_bindings::AF_INET, port)?;
+        let socket_v6 = match Socket::open(net, kernel_bindings::AF_INET6, port) {
+            Ok(socket) => Some(socket),
             Err(err) if is_without_ipv6(err) => None,
             Err(err) => return Err(err),
         };
+        let (v4, v6) = (socket_v4.sock(), socket_v6.as_ref().map(Socket::sock));
+        let mut ports = Ports {
+            hooks: [None, None],
+            v4: Some(socket_v4),
+            v6: socket_v6,
+            is_closed: false,
+            endpoint: KBox::new(Endpoint { handler, port }, GFP_KERNEL)?,
+        };
+        ports.attach();
         let hook_v6 = match &v6 {
             Some(_) => Some(ports.hook(net, false)?),
             None => None,
