@@ -53,6 +53,15 @@ impl net::Receive for Port {
         receive(&self.netns, packet);
     }
 
+    fn dropped(&self, destination: &Address) {
+        let rcu = &rcu::read_lock();
+        if let Some(device) = self.owner(destination, rcu) {
+            // Its length was not checked.
+            count(device, 1, 0);
+            device.count_drop(Counter::Malformed, 0);
+        }
+    }
+
     fn owner<'a>(&self, destination: &Address, rcu: &'a rcu::Guard) -> Option<&'a Arc<Device>> {
         registry::device_of(&self.netns, &destination.to_gid(), rcu)
     }

@@ -160,6 +160,36 @@ left_to_the_stack()
 	[ "$status" -eq 0 ] || fail "of 20 datagrams $(($(datagrams_of_sockets n1) - before)) came by the socket"
 }
 
+malformed()
+{
+	counter_of "$dev1" malformed_pkts
+}
+
+has_malformed()
+{
+	[ "$(malformed)" -ge "$1" ]
+}
+
+# They come by the socket, and are dropped: who sends them finds out why.
+with_options()
+{
+	local before
+	only_ferroce
+	before=$(malformed)
+	in2 python3 - "$address1" "$address1v6" "$port" <<-'END' || fail "they are not sent"
+		import socket, sys
+		v4 = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+		v4.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, bytes([1, 1, 1, 1]))
+		v6 = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+		v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_DSTOPTS, bytes([0, 0, 1, 4, 0, 0, 0, 0]))
+		for number in range(10):
+		    v4.sendto(bytes(32), (sys.argv[1], int(sys.argv[3])))
+		    v6.sendto(bytes(32), (sys.argv[2], int(sys.argv[3])))
+	END
+	await $((50 * slowness)) has_malformed $((before + 20))
+	[ "$(malformed)" -eq $((before + 20)) ] || fail "of 20 datagrams $(($(malformed) - before)) were counted"
+}
+
 # A rule that keeps users from posing as a QP: the packets of QPs have no user.
 rule_for_users()
 {
@@ -222,9 +252,10 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 15
+ktap_start 16
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
+row "datagrams with IPv4 options or IPv6 extension headers are counted" with_options
 row "an ipvlan (L3S) above the device's netdev, and a program in another namespace" make_child
 row "it keeps its UDP port 4791, IPv4" answered "$child"
 row "it keeps its UDP port 4791, IPv6" answered "$child_v6"

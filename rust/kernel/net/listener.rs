@@ -44,6 +44,10 @@ pub trait Receive: Send + Sync + 'static {
     /// Called for each datagram that came to the socket, on several CPUs at once. Softirq context, under RCU.
     fn receive(&self, packet: RxSkb);
 
+    /// Called as [`Self::receive`] is, for a datagram that was dropped as its headers are none that can be handled: it has
+    /// options of IPv4, or extensions of IPv6.
+    fn dropped(&self, destination: &Address);
+
     /// Returns the owner of an address that is no group's; [`None`] leaves datagrams to it to the stack, as they
     /// are. They may be for another namespace, as those of an ipvlan in the mode L3S. Softirq, or process with bottom
     /// halves on if the packet is released from an NFQUEUE; under RCU. So is the drop of what is returned.
@@ -82,8 +86,9 @@ impl<H: Receive> Endpoint<H> {
         };
         if let Some(skb) = NonNull::new(skb) {
             // SAFETY: The packet is ours, and as UDP hands it to such functions.
-            if let Some(packet) = unsafe { RxSkb::from_encapsulation(skb) } {
-                endpoint.handler.receive(packet);
+            match unsafe { RxSkb::from_encapsulation(skb) } {
+                Ok(packet) => endpoint.handler.receive(packet),
+                Err(destination) => endpoint.handler.dropped(&destination),
             }
         }
         // The packet was used.

@@ -73,7 +73,7 @@ unsafe impl Send for RxSkb {}
 unsafe impl Sync for RxSkb {}
 
 impl RxSkb {
-    /// Makes a packet ours, `None` (the packet is dropped then) if it is none that can be handled.
+    /// Makes a packet ours. If it is none that can be handled it is dropped, and what is returned is where it was sent to.
     ///
     /// # Safety
     ///
@@ -81,7 +81,7 @@ impl RxSkb {
     /// under RCU.
     pub(crate) unsafe fn from_encapsulation(
         skb: NonNull<kernel_bindings::sk_buff>,
-    ) -> Option<Self> {
+    ) -> Result<Self, Address> {
         let raw = skb.as_ptr();
         // SAFETY: The caller promises a packet in a receive path, under RCU, and that it is ours. UDP goes through the
         // segments of a super-packet, and leaves each its link to the next one, which it knows already.
@@ -94,11 +94,18 @@ impl RxSkb {
         // SAFETY: As the caller promises, the packet is one whose headers were parsed.
         if is_adopted && unsafe { Self::is_sound(raw) } {
             // INVARIANT: All of it was just done or seen.
-            Some(Self(skb))
+            Ok(Self(skb))
         } else {
-            // SAFETY: The packet is ours.
-            unsafe { bindings::kfree_skb(raw) };
-            None
+            // SAFETY: IP has parsed its own header, which is in the linear part and stays. The packet is ours.
+            unsafe {
+                let network = skb::network_header(raw);
+                let destination = match *network >> 4 {
+                    4 => Address::V4(network.add(16).cast::<[u8; 4]>().read()),
+                    _ => Address::V6(network.add(24).cast::<[u8; 16]>().read()),
+                };
+                bindings::kfree_skb(raw);
+                Err(destination)
+            }
         }
     }
 
