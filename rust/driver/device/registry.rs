@@ -241,7 +241,7 @@ impl Registry {
         let netns = sender.net().id();
         let arrived = device
             .arrive(netdev, sender)
-            .inspect_err(|_| device.registry().leave(netns));
+            .inspect_err(|_| device.registry.leave(netns));
         arrived.and_then(|()| self.publish(device))
     }
 
