@@ -739,6 +739,31 @@ static bool run_prefetched(int opcode)
 	return ok;
 }
 
+/* Pages that are a child's, too: the advice makes us copies of them, and knows where these are. */
+static bool run_prefetched_fork(int opcode)
+{
+	unsigned long long before;
+	pid_t child;
+	bool ok;
+
+	memset(b->memory, 0x5a, size);
+	child = fork_child();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	ok = advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH);
+	before = page_faults(b);
+	ok = moved(opcode) && ok;
+	if (page_faults(b) != before) {
+		ksft_print_msg("%llu page faults\n", page_faults(b) - before);
+		ok = false;
+	}
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	return ok;
+}
+
 static bool run_prefetched_later(int opcode)
 {
 	uint64_t began = now_ms();
@@ -1576,6 +1601,9 @@ static const struct row rows[] = {
 	{ "WRITE, prefetched pages", .run_with = run_prefetched, IBV_WR_RDMA_WRITE, OWN },
 	{ "SEND, prefetched pages", .run_with = run_prefetched, IBV_WR_SEND, OWN },
 	{ "all addresses: WRITE, prefetched pages", .run_with = run_prefetched, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "WRITE, prefetched pages of a fork", .run_with = run_prefetched_fork, IBV_WR_RDMA_WRITE, OWN },
+	{ "all addresses: WRITE, prefetched pages of a fork",
+	  .run_with = run_prefetched_fork, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "WRITE, pages prefetched later", .run_with = run_prefetched_later, IBV_WR_RDMA_WRITE, OWN },
 	{ "all addresses: WRITE, pages prefetched later",
 	  .run_with = run_prefetched_later, IBV_WR_RDMA_WRITE, EVERYWHERE },

@@ -55,6 +55,9 @@ const CLEARED_AT_ONCE: usize = 4096;
 /// Pages that are faulted in at once, at the most.
 pub(crate) const MAX_BATCH: usize = 512;
 
+/// How often pages are looked up, at the most, if the process's mapping changes meanwhile.
+const TRIES: usize = 4;
+
 /// Which pages are faulted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
@@ -68,6 +71,47 @@ pub enum Effort {
 pub(crate) fn end_of(mm: &MmWithUser) -> usize {
     // SAFETY: The address space exists; the field does not change.
     unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size }
+}
+
+/// Has the process of `mm` access up to `count` pages from `address` on, with `flags` of `get_user_pages_remote`, and appends
+/// them to `pages`, as many as there is room for, each with a reference. Returns how many, at least 1. Errors: of the first.
+fn look_up(
+    mm: &MmWithUser,
+    address: usize,
+    count: usize,
+    flags: c_uint,
+    pages: &mut KVVec<*mut kernel_bindings::page>,
+) -> Result<usize> {
+    pages.clear();
+    let room = pages.spare_capacity_mut();
+    let count = count.min(room.len());
+    let mut locked: c_int = 1;
+    // SAFETY: The address space has users, of whom `mm` is one. The lock is taken, and released
+    // unless the function has done that; there is room for `count` pages.
+    let got = unsafe {
+        kernel_bindings::mmap_read_lock(mm.as_raw());
+        let got = kernel_bindings::get_user_pages_remote(
+            mm.as_raw(),
+            address,
+            count,
+            flags,
+            room.as_mut_ptr().cast(),
+            &mut locked,
+        );
+        if locked != 0 {
+            kernel_bindings::mmap_read_unlock(mm.as_raw());
+        }
+        got
+    };
+    let got = match usize::try_from(got) {
+        Ok(0) => return Err(EFAULT),
+        // CAST: A negative errno fits.
+        Err(_) => return Err(Error::from_errno(got as c_int)),
+        Ok(got) => got.min(count),
+    };
+    // SAFETY: That many page pointers were written, into the capacity.
+    unsafe { pages.inc_len(got) };
+    Ok(got)
 }
 
 /// A process's pages, as far as they are known.
@@ -375,64 +419,41 @@ impl PageList {
         if missing.intent == Intent::Write {
             flags |= kernel_bindings::FOLL_WRITE;
         }
-        pages.clear();
-        let room = pages.spare_capacity_mut();
-        let count = missing.count.min(room.len());
-
-        // SAFETY: The notifier was registered, and the address space exists as long as `mm` does.
-        let sequence = unsafe { kernel_bindings::mmu_interval_read_begin(self.notifier.get()) };
-        let mut locked: c_int = 1;
-        // SAFETY: The address space has users, of whom `mm` is one. The lock is taken, and released
-        // unless the function has done that; there is room for `count` pages.
-        let got = unsafe {
-            kernel_bindings::mmap_read_lock(mm.as_raw());
-            let got = kernel_bindings::get_user_pages_remote(
-                mm.as_raw(),
-                address,
-                count,
-                flags,
-                room.as_mut_ptr().cast(),
-                &mut locked,
-            );
-            if locked != 0 {
-                kernel_bindings::mmap_read_unlock(mm.as_raw());
+        let mut count = missing.count;
+        for _ in 0..TRIES {
+            // SAFETY: The notifier was registered, and the address space exists as long as `mm` does.
+            let sequence = unsafe { kernel_bindings::mmu_interval_read_begin(self.notifier.get()) };
+            count = look_up(mm, address, missing.count, flags, pages)?;
+            let noted = self.note(missing, sequence, pages);
+            for &page in pages.iter() {
+                // SAFETY: The reference is from `look_up`. While the page is on the list the process's
+                // mapping keeps it, and tells us before it lets go.
+                unsafe { bindings::put_page(page) };
             }
-            got
-        };
-        let got = match usize::try_from(got) {
-            Ok(0) => return Err(EFAULT),
-            // CAST: A negative errno fits.
-            Err(_) => return Err(Error::from_errno(got as c_int)),
-            Ok(got) => got.min(count),
-        };
-        // SAFETY: That many page pointers were written, into the capacity.
-        unsafe { pages.inc_len(got) };
-
-        self.note(missing, sequence, pages);
-
-        for &page in pages.iter() {
-            // SAFETY: The reference is from `get_user_pages_remote`. While the page is on the list the
-            // process's mapping keeps it, and tells us before it lets go.
-            unsafe { bindings::put_page(page) };
+            pages.clear();
+            if noted {
+                break;
+            }
+            // The lookup itself may have changed it: it gives the process a copy of a page that it shares with a child,
+            // or with others as the page of zeros. Next time there is nothing left to copy.
         }
-        pages.clear();
-        Ok(got)
+        Ok(count)
     }
 
-    /// Puts pages on the list, unless the process's mapping has changed since `sequence`.
+    /// Puts pages on the list. Returns `false` instead if the process's mapping has changed since `sequence`.
     fn note(
         &self,
         missing: &MissingPages,
         sequence: c_ulong,
         pages: &[*mut kernel_bindings::page],
-    ) {
+    ) -> bool {
         let mut known = self.known.lock();
+        if known.mm.is_none() {
+            return true;
+        }
         // SAFETY: The notifier is valid, and this is under the lock that `invalidate` holds.
         if unsafe { bindings::mmu_interval_read_retry(self.notifier.get(), sequence) } {
-            return;
-        }
-        if known.mm.is_none() {
-            return;
+            return false;
         }
         let writable = match missing.intent {
             Intent::Read => 0,
@@ -448,6 +469,7 @@ impl PageList {
                 *entry = address | writable;
             }
         }
+        true
     }
 
     /// Whether no page is known.
