@@ -11,7 +11,11 @@ use crate::memory::key::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use net::Segment;
 use rdma::{
@@ -45,6 +49,9 @@ pub(crate) enum Fault {
     Absent(Absent),
 }
 
+/// How long a worker waits when pages cannot be brought in now: the cgroup of their process has no memory left, say.
+const PAUSE: Delta = Delta::from_millis(100);
+
 /// Pages of a region that are not there.
 #[derive(Clone)]
 pub(crate) struct Absent {
@@ -59,12 +66,19 @@ impl PartialEq for Absent {
 }
 
 impl Absent {
-    /// Brings them in, or the first of them. Errors: the process could not access them either.
-    /// Context: process, may sleep for as long as whoever serves the process's page faults likes.
+    /// Brings them in, or the first of them; or just waits a while, if that cannot be done now. Errors: the process
+    /// could not access them either. Context: process, may sleep for as long as whoever serves the process's page
+    /// faults likes.
     pub(crate) fn fault_in(&self) -> Result {
-        self.memory
-            .fault_in(&self.missing, Effort::Fault)
-            .map(|_| ())
+        match self.memory.fault_in(&self.missing, Effort::Fault) {
+            Ok(_) => Ok(()),
+            // The process itself would not be told, but would try again. So does the access, which finds them absent.
+            Err(error) if [ENOMEM, EAGAIN, EINTR].contains(&error) => {
+                fsleep(PAUSE);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
