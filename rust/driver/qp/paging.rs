@@ -211,8 +211,10 @@ fn fault_in<S: Side>(qp: &Arc<Qp>, direction: Direction) {
         qp.drive::<S>(|side, round| {
             if let Some(unfaultable) = faulted.take() {
                 let paging = paging(side.engine(), direction);
-                paging.waiting = false;
-                paging.unfaultable = unfaultable;
+                // Nothing waits if the QP was reset meanwhile: this says nothing about what it does now.
+                if core::mem::take(&mut paging.waiting) {
+                    paging.unfaultable = unfaultable;
+                }
             }
             more = match direction {
                 Direction::In => replay(side, qp, round),
