@@ -96,6 +96,9 @@ pub(super) trait Side: Sized + Unpin {
     /// Tells the protocol to try the access again that waited for pages.
     fn resume(&mut self);
 
+    /// Tells the protocol that the packet is lost that had to wait for pages.
+    fn lost(&mut self) {}
+
     /// Fetches what was posted, if this side sends that. Returns whether there may be more.
     fn fetch(&mut self, _qp: &Qp) -> bool {
         false

@@ -119,11 +119,10 @@ impl Waiting {
     }
 
     /// Puts the packet back that found the pages absent, before the others; or drops it if the device has too many of
-    /// these, as the network might have.
-    fn push_front(&mut self, qp: &Qp, skb: RxSkb) {
-        if let Some(skb) = admit(qp, skb, true) {
-            self.0.push_front(skb);
-        }
+    /// these, as the network might have. Returns whether it is kept.
+    fn push_front(&mut self, qp: &Qp, skb: RxSkb) -> bool {
+        let kept = admit(qp, skb, true);
+        kept.map(|skb| self.0.push_front(skb)).is_some()
     }
 
     /// Takes the first.
@@ -245,8 +244,20 @@ pub(super) fn take_in<S: Side>(
             Arrival::Duplicate => return,
         }
     }
-    if side.take_in(qp, packet, &skb, round).is_err() {
-        side.engine().waiting.push_front(qp, skb);
+    take_in_first(side, qp, packet, skb, round);
+}
+
+/// Takes in a packet whose turn it is. If pages are absent, it waits before all others.
+fn take_in_first<S: Side>(
+    side: &mut S,
+    qp: &Arc<Qp>,
+    packet: &Packet,
+    skb: RxSkb,
+    round: &mut Round,
+) {
+    let waits = side.take_in(qp, packet, &skb, round).is_err();
+    if waits && !side.engine().waiting.push_front(qp, skb) {
+        side.lost();
     }
 }
 
@@ -262,9 +273,7 @@ fn replay<S: Side>(side: &mut S, qp: &Arc<Qp>, round: &mut Round) -> bool {
         let Some(packet) = arrival::reread(&skb) else {
             continue;
         };
-        if side.take_in(qp, &packet, &skb, round).is_err() {
-            side.engine().waiting.push_front(qp, skb);
-        }
+        take_in_first(side, qp, &packet, skb, round);
     }
     true
 }

@@ -247,6 +247,34 @@ fn again_holds_a_response() {
     });
 }
 
+/// The driver could not keep the response, and the peer is gone by then.
+#[test]
+fn response_that_could_not_be_held() {
+    with_psns(|psn| {
+        let mut requester = requester_with(RequesterConfig {
+            retry_count: 2,
+            ..requester_config(psn)
+        });
+        requester.post(read(1)).unwrap();
+        transmit(&mut requester, us(0));
+        let response = read_response(Opcode::RcReadResponseOnly, psn, 1);
+        let Received::Place { ticket, .. } = requester.receive(us(0), &response) else {
+            panic!("not placed");
+        };
+        requester.commit_place(us(0), ticket, Outcome::Again);
+        requester.response_lost();
+        for attempt in 1..=2 {
+            let now = us(attempt * 1_000);
+            requester.on_timeout(now);
+            assert_eq!(transmit(&mut requester, now).len(), 1);
+            assert_eq!(requester.take_error(), None);
+        }
+        requester.on_timeout(us(3_000));
+        assert_eq!(requester.take_error(), Some(Status::RetryExceeded));
+        assert_eq!(completions(&mut requester), [(0, Status::RetryExceeded)]);
+    });
+}
+
 #[test]
 fn nothing_is_asked_for_while_a_response_is_held() {
     with_psns(|psn| {

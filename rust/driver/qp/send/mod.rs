@@ -271,6 +271,10 @@ impl Side for SendSide {
         self.requester.resume();
     }
 
+    fn lost(&mut self) {
+        self.requester.response_lost();
+    }
+
     fn fetch(&mut self, qp: &Qp) -> bool {
         if qp.takes_sends() {
             qp.release_held();

@@ -137,7 +137,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Takes the outcome of placing a response.
     ///
     /// With [`Outcome::Again`] the packet has not been processed: the driver keeps it and those
-    /// behind it, and hands it in again before any other.
+    /// behind it, and hands it in again before any other; or it says that it
+    /// [could not](Self::response_lost).
     pub fn commit_place(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
         let Some((_, position)) = self.place.take_if(|(place, _)| *place == ticket) else {
             return;
@@ -162,6 +163,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             | Outcome::Length
             | Outcome::MemoryWindowBind => self.fail(Status::LocalQpOperation),
         }
+    }
+
+    /// The driver could not keep the response that [`Outcome::Again`] was about. It is lost, as if by the network: the
+    /// request is sent again, and fails if nobody answers.
+    pub fn response_lost(&mut self) {
+        self.held = false;
     }
 
     /// The response at `una` is placed, or there is nothing of it to place.
