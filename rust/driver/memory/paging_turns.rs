@@ -4,8 +4,10 @@
 //!
 //! A worker waits until the page is there. A process that serves its own page faults (`userfaultfd`) can make that last
 //! for ever, and the workqueue has 1024 workers for all processes. So the QPs and protection domains of one context
-//! share 64 turns. A QP that finds none free waits behind the others of its context; other contexts do not wait for it.
-//! A process that opens the device several times has several contexts.
+//! share 64 turns. With several memory nodes, each has its share of the workers, and there are as many turns fewer: a
+//! process that runs on one node takes no larger part of that node's workers. A QP that finds no turn free waits behind
+//! the others of its context; other contexts do not wait for it. A process that opens the device several times has
+//! several contexts.
 
 use crate::storage::{
     append_now,
@@ -20,7 +22,8 @@ use sync::{
     SpinLockBh, //
 };
 
-/// Workers that the QPs and protection domains of a context have at the same time, at the most.
+/// Workers that the QPs and protection domains of a context have at the same time, at the most, on a machine with one
+/// memory node.
 const MAX_TURNS: u32 = 64;
 
 /// Where the work of a QP or of a protection domain stands.
@@ -116,6 +119,8 @@ pub(crate) fn withdraw(pager: &Arc<dyn Pager>) {
 /// The turns of a context.
 #[pin_data]
 pub(crate) struct Turns {
+    /// How many there are.
+    count: u32,
     #[pin]
     queue: SpinLockBh<Queue>,
 }
@@ -151,6 +156,7 @@ impl Turns {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
+                count: MAX_TURNS.checked_div(sync::online_nodes()).unwrap_or(1).max(1),
                 queue <- new_spin_lock_bh!(Queue::default()),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -161,7 +167,7 @@ impl Turns {
     /// it has one more than there are.
     fn begin(&self, pager: &Arc<dyn Pager>) -> bool {
         let mut queue = self.queue.lock();
-        if queue.taken >= MAX_TURNS && append_now(&mut queue.back, pager.clone()).is_ok() {
+        if queue.taken >= self.count && append_now(&mut queue.back, pager.clone()).is_ok() {
             return false;
         }
         queue.taken = queue.taken.wrapping_add(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cpumask.h>
+#include <linux/nodemask.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/isolation.h>
 
@@ -22,4 +23,9 @@ __rust_helper bool rust_helper_cpu_possible(unsigned int cpu)
 __rust_helper unsigned int rust_helper_next_housekeeping_cpu(unsigned int cpu)
 {
 	return cpumask_next_and_wrap(cpu, cpu_online_mask, housekeeping_cpumask(HK_TYPE_DOMAIN));
+}
+
+__rust_helper int rust_helper_num_online_nodes(void)
+{
+	return num_online_nodes();
 }

@@ -63,3 +63,10 @@ impl<'a> Cpu<'a> {
         self.number
     }
 }
+
+/// Returns how many memory nodes the machine has now, at least 1. Any context.
+pub fn online_nodes() -> u32 {
+    // SAFETY: It reads a bitmap, or is a constant.
+    let count = unsafe { bindings::num_online_nodes() };
+    u32::try_from(count).unwrap_or(1).max(1)
+}

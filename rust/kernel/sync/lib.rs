@@ -28,7 +28,10 @@ pub use context::{
     PreemptionGuard, //
 };
 pub use counters::ShardedCounters;
-pub use cpu::Cpu;
+pub use cpu::{
+    online_nodes,
+    Cpu, //
+};
 pub use crc::crc32_le;
 pub use gate::{
     Gate,

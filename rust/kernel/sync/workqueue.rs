@@ -45,7 +45,8 @@ impl WorkQueue {
     }
 
     /// Makes a queue whose work may sleep, and runs on whatever CPU is free. It promises no progress
-    /// under memory pressure: its work may wait for queues that make no such promise. Process.
+    /// under memory pressure: its work may wait for queues that make no such promise. At most 1024 works run at
+    /// the same time; those that the CPUs of one memory node queued have the share of these CPUs in all. Process.
     pub fn new_unbound(name: &CStr) -> Result<Self> {
         Self::new(name, bindings::wq_flags_WQ_UNBOUND)
     }
