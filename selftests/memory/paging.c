@@ -833,6 +833,33 @@ static bool run_if_present(int opcode)
 	return advised(b, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0) && moved(opcode);
 }
 
+/* Where nothing is mapped there is nothing to look for: that takes no time. */
+static bool run_hole(int opcode)
+{
+	struct ibv_sge pieces[64];
+	const size_t count = ARRAY_SIZE(pieces);
+	uint8_t *hole = mmap(NULL, count * SPARSE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t began, took;
+	size_t i;
+	int error;
+
+	if (hole == MAP_FAILED || munmap(hole, count * SPARSE))
+		die("mmap: %s", strerror(errno));
+	for (i = 0; i < count; i++) {
+		pieces[i] = (struct ibv_sge){
+			.addr = (uintptr_t)hole + i * SPARSE,
+			.length = SPARSE - page,
+			.lkey = b->mr->lkey,
+		};
+	}
+	began = now_ms();
+	error = advise(b->device.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH, pieces, count);
+	took = now_ms() - began;
+	ksft_print_msg("advice about %zu GiB: %s, %llu ms\n", count * SPARSE >> 30, error ? strerror(error) : "taken",
+		       (unsigned long long)took);
+	return !error && took < patience_ms(1000) && moved(opcode);
+}
+
 static bool refuses(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct ibv_sge *pieces,
 		    unsigned int count, int wanted, const char *what)
 {
@@ -1613,6 +1640,7 @@ static const struct row rows[] = {
 	{ "WRITE, pages prefetched if present", .run_with = run_if_present, IBV_WR_RDMA_WRITE, OWN },
 	{ "all addresses: WRITE, pages prefetched if present",
 	  .run_with = run_if_present, IBV_WR_RDMA_WRITE, EVERYWHERE },
+	{ "all addresses: WRITE, advice about a large hole", .run_with = run_hole, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "advice that is refused", .run_with = run_advice_refused, IBV_WR_SEND, OWN },
 	{ "all addresses: advice that is refused", .run_with = run_advice_refused, IBV_WR_SEND, EVERYWHERE },
 	{ "advice about a page that never comes", .run_with = run_stuck_advice, IBV_WR_SEND, OWN },

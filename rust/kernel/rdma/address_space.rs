@@ -17,6 +17,7 @@ use crate::{
     },
     page_list::{
         end_of,
+        unmapped,
         Charge,
         Effort,
         Forgotten,
@@ -27,7 +28,8 @@ use crate::{
 use kernel::{
     mm::{
         Mm,
-        MmWithUser, //
+        MmWithUser,
+        MmWithUserAsync, //
     },
     page::{
         PAGE_SHIFT,
@@ -165,14 +167,17 @@ impl AddressSpace {
         Some(chunk.list.clone())
     }
 
+    /// The address space. Errors: `EFAULT` if the process is gone or the memory released.
+    fn owner(&self) -> Result<ARef<MmWithUserAsync>> {
+        let chunks = self.chunks.lock();
+        let mm = chunks.mm.as_ref().and_then(|mm| mm.mmget_not_zero());
+        Ok(MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?))
+    }
+
     /// Makes a list for a chunk that has none. Errors: `EFAULT` beyond the last address, if the process is
     /// gone or the memory released; `ENOMEM`.
     fn make(&self, number: usize) -> Result<Arc<PageList>> {
-        let mm = {
-            let chunks = self.chunks.lock();
-            chunks.mm.as_ref().and_then(|mm| mm.mmget_not_zero())
-        };
-        let mm = MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?);
+        let mm = self.owner()?;
         let start = number.checked_mul(CHUNK_SIZE).ok_or(EFAULT)?;
         let size = self.end.saturating_sub(start).min(CHUNK_SIZE);
         if size == 0 {
@@ -254,8 +259,18 @@ impl AddressSpace {
         })
     }
 
-    /// Faults pages in, as [`PageList::fault_in`] does, but only those of the first one's chunk.
+    /// Faults pages in, as [`PageList::fault_in`] does, but only those of the first one's chunk. With
+    /// [`Effort::Present`], all pages up to the process's next mapping are done with at once.
     pub(crate) fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {
+        if effort == Effort::Present {
+            // No list is made for what is not mapped: a process may ask for terabytes of that.
+            let address = missing.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
+            let mm = self.owner()?;
+            let hole = unmapped(&mm, address, missing.count);
+            if hole > 0 {
+                return Ok(hole);
+            }
+        }
         let number = missing.first.wrapping_div(CHUNK_PAGES);
         let first = missing.first.wrapping_rem(CHUNK_PAGES);
         let here = MissingPages {

@@ -19,6 +19,7 @@ use kernel::{
     alloc::flags::__GFP_NOWARN,
     bindings as kernel_bindings, container_of,
     mm::{
+        virt::VmaRef,
         Mm,
         MmWithUser, //
     },
@@ -73,8 +74,22 @@ pub(crate) fn end_of(mm: &MmWithUser) -> usize {
     unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size }
 }
 
-/// Has the process of `mm` access up to `count` pages from `address` on, with `flags` of `get_user_pages_remote`, and appends
-/// them to `pages`, as many as there is room for, each with a reference. Returns how many, at least 1. Errors: of the first.
+/// How many of `count` pages from `address` on are before the process's next mapping. Context: process.
+pub(crate) fn unmapped(mm: &MmWithUser, address: usize, count: usize) -> usize {
+    let _lock = mm.mmap_read_lock();
+    // SAFETY: The lock is held.
+    let next = unsafe { kernel_bindings::find_vma(mm.as_raw(), address) };
+    if next.is_null() {
+        return count;
+    }
+    // SAFETY: Not null, so it is a mapping, which stays as it is as long as the lock is held.
+    let next = unsafe { VmaRef::from_raw(next) };
+    count.min(next.start().saturating_sub(address) >> PAGE_SHIFT)
+}
+
+/// Has the process of `mm` access up to `count` pages from `address` on, with `flags` of
+/// `get_user_pages_remote`. Puts them into `pages`, as many as there is room for, each with a reference.
+/// Returns how many, at least 1. Errors: those of the first.
 fn look_up(
     mm: &MmWithUser,
     address: usize,
@@ -353,6 +368,12 @@ impl PageList {
         })
     }
 
+    /// The user address of a page.
+    fn address_of(&self, page: usize) -> Result<usize> {
+        let offset = page.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
+        self.start.checked_add(offset).ok_or(EFAULT)
+    }
+
     /// Whether nobody accesses the pages any more, and nobody will.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.known.lock().mm.is_none()
@@ -387,6 +408,13 @@ impl PageList {
                 let no_fault = kernel_bindings::FOLL_NOFAULT;
                 while !wanted.is_empty() {
                     let mut got = self.get_pages(&mm, &wanted, no_fault, &mut pages);
+                    if got.is_err() {
+                        let hole = unmapped(&mm, self.address_of(wanted.first)?, wanted.count);
+                        if hole > 0 {
+                            wanted = wanted.without_first(hole);
+                            continue;
+                        }
+                    }
                     if got.is_err() && wanted.intent == Intent::Write {
                         // Not for writing: for reading, one by one.
                         let one = MissingPages {
@@ -414,8 +442,7 @@ impl PageList {
         mut flags: c_uint,
         pages: &mut KVVec<*mut kernel_bindings::page>,
     ) -> Result<usize> {
-        let offset = missing.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
-        let address = self.start.checked_add(offset).ok_or(EFAULT)?;
+        let address = self.address_of(missing.first)?;
         if missing.intent == Intent::Write {
             flags |= kernel_bindings::FOLL_WRITE;
         }
