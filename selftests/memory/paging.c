@@ -857,7 +857,7 @@ static bool run_hole(int opcode)
 	took = now_ms() - began;
 	ksft_print_msg("advice about %zu GiB: %s, %llu ms\n", count * SPARSE >> 30, error ? strerror(error) : "taken",
 		       (unsigned long long)took);
-	return !error && took < patience_ms(1000) && moved(opcode);
+	return !error && took < patience_ms(5000) && moved(opcode);
 }
 
 static bool refuses(struct ibv_pd *pd, uint64_t advice, uint64_t flags, struct ibv_sge *pieces,

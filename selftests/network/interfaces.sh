@@ -97,7 +97,7 @@ tunnel_above()
 	[ "$driver" = ferroce ] || skip "the RDMA core keeps the GIDs of other drivers"
 	modprobe vxlan || skip "the kernel has no VXLAN"
 	ip -n n1 link add gpe type vxlan external gpe dstport 4790 dev "$netdev1" &&
-		ip -n n1 address add 10.8.4.1/24 dev gpe && ip -n n1 link set gpe up || fail "no VXLAN-GPE"
+		ip -n n1 address add 10.8.4.1/24 dev gpe && ip -n n1 link set gpe up || return 1
 	in1 rdma link delete "$dev1" && in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || return 1
 	gid_index_wait "$dev1" "$address1" && gid_index_wait "$dev1" "$address1v6" || status=1
 	if gid_index "$dev1" 10.8.4.1; then
