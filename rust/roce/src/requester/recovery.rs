@@ -37,6 +37,9 @@
 //! only move the deadline within that, which is the span that IBTA 9.7.6.1.3 leaves to a requester
 //! for noticing that its timer has expired. Probes do not begin the timeout anew, and are ever further
 //! apart.
+//!
+//! Time does not count while the driver places a response, or holds one whose page is not there: the page
+//! comes, the access fails, or the driver says that the response is lost.
 
 use core::ops::DerefMut;
 
