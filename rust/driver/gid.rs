@@ -26,8 +26,9 @@ impl TableAddress for Known {
     type Device = Device;
 
     /// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
-    /// packets in the namespace of that netdev. It is nobody's if nobody there can use the device (the exclusive mode), if
-    /// somebody else has the UDP port there, or if there are too many addresses like it.
+    /// packets in the namespace of that netdev. It is nobody's if nobody there can use the device (the exclusive mode), or
+    /// if it cannot have packets: somebody else has the UDP port there, or there are too many addresses like it. It stays so
+    /// until it is added again.
     ///
     /// Errors: `ENOSPC` if there are too many like one of the device's own netdev. Of a netdev above: `EOPNOTSUPP` if that is
     /// not Ethernet, `ENODEV` if its namespace is about to end.
@@ -39,7 +40,8 @@ impl TableAddress for Known {
             let netns = device.site().ok_or(ENODEV)?.net_id;
             return addresses.insert(known(netns, None));
         };
-        // `ib_core` finds its addresses, but does not hear that it goes: the entry would keep it, and its namespace.
+        // `ib_core` finds its addresses, when a device comes or a netdev gets another upper one, but does not hear that it
+        // goes: the entry would keep it, and its namespace.
         if !above.is_ethernet() {
             return Err(error::not_supported());
         }
@@ -56,17 +58,17 @@ impl TableAddress for Known {
         entered.or_else(|error| {
             if net::may_log() {
                 pr_err!(
-                    "an address of {} is of no use: {} (error {})\n",
+                    "an address of {} is of no use until it is added again: {} (error {})\n",
                     above.name(),
                     why_not_attached(error),
                     error.to_errno()
                 );
             }
             // `ib_core` reports an error each time, without a limit, and a pod can repeat this as it likes.
-            if error == error::address_in_use() || error == ENOSPC {
-                return inert();
+            if error == ENODEV {
+                return Err(error);
             }
-            Err(error)
+            inert()
         })
     }
 

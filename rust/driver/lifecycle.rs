@@ -12,10 +12,7 @@
 use crate::{
     device::{
         attributes,
-        registry::{
-            Registry,
-            CLOSE, //
-        },
+        registry::Registry,
         Device,
         UNREGISTER, //
     },
@@ -164,15 +161,6 @@ impl WorkItem<UNREGISTER> for Device {
             // Not one that came meanwhile, which is registered: whoever sets it queues this work again.
             drop(device.take_handle());
         }
-    }
-}
-
-impl WorkItem<CLOSE> for Registry {
-    type Pointer = Arc<Registry>;
-
-    /// Closes the sockets of namespaces that no device or address has come back to.
-    fn run(registry: Arc<Registry>) {
-        registry.close_unused();
     }
 }
 

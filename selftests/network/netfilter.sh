@@ -72,24 +72,18 @@ answered()
 	return 1
 }
 
-gids_refused()
-{
-	dmesg | grep -c 'GID add failed'
-}
-
 # The RDMA core reports each GID that a driver refuses, without a limit: so none is refused.
 no_flood_of_reports()
 {
-	local before after
 	only_ferroce
 	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
-	before=$(gids_refused)
+	echo "selftests: 20 addresses" >/dev/kmsg
 	for _ in $(seq 20); do
 		ip -n n3 address delete "$child/24" dev child && ip -n n3 address add "$child/24" dev child || return 1
 	done
 	gid_index_wait "$dev1" "$child" || return 1
-	after=$(gids_refused)
-	[ "$after" -eq "$before" ] || fail "$((after - before)) reports"
+	dmesg | sed '1,/selftests: 20 addresses/d' | grep 'GID add failed' && fail "reports of the RDMA core"
+	return 0
 }
 
 # Where no program has the port, the device of the addresses has it.
@@ -170,7 +164,7 @@ has_malformed()
 	[ "$(malformed)" -ge "$1" ]
 }
 
-# They come by the socket, and are dropped: who sends them finds out why.
+# They come by the socket, and are dropped. The counter of malformed packets says so.
 with_options()
 {
 	local before

@@ -134,7 +134,7 @@ pub(crate) struct Device {
     waiting_memory: Atomic<u32>,
     #[pin]
     attachment: SpinLockIrq<Option<Attachment>>,
-    /// Its multicast groups. Not locked under RTNL: who holds the lock takes it.
+    /// Its multicast groups. Not locked under RTNL: its holders take RTNL.
     #[pin]
     pub(crate) groups: Mutex<Groups>,
     /// The way to unregister it; taken by the one who does.

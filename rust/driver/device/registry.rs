@@ -32,7 +32,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    workqueue::Work,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
 };
 use net::{
     NetId,
@@ -108,7 +111,7 @@ pub(crate) struct Registry {
     #[pin]
     devices: Mutex<Devices>,
     #[pin]
-    closing: Work<Registry, CLOSE>,
+    closing: Work<Registry>,
     namespaces: net::Namespaces,
     /// For BH work.
     pub(crate) bh: Arc<WorkQueue>,
@@ -128,10 +131,17 @@ pub(crate) struct Registry {
     pub(crate) pages: PagePools,
 }
 
-pub(crate) const CLOSE: u64 = 0;
-
 impl_has_work! {
-    impl HasWork<Self, CLOSE> for Registry { self.closing }
+    impl HasWork<Self> for Registry { self.closing }
+}
+
+impl WorkItem for Registry {
+    type Pointer = Arc<Registry>;
+
+    /// Closes the sockets of namespaces that no device or address has come back to.
+    fn run(registry: Arc<Registry>) {
+        registry.close_unused();
+    }
 }
 
 impl Registry {
@@ -278,12 +288,12 @@ impl Registry {
     /// Context: process, may sleep; RTNL may be held.
     pub(crate) fn leave(self: &Arc<Self>, netns: NetId) {
         if self.devices.lock().leave(netns) {
-            let _ = self.process.enqueue::<_, CLOSE>(self.clone());
+            let _ = self.process.enqueue(self.clone());
         }
     }
 
     /// Closes all sockets that nobody uses. Context: process, may sleep, not under RTNL.
-    pub(crate) fn close_unused(&self) {
+    fn close_unused(&self) {
         let next = || self.devices.lock().take_unused();
         while let Some(sockets) = next() {
             // This waits for grace periods, without the mutex.
@@ -381,7 +391,7 @@ impl Devices {
         sockets.users == 0
     }
 
-    /// Takes sockets off that nobody uses. Others can have the port; whoever drops them waits for their receivers.
+    /// Takes sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
     fn take_unused(&mut self) -> Option<NamespaceSockets> {
         let unused = |sockets: &NamespaceSockets| sockets.users == 0;
         let index = self.sockets.iter().position(unused)?;
@@ -391,7 +401,7 @@ impl Devices {
     }
 }
 
-/// Why [`Registry::enter`] failed, or to let packets find a device or an address.
+/// Why [`Registry::enter`] failed, or why packets cannot find a device or an address.
 pub(crate) fn why_not_attached(error: Error) -> &'static str {
     if error == error::address_in_use() {
         "UDP port 4791 is taken in its namespace, by rdma_rxe or a program (ss -ulnp)"

@@ -67,7 +67,7 @@ impl PartialEq for Absent {
 
 impl Absent {
     /// Brings them in, or the first of them; or just waits a while, if that cannot be done now. Errors: the process
-    /// could not access them either. Context: process, may sleep for as long as whoever serves the process's page
+    /// could not access them either. Context: process, may sleep for as long as the server of the process's page
     /// faults likes.
     pub(crate) fn fault_in(&self) -> Result {
         match self.memory.fault_in(&self.missing, Effort::Fault) {

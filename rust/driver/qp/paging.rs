@@ -210,8 +210,8 @@ fn fault_in<S: Side>(qp: &Arc<Qp>, direction: Direction) {
         qp.drive::<S>(|side, round| {
             if let Some(unfaultable) = faulted.take() {
                 let paging = paging(side.engine(), direction);
-                // Nothing waits if the QP was reset meanwhile: this says nothing about what it does now.
-                if core::mem::take(&mut paging.waiting) {
+                // This says nothing about another access that waits since, or about a QP that was reset meanwhile.
+                if paging.wanted.is_none() && core::mem::take(&mut paging.waiting) {
                     paging.unfaultable = unfaultable;
                 }
             }

@@ -44,8 +44,8 @@ pub trait Receive: Send + Sync + 'static {
     /// Called for each datagram that came to the socket, on several CPUs at once. Softirq context, under RCU.
     fn receive(&self, packet: RxSkb);
 
-    /// Called as [`Self::receive`] is, for a datagram that was dropped as its headers are none that can be handled: it has
-    /// options of IPv4, or extensions of IPv6.
+    /// Called as [`Self::receive`] is, for a datagram that was dropped because it cannot be handled: for example, it has
+    /// options of IPv4, or extension headers of IPv6.
     fn dropped(&self, destination: &Address);
 
     /// Returns the owner of an address that is no group's; [`None`] leaves datagrams to it to the stack, as they

@@ -73,7 +73,7 @@ unsafe impl Send for RxSkb {}
 unsafe impl Sync for RxSkb {}
 
 impl RxSkb {
-    /// Makes a packet ours. If it is none that can be handled it is dropped, and what is returned is where it was sent to.
+    /// Makes a packet ours. If it cannot be handled it is dropped, and its destination is returned.
     ///
     /// # Safety
     ///

@@ -263,7 +263,8 @@ impl AddressSpace {
     /// [`Effort::Present`], all pages up to the process's next mapping are done with at once.
     pub(crate) fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {
         if effort == Effort::Present {
-            // No list is made for what is not mapped: a process may ask for terabytes of that.
+            // No list is made for addresses that are not mapped: a process may ask for terabytes of them. Mapped ones are
+            // looked at page by page.
             let address = missing.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
             let mm = self.owner()?;
             let hole = unmapped(&mm, address, missing.count);

@@ -78,7 +78,7 @@ impl AttrMask {
         self.0 & other.0 == other.0
     }
 
-    /// What is in this set and not in `other`.
+    /// The attributes of this set that are not in `other`.
     #[inline]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
