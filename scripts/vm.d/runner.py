@@ -122,6 +122,7 @@ class Node:
 
     def _port(self, name):
         path = RUN / f"{name}.{self.number}"
+        path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         listener.listen(1)
@@ -208,7 +209,7 @@ class Node:
 class Run:
     """All nodes of one run: copies output, waits for reports, keeps to the time limits."""
 
-    def __init__(self, options):
+    def __init__(self, options, module):
         self.options = options
         self.begin = time.monotonic()
         # A plugin is called for every block that the guest executes.
@@ -217,7 +218,6 @@ class Run:
         self.status = None
         self.waiting = set(range(1, options.nodes + 1))
         self.selector = selectors.DefaultSelector()
-        module = module_files(options.arch) if MODULE.exists() else {}
         self.nodes = []
         # The second node first: when the first one's command starts, it must be there.
         for number in range(options.nodes, 0, -1):
@@ -300,6 +300,12 @@ class Run:
             for line in lines:
                 print(f"  node{node.number} | {line}", file=sys.stderr)
 
+    def died_early(self):
+        """Whether a kernel has panicked before its first program: QEMU's emulation of code that is patched while another
+        CPU runs it fails once in a while ("Oops: int3"). Nothing of ours has run on that machine."""
+        logs = (node.log_text() for node in self.nodes)
+        return any("Kernel panic" in log and "Run /init" not in log for log in logs)
+
     def end(self):
         for node in self.nodes:
             node.process.kill()
@@ -320,8 +326,18 @@ def main():
         os.set_blocking(stream, True)
     run = None
     try:
-        run = Run(options)
-        status = run.follow()
+        module = module_files(options.arch) if MODULE.exists() else {}
+        run = Run(options, module)
+        try:
+            status = run.follow()
+        except Failure as failure:
+            if not run.died_early():
+                raise
+            run.show_log(whole_tail=True)
+            complain(f"{failure}; before its first program, so it boots once more")
+            run.end()
+            run = Run(options, module)
+            status = run.follow()
         if status:
             run.show_log(whole_tail=False)
         return status
