@@ -30,7 +30,11 @@ unmounted_adaptively()
 	return "$status"
 }
 
-ktap_start $((placement_count * (2 + 2 * 5 + 4)))
+rows=$((placement_count * (2 + 2 * 5 + 3)))
+# The core sets no moderation at less than a completion a millisecond (rdma_dim_stats_compare()), and two emulated machines
+# have hardly more.
+[ "${FERROCE_NET:-}" = wire ] || rows=$((rows + 1))
+ktap_start "$rows"
 for placement in $placements; do
 	row "$(placed): exported" at_target serve "$(target_address)" 160
 	for version in 3 4.2; do
@@ -42,7 +46,9 @@ for placement in $placements; do
 	done
 	row "$(placed), adaptive moderation: mounted" mounted_adaptively
 	row "$(placed), adaptive moderation: fio, CRCs, 32 at a time" at_host random_blocks 10
-	row "$(placed), adaptive moderation: the core has set one" at_host is_adapted
+	if [ "$placement" = alone ]; then
+		row "$(placed), adaptive moderation: the core has set one" at_host is_adapted
+	fi
 	row "$(placed), adaptive moderation: unmounted" unmounted_adaptively
 	row "$(placed): exported no more" at_target unserve
 done
