@@ -89,7 +89,7 @@ fn masked_crc<const N: usize>(
     Some(state)
 }
 
-/// What became of the packets of a batch.
+/// How many packets of a batch left, and how many were dropped.
 #[derive(Default)]
 struct Outcome {
     sent: u64,
