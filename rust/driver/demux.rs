@@ -6,10 +6,8 @@ use crate::{
     device::{
         counters::Counter,
         multicast,
-        registry::{
-            self,
-            Port, //
-        },
+        registry,
+        sockets::Port,
         steering::TOGETHER,
         Device, //
     },

@@ -11,6 +11,7 @@ pub(crate) mod multicast;
 pub(crate) mod network;
 pub(crate) mod port;
 pub(crate) mod registry;
+pub(crate) mod sockets;
 pub(crate) mod steering;
 
 use self::{

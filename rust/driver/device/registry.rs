@@ -12,6 +12,7 @@ use crate::{
     device::{
         addresses::Addresses,
         load::Loads,
+        sockets::Sockets,
         steering::Steered,
         Device,
         Site, //
@@ -68,25 +69,10 @@ pub(crate) struct Receivers {
     pub(crate) steered: fn(&Arc<Device>, RxList, BhGuard, &mut dyn FnMut()),
 }
 
-/// The UDP port of RoCEv2 (IBTA annex A17.3).
-pub(crate) const ROCE_PORT: u16 = 4791;
-
-/// That port of one namespace, as its sockets see it.
-pub(crate) struct Port {
-    pub(crate) netns: net::Net,
-}
-
-/// The sockets of one namespace, for all of its devices.
-struct NamespaceSockets {
-    listener: net::Listener<Port>,
-    net: net::Net,
-    users: u32,
-}
-
 #[derive(Default)]
 struct Devices {
     devices: KVec<Arc<Device>>,
-    sockets: KVec<NamespaceSockets>,
+    sockets: Sockets,
 }
 
 /// Bytes that each page pool keeps, at the most: two windows of packets.
@@ -205,7 +191,7 @@ impl Registry {
         if list.devices.iter().any(|device| device.is_on(netdev)) {
             return Err(EEXIST);
         }
-        let sender = list.enter(netns)?;
+        let sender = list.sockets.enter(netns)?;
         let made = Device::new(self, netdev, sender).and_then(|device| {
             append(&mut list.devices, device.clone())?;
             self.publish(&device).inspect_err(|_| {
@@ -214,7 +200,7 @@ impl Registry {
             Ok(device)
         });
         if made.is_err() {
-            list.leave(netns.id());
+            list.sockets.leave(netns.id());
             drop(list);
             self.close_unused();
         }
@@ -268,7 +254,7 @@ impl Registry {
     pub(crate) fn vacate_now(&self, device: &Arc<Device>, site: Option<Site>) {
         if let Some(site) = site {
             self.unpublish(device, &site);
-            self.devices.lock().leave(site.net_id);
+            self.devices.lock().sockets.leave(site.net_id);
             self.close_unused();
         }
     }
@@ -280,21 +266,21 @@ impl Registry {
     /// process, may sleep; RTNL may be held.
     pub(crate) fn enter(&self, netdev: &net::NetDevice) -> Result<net::Sender> {
         let netns = self.namespaces.of(netdev)?;
-        self.devices.lock().enter(&netns)
+        self.devices.lock().sockets.enter(&netns)
     }
 
     /// Undoes one [`Self::enter`]. Work closes sockets that nobody uses any more: this is called in the workqueue of
     /// `ib_core`'s GID table, which must not wait for grace periods, and an address that is back soon takes them again.
     /// Context: process, may sleep; RTNL may be held.
     pub(crate) fn leave(self: &Arc<Self>, netns: NetId) {
-        if self.devices.lock().leave(netns) {
+        if self.devices.lock().sockets.leave(netns) {
             let _ = self.process.enqueue(self.clone());
         }
     }
 
     /// Closes all sockets that nobody uses. Context: process, may sleep, not under RTNL.
     fn close_unused(&self) {
-        let next = || self.devices.lock().take_unused();
+        let next = || self.devices.lock().sockets.take_unused();
         while let Some(sockets) = next() {
             // This waits for grace periods, without the mutex.
             drop(sockets);
@@ -355,49 +341,6 @@ impl Registry {
         self.bh.flush();
         sync::rcu_barrier();
         self.releases.flush();
-    }
-}
-
-impl Devices {
-    /// Opens the sockets of the namespace, or counts one more user.
-    fn enter(&mut self, net: &net::Net) -> Result<net::Sender> {
-        for sockets in self.sockets.iter_mut() {
-            if sockets.net == *net {
-                sockets.users = sockets.users.checked_add(1).ok_or(EBUSY)?;
-                return Ok(sockets.listener.sender());
-            }
-        }
-        let port = Port { netns: net.clone() };
-        let listener = net::Listener::open(net, ROCE_PORT, Arc::new(port, GFP_KERNEL)?)?;
-        let sender = listener.sender();
-        append(
-            &mut self.sockets,
-            NamespaceSockets {
-                listener,
-                net: net.clone(),
-                users: 1,
-            },
-        )?;
-        Ok(sender)
-    }
-
-    /// Counts one user less. Returns whether it was the last one: then the caller has the sockets closed.
-    fn leave(&mut self, netns: NetId) -> bool {
-        let mut sockets = self.sockets.iter_mut();
-        let Some(sockets) = sockets.find(|sockets| sockets.net.id() == netns) else {
-            return false;
-        };
-        sockets.users = sockets.users.saturating_sub(1);
-        sockets.users == 0
-    }
-
-    /// Takes sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
-    fn take_unused(&mut self) -> Option<NamespaceSockets> {
-        let unused = |sockets: &NamespaceSockets| sockets.users == 0;
-        let index = self.sockets.iter().position(unused)?;
-        let mut sockets = take(&mut self.sockets, index)?;
-        sockets.listener.close();
-        Some(sockets)
     }
 }
 

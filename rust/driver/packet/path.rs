@@ -5,7 +5,7 @@
 use crate::device::{
     multicast,
     network,
-    registry::ROCE_PORT,
+    sockets::ROCE_PORT,
     Device, //
 };
 use kernel::{
