@@ -109,7 +109,7 @@ static NEXT_NUMBER: Atomic<u64> = Atomic::new(0);
 /// Its locks are short; nothing else is locked under them.
 #[pin_data]
 pub(crate) struct Device {
-    /// What all devices share.
+    /// All devices of the module share it.
     pub(crate) registry: Arc<Registry>,
     /// No other device of the module ever has it.
     pub(crate) number: u64,

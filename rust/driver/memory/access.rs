@@ -49,7 +49,8 @@ pub(crate) enum Fault {
     Absent(Absent),
 }
 
-/// How long a worker waits when pages cannot be brought in now: the cgroup of their process has no memory left, say.
+/// How long a worker waits when pages cannot be brought in now: the cgroup of their process has no memory left, say. Not
+/// less: for each try in a cgroup where nothing can be killed, the kernel logs a report.
 const PAUSE: Delta = Delta::from_millis(100);
 
 /// Pages of a region that are not there.

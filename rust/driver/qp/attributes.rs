@@ -256,7 +256,6 @@ fn check_values(qp: &Qp, attr: &Attr, mask: AttrMask) -> Result {
         || attr.rnr_retry > 7
         || attr.min_rnr_timer > 31
         || mask.contains(AttrMask::CAP)
-        || mask.contains(AttrMask::RATE_LIMIT)
         || (mask.contains(AttrMask::ALT_PATH) && attr.alt_port != port::NUMBER)
         || attr.alt_pkey_index != 0
         || attr.alt_timeout > 31;

@@ -98,11 +98,7 @@ impl RxSkb {
         } else {
             // SAFETY: IP has parsed its own header, which is in the linear part and stays. The packet is ours.
             unsafe {
-                let network = skb::network_header(raw);
-                let destination = match *network >> 4 {
-                    4 => Address::V4(network.add(16).cast::<[u8; 4]>().read()),
-                    _ => Address::V6(network.add(24).cast::<[u8; 16]>().read()),
-                };
+                let destination = Self::destination_of(raw);
                 bindings::kfree_skb(raw);
                 Err(destination)
             }
@@ -313,12 +309,24 @@ impl RxSkb {
 
     /// Returns where the packet was sent to.
     pub fn destination(&self) -> Address {
-        if self.is_v4() {
-            // SAFETY: An IPv4 header has 20 bytes.
-            Address::V4(unsafe { self.copy_header(16) })
-        } else {
-            // SAFETY: An IPv6 header has 40 bytes.
-            Address::V6(unsafe { self.copy_header(24) })
+        // SAFETY: By the type invariant the IP header is in the linear part.
+        unsafe { Self::destination_of(self.0.as_ptr()) }
+    }
+
+    /// Returns where a packet was sent to.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is a packet whose IP header is in its linear part.
+    #[inline]
+    unsafe fn destination_of(skb: *const kernel_bindings::sk_buff) -> Address {
+        // SAFETY: The caller promises the header, which has 20 bytes with IPv4, and 40 with IPv6.
+        unsafe {
+            let network = skb::network_header(skb);
+            match *network >> 4 {
+                4 => Address::V4(network.add(16).cast::<[u8; 4]>().read()),
+                _ => Address::V6(network.add(24).cast::<[u8; 16]>().read()),
+            }
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     page_list::{
         end_of,
         unmapped,
+        used,
         Charge,
         Effort,
         Forgotten,
@@ -28,8 +29,7 @@ use crate::{
 use kernel::{
     mm::{
         Mm,
-        MmWithUser,
-        MmWithUserAsync, //
+        MmWithUser, //
     },
     page::{
         PAGE_SHIFT,
@@ -167,17 +167,10 @@ impl AddressSpace {
         Some(chunk.list.clone())
     }
 
-    /// The address space. Errors: `EFAULT` if the process is gone or the memory released.
-    fn owner(&self) -> Result<ARef<MmWithUserAsync>> {
-        let chunks = self.chunks.lock();
-        let mm = chunks.mm.as_ref().and_then(|mm| mm.mmget_not_zero());
-        Ok(MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?))
-    }
-
     /// Makes a list for a chunk that has none. Errors: `EFAULT` beyond the last address, if the process is
     /// gone or the memory released; `ENOMEM`.
     fn make(&self, number: usize) -> Result<Arc<PageList>> {
-        let mm = self.owner()?;
+        let mm = used(&self.chunks.lock().mm)?;
         let start = number.checked_mul(CHUNK_SIZE).ok_or(EFAULT)?;
         let size = self.end.saturating_sub(start).min(CHUNK_SIZE);
         if size == 0 {
@@ -266,7 +259,7 @@ impl AddressSpace {
             // No list is made for addresses that are not mapped: a process may ask for terabytes of them. Mapped ones are
             // looked at page by page.
             let address = missing.first.checked_mul(PAGE_SIZE).ok_or(EFAULT)?;
-            let mm = self.owner()?;
+            let mm = used(&self.chunks.lock().mm)?;
             let hole = unmapped(&mm, address, missing.count);
             if hole > 0 {
                 return Ok(hole);

@@ -21,7 +21,8 @@ use kernel::{
     mm::{
         virt::VmaRef,
         Mm,
-        MmWithUser, //
+        MmWithUser,
+        MmWithUserAsync, //
     },
     page::{
         PAGE_SHIFT,
@@ -72,6 +73,13 @@ pub enum Effort {
 pub(crate) fn end_of(mm: &MmWithUser) -> usize {
     // SAFETY: The address space exists; the field does not change.
     unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size }
+}
+
+/// The address space with one more user. Errors: `EFAULT` if the process is gone or the memory released. Context: any.
+pub(crate) fn used(mm: &Option<ARef<Mm>>) -> Result<ARef<MmWithUserAsync>> {
+    let mm = mm.as_ref().and_then(|mm| mm.mmget_not_zero());
+    // The last reference tears the address space down, which is not for us to wait for.
+    Ok(MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?))
 }
 
 /// How many of `count` pages from `address` on are before the process's next mapping. Context: process.
@@ -383,16 +391,11 @@ impl PageList {
     /// [`MAX_BATCH`]. Others may take them away again at once. Returns how many of them are done with, at
     /// least 1: with [`Effort::Present`], those that are not there are passed over.
     ///
-    /// It may sleep for as long as whoever serves the process's page faults likes. Errors: `EFAULT` and
+    /// It may sleep for as long as the server of the process's page faults likes. Errors: `EFAULT` and
     /// others, if the process could not access the first page either, or if the memory is released.
     /// Context: process.
     pub(crate) fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {
-        let mm = {
-            let known = self.known.lock();
-            known.mm.as_ref().and_then(|mm| mm.mmget_not_zero())
-        };
-        // The last reference tears the address space down, which is not for us to wait for.
-        let mm = MmWithUser::into_mmput_async(mm.ok_or(EFAULT)?);
+        let mm = used(&self.known.lock().mm)?;
         let mut wanted = *missing;
         wanted.count = wanted
             .count

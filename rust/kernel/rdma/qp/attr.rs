@@ -63,7 +63,6 @@ attrs! {
     PATH_MIG_STATE = ib_qp_attr_mask_IB_QP_PATH_MIG_STATE;
     CAP = ib_qp_attr_mask_IB_QP_CAP;
     DEST_QPN = ib_qp_attr_mask_IB_QP_DEST_QPN;
-    RATE_LIMIT = ib_qp_attr_mask_IB_QP_RATE_LIMIT;
 }
 
 impl AttrMask {
@@ -85,7 +84,7 @@ impl AttrMask {
     }
 
     /// Whether a QP, whose type has the number `ty` (`enum ib_qp_type`), may go from one state to another when these
-    /// attributes are given (IBTA 10.3.1, 11.2.5.2). Always lets a rate limit pass.
+    /// attributes are given (IBTA 10.3.1, 11.2.5.2).
     pub fn allow(self, ty: u32, from: State, to: State) -> bool {
         Type::from_raw(ty).is_some_and(|ty| {
             // SAFETY: The function looks into tables. The numbers are of the enumerations that those are for.
