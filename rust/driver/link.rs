@@ -170,7 +170,7 @@ impl NetdevHandler for Registry {
                 if !netdev.is_ethernet() {
                     device.addresses_lost();
                 }
-                if let Err(error) = self.arrive(&device, netdev) {
+                if let Err(error) = device.registry.arrive(&device, netdev) {
                     if net::may_log() {
                         pr_err!(
                             "the device on {} does not follow it to another namespace, and goes: {} (error {})\n",

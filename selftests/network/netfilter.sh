@@ -112,6 +112,57 @@ port_given_back()
 	kill "$(cat "$ktap_dir/server")"
 }
 
+# fill_netfilter NAMESPACE: netfilter takes 1024 hooks for a family and a place.
+fill_netfilter()
+{
+	{
+		echo "table inet full {"
+		printf '\tchain c%s {\n\t\ttype filter hook input priority 0\n\t}\n' $(seq 1024)
+		echo "}"
+	} | ip netns exec "$1" nft -f -
+}
+
+# refused_for_hooks MARK: the log says so after MARK.
+refused_for_hooks()
+{
+	dmesg | sed "1,/$1/d" | grep 'netfilter has 1024 hooks'
+}
+
+device_without_hooks()
+{
+	local status=0
+	only_ferroce
+	in1 rdma link delete "$dev1" || fail "the device does not go"
+	echo "selftests: hooks, device" >/dev/kmsg
+	fill_netfilter n1 || fail "no chains"
+	! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || status=1
+	in1 ss -Huln "sport = $port" | grep . && status=2
+	in1 nft delete table inet full
+	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || fail "no device without the chains"
+	[ "$status" -eq 0 ] || fail "status $status"
+	refused_for_hooks "hooks, device" || fail "no word of it"
+}
+
+# Work gives the port back.
+address_without_hooks()
+{
+	local status=0
+	only_ferroce
+	[ -e /var/run/netns/n3 ] || skip "there is no ipvlan in another namespace"
+	echo "selftests: hooks, address" >/dev/kmsg
+	fill_netfilter n3 || fail "no chains"
+	ip -n n3 address add "$child/24" dev child || return 1
+	await $((50 * slowness)) refused_for_hooks "hooks, address" || status=1
+	await $((50 * slowness)) answers || status=2
+	kill "$(cat "$ktap_dir/server")"
+	ip netns exec n3 nft delete table inet full
+	[ "$status" -eq 0 ] || fail "status $status"
+	ip -n n3 address flush dev child || return 1
+	ip -n n3 address add "$child/24" dev child || return 1
+	gid_index_wait "$dev1" "$child" || return 1
+	! (answer) || fail "the address is of no use later on"
+}
+
 remove_child()
 {
 	ip -n n2 neighbour delete "$child" dev "$netdev2"
@@ -246,7 +297,7 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 16
+ktap_start 18
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
 row "datagrams with IPv4 options or IPv6 extension headers are counted" with_options
@@ -259,7 +310,9 @@ row "it keeps its UDP port 4791 beside that, IPv6" answered "$child_v6"
 row "its addresses come and go without a word of the RDMA core" no_flood_of_reports
 row "without a program the port is the device's" port_of_device
 row "without addresses the port is free" port_given_back
+row "an address where netfilter takes no more hooks is of no use, and its port is free" address_without_hooks
 row "it goes" remove_child
+row "no device where netfilter takes no more hooks, and the log says why" device_without_hooks
 row "a rule keeps users from sending RoCE packets, and QPs send" rule_for_users
 row "netfilter lists the hooks, as long as they are there" hooks_shown
 row "hooks that are listed while they come and go" hooks_read_and_gone

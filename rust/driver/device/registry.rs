@@ -191,20 +191,33 @@ impl Registry {
         if list.devices.iter().any(|device| device.is_on(netdev)) {
             return Err(EEXIST);
         }
-        let sender = list.sockets.enter(netns)?;
-        let made = Device::new(self, netdev, sender).and_then(|device| {
-            append(&mut list.devices, device.clone())?;
-            self.publish(&device).inspect_err(|_| {
-                list.devices.pop();
-            })?;
-            Ok(device)
+        let made = list.sockets.enter(netns).and_then(|sender| {
+            let made = self.enlist_with(netdev, sender, &mut list.devices);
+            if made.is_err() {
+                list.sockets.leave(netns.id());
+            }
+            made
         });
+        drop(list);
         if made.is_err() {
-            list.sockets.leave(netns.id());
-            drop(list);
             self.close_unused();
         }
         made
+    }
+
+    /// [`Self::enlist`], with the sockets of the namespace and the list.
+    fn enlist_with(
+        self: &Arc<Self>,
+        netdev: &net::NetDev,
+        sender: net::Sender,
+        devices: &mut KVec<Arc<Device>>,
+    ) -> Result<Arc<Device>> {
+        let device = Device::new(self, netdev, sender)?;
+        append(devices, device.clone())?;
+        self.publish(&device).inspect_err(|_| {
+            devices.pop();
+        })?;
+        Ok(device)
     }
 
     /// Lets multicast packets find a device. Errors: `ENOSPC` if there are too many like it, `ENODEV` if it has gone
@@ -229,7 +242,11 @@ impl Registry {
     ///
     /// Errors: those of [`Self::enter`]; `ENOSPC` if there are too many devices like it. Then the device stays without a
     /// network. Context: process, may sleep; RTNL may be held.
-    pub(crate) fn arrive(&self, device: &Arc<Device>, netdev: &net::NetDevice) -> Result {
+    pub(crate) fn arrive(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        netdev: &net::NetDevice,
+    ) -> Result {
         if device.site().is_some() {
             return Ok(());
         }
@@ -264,18 +281,27 @@ impl Registry {
     ///
     /// Errors: `EADDRINUSE` if somebody else has the UDP port, `ENODEV` if the namespace is about to end. Context:
     /// process, may sleep; RTNL may be held.
-    pub(crate) fn enter(&self, netdev: &net::NetDevice) -> Result<net::Sender> {
+    pub(crate) fn enter(self: &Arc<Self>, netdev: &net::NetDevice) -> Result<net::Sender> {
         let netns = self.namespaces.of(netdev)?;
-        self.devices.lock().sockets.enter(&netns)
+        let sender = self.devices.lock().sockets.enter(&netns);
+        if sender.is_err() {
+            self.queue_close();
+        }
+        sender
     }
 
-    /// Undoes one [`Self::enter`]. Work closes sockets that nobody uses any more: this is called in the workqueue of
-    /// `ib_core`'s GID table, which must not wait for grace periods, and an address that is back soon takes them again.
-    /// Context: process, may sleep; RTNL may be held.
+    /// Undoes one [`Self::enter`]. Sockets that nobody uses any more stay for a moment: an address that is back soon
+    /// takes them again. Context: process, may sleep; RTNL may be held.
     pub(crate) fn leave(self: &Arc<Self>, netns: NetId) {
         if self.devices.lock().sockets.leave(netns) {
-            let _ = self.process.enqueue(self.clone());
+            self.queue_close();
         }
+    }
+
+    /// Has work close all sockets that nobody uses. It waits for grace periods, for which `ib_core`'s workqueue of GIDs and
+    /// RTNL have no time. Context: any.
+    fn queue_close(self: &Arc<Self>) {
+        let _ = self.process.enqueue(self.clone());
     }
 
     /// Closes all sockets that nobody uses. Context: process, may sleep, not under RTNL.
@@ -352,6 +378,8 @@ pub(crate) fn why_not_attached(error: Error) -> &'static str {
         "it is going away or to another namespace, or its namespace is"
     } else if error == ENOSPC {
         "there are too many like it"
+    } else if error == E2BIG {
+        "netfilter has 1024 hooks there already, which is its limit (nft list hooks)"
     } else {
         "its UDP sockets could not be made"
     }

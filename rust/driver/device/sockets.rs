@@ -32,26 +32,23 @@ pub(super) struct NamespaceSockets {
 pub(super) struct Sockets(KVec<NamespaceSockets>);
 
 impl Sockets {
-    /// Opens the sockets of the namespace, or counts one more user. Context: process, may sleep; RTNL may be held.
+    /// Opens the sockets of the namespace, or counts one more user. After an error there may be sockets that nobody
+    /// uses: the caller has them closed. Context: process, may sleep; RTNL may be held.
     pub(super) fn enter(&mut self, net: &net::Net) -> Result<net::Sender> {
-        for sockets in self.0.iter_mut() {
-            if sockets.net == *net {
-                sockets.users = sockets.users.checked_add(1).ok_or(EBUSY)?;
-                return Ok(sockets.listener.sender());
-            }
-        }
-        let port = Port { netns: net.clone() };
-        let listener = net::Listener::open(net, ROCE_PORT, Arc::new(port, GFP_KERNEL)?)?;
-        let sender = listener.sender();
-        append(
-            &mut self.0,
-            NamespaceSockets {
-                listener,
+        if !self.0.iter().any(|sockets| sockets.net == *net) {
+            let port = Arc::new(Port { netns: net.clone() }, GFP_KERNEL)?;
+            let sockets = NamespaceSockets {
+                listener: net::Listener::bind(net, ROCE_PORT, port)?,
                 net: net.clone(),
-                users: 1,
-            },
-        )?;
-        Ok(sender)
+                users: 0,
+            };
+            append(&mut self.0, sockets)?;
+        }
+        let mut all = self.0.iter_mut();
+        let sockets = all.find(|sockets| sockets.net == *net).ok_or(ENODEV)?;
+        sockets.listener.listen()?;
+        sockets.users = sockets.users.checked_add(1).ok_or(EBUSY)?;
+        Ok(sockets.listener.sender())
     }
 
     /// Counts one user less. Returns whether it was the last one: then the caller has the sockets closed.

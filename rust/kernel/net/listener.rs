@@ -15,9 +15,12 @@ use crate::{
     namespace::Net,
     receive::RxSkb, //
 };
-use core::ptr::{
-    self,
-    NonNull, //
+use core::{
+    mem,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 use kernel::{
     bindings as kernel_bindings,
@@ -234,20 +237,23 @@ impl Drop for Sock {
 
 /// Sockets, and what their datagrams go to.
 struct Ports<H: Receive> {
-    hooks: [Option<Hook>; 2],
+    hook_v4: Option<Hook>,
+    hook_v6: Option<Hook>,
     v4: Option<Socket>,
     v6: Option<Socket>,
-    /// There were sockets, which are closed: receivers that found the endpoint by them may still run.
-    is_closed: bool,
+    /// The sockets have the endpoint, or had it: receivers that found it by them may still run when they are closed.
+    is_attached: bool,
     endpoint: KBox<Endpoint<H>>,
 }
 
 impl<H: Receive> Ports<H> {
-    /// Lets the endpoint have the datagrams of the sockets. Called once.
-    fn attach(&self) {
-        for socket in [&self.v4, &self.v6].into_iter().flatten() {
-            // SAFETY: `self` frees the endpoint only a grace period after the sockets.
-            unsafe { socket.attach(&*self.endpoint) };
+    /// Lets the endpoint have the datagrams of the sockets, if it has not got them yet.
+    fn attach(&mut self) {
+        if !mem::replace(&mut self.is_attached, true) {
+            for socket in [&self.v4, &self.v6].into_iter().flatten() {
+                // SAFETY: `self` frees the endpoint only a grace period after the sockets. It was not attached before.
+                unsafe { socket.attach(&*self.endpoint) };
+            }
         }
     }
 
@@ -261,19 +267,20 @@ impl<H: Receive> Ports<H> {
 
     /// Closes the sockets, without waiting for their receivers.
     fn close(&mut self) {
-        self.is_closed |= self.v4.take().is_some() | self.v6.take().is_some();
+        drop(self.v4.take());
+        drop(self.v6.take());
     }
 }
 
 impl<H: Receive> Drop for Ports<H> {
     fn drop(&mut self) {
         self.close();
-        if self.is_closed {
+        if self.is_attached {
             // SAFETY: No requirements but the context.
             unsafe { bindings::synchronize_net() };
         }
         // Packets may be in queues of netfilter that go on to the sockets. To unregister a hook drops them.
-        if self.hooks[0].take().is_some() | self.hooks[1].take().is_some() {
+        if self.hook_v4.take().is_some() | self.hook_v6.take().is_some() {
             // Receivers that found the endpoint still use it.
             // SAFETY: No requirements but the context.
             unsafe { bindings::synchronize_net() };
@@ -291,13 +298,11 @@ pub struct Listener<H: Receive> {
 }
 
 impl<H: Receive> Listener<H> {
-    /// Opens UDP port `port` of `net`, and hands the datagrams that arrive to `handler`. Process; RTNL may be
-    /// held.
+    /// Takes UDP port `port` of `net`, for `handler`. Dropping the result does not wait for a grace period before
+    /// [`Self::listen`] was called. Process; RTNL may be held.
     ///
     /// `EADDRINUSE` if somebody else has the port.
-    pub fn open(net: &Net, port: u16, handler: Arc<H>) -> Result<Self> {
-        // As long as they have no endpoint, nobody has to wait for receivers: if one of the ports is taken, this fails
-        // at once.
+    pub fn bind(net: &Net, port: u16, handler: Arc<H>) -> Result<Self> {
         let socket_v4 = Socket::open(net, kernel_bindings::AF_INET, port)?;
         let socket_v6 = match Socket::open(net, kernel_bindings::AF_INET6, port) {
             Ok(socket) => Some(socket),
@@ -305,22 +310,34 @@ impl<H: Receive> Listener<H> {
             Err(err) => return Err(err),
         };
         let (v4, v6) = (socket_v4.sock(), socket_v6.as_ref().map(Socket::sock));
-        let mut ports = Ports {
-            hooks: [None, None],
+        let ports = Ports {
+            hook_v4: None,
+            hook_v6: None,
             v4: Some(socket_v4),
             v6: socket_v6,
-            is_closed: false,
+            is_attached: false,
             endpoint: KBox::new(Endpoint { handler, port }, GFP_KERNEL)?,
         };
-        ports.attach();
-        let hook_v6 = match &v6 {
-            Some(_) => Some(ports.hook(net, false)?),
-            None => None,
-        };
-        ports.hooks = [Some(ports.hook(net, true)?), hook_v6];
         let net = net.clone();
         let sender = Sender(Arc::new(Sockets { v4, v6, net }, GFP_KERNEL)?);
         Ok(Self { ports, sender })
+    }
+
+    /// Hands the datagrams that arrive to the handler from now on, if it does not yet. After an error it may be tried
+    /// again. Process; RTNL may be held.
+    ///
+    /// `E2BIG` if netfilter has too many hooks in the namespace.
+    pub fn listen(&mut self) -> Result {
+        let ports = &mut self.ports;
+        let net = self.sender.net();
+        if ports.v4.is_some() && ports.hook_v4.is_none() {
+            ports.hook_v4 = Some(ports.hook(net, true)?);
+        }
+        if ports.v6.is_some() && ports.hook_v6.is_none() {
+            ports.hook_v6 = Some(ports.hook(net, false)?);
+        }
+        ports.attach();
+        Ok(())
     }
 
     /// Lets others have the port, at once: that waits for nobody. Handlers may run until `self` is dropped. Process; RTNL
