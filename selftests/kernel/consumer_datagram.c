@@ -156,6 +156,46 @@ static int answer(struct test *test, const struct row *row)
 	return failed;
 }
 
+/* When ib_drain_qp() returns, all requests have completed. */
+static int drain(struct test *test, const struct row *row)
+{
+	const struct link_shape shape = { .type = IB_QPT_UD, .queue = row->second };
+	struct link *link = link_make(test, &shape);
+	struct request *sends, *receives;
+	struct rdma_ah_attr attr;
+	struct ib_ud_wr send;
+	struct ib_sge piece;
+	struct ib_ah *ah;
+	int i, times, error = 0;
+
+	if (!link)
+		return -1;
+	try(side_address(test, &attr, NULL));
+	sends = requests_new(link, EARLY);
+	receives = requests_new(link, EARLY);
+	for (i = 0; i < EARLY; i++)
+		try(post_receive(&link->a, FROM_TASK, &receives[i], 0, 100));
+	ah = rdma_create_ah(link->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
+	must(test, !IS_ERR(ah), "rdma_create_ah: %pe", ah);
+	piece = piece_of(&link->a, 0, EARLY_LENGTH);
+	send = (struct ib_ud_wr) { .ah = ah, .remote_qpn = link->b.qp->qp_num, .remote_qkey = QKEY };
+	for (i = 0; i < EARLY && !error; i++)
+		error = ib_post_send(link->a.qp, send_of(&send.wr, &sends[i], IB_WR_SEND, &piece, 1), NULL);
+	ib_drain_qp(link->a.qp);
+	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+	must(test, !error, "ib_post_send: %d", error);
+	for (i = 0; i < EARLY; i++) {
+		times = atomic_read_acquire(&sends[i].times);
+		must(test, times == 1, "%d completions of SEND %d", times, i);
+		must(test, !i || sends[i].order > sends[i - 1].order, "out of order");
+		times = atomic_read_acquire(&receives[i].times);
+		must(test, times == 1, "%d completions of receive %d", times, i);
+		must(test, receives[i].wc.status == IB_WC_WR_FLUSH_ERR, "status %s",
+		     ib_wc_status_msg(receives[i].wc.status));
+	}
+	return 0;
+}
+
 static const struct row rows[] = {
 	{ "datagrams, rdma_create_ah that may sleep, IB_POLL_WORKQUEUE", datagrams, FROM_TASK, QUEUE_WORKQUEUE },
 	{ "datagrams, rdma_create_ah without bottom halves, IB_POLL_DIRECT", datagrams, FROM_BH_OFF, QUEUE_DIRECT },
@@ -163,6 +203,8 @@ static const struct row rows[] = {
 	{ "datagrams, rdma_create_ah under an irqsave lock, ib_create_cq", datagrams, FROM_IRQS_OFF, QUEUE_BARE },
 	{ "an address handle that goes before its requests", early_end },
 	{ "an address handle of a completion", answer },
+	{ "ib_drain_qp of datagrams, IB_POLL_DIRECT", drain, 0, QUEUE_DIRECT },
+	{ "ib_drain_qp of datagrams, IB_POLL_WORKQUEUE", drain, 0, QUEUE_WORKQUEUE },
 };
 
 const struct rows datagram_rows = { rows, ARRAY_SIZE(rows) };

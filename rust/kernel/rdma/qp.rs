@@ -412,7 +412,8 @@ pub(crate) unsafe extern "C" fn query<Q: Modify>(
     };
     // SAFETY: The object is valid; these fields are constant.
     unsafe {
-        init.event_handler = (*qp).event_handler;
+        // `event_handler` is `ib_core`'s own.
+        init.event_handler = (*qp).registered_event_handler;
         init.qp_context = (*qp).qp_context;
         init.send_cq = (*qp).send_cq;
         init.recv_cq = (*qp).recv_cq;

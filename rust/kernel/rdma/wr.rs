@@ -286,7 +286,8 @@ impl<'a, A, M> SendWrs<'a, A, M> {
         // SAFETY: By the promise of the creator the pointer is valid.
         let wr = unsafe { &*ptr };
         let imm = u32::from_be(wr.ex.bindgen_union_field);
-        if self.datagram {
+        // `ib_drain_sq()` posts a WRITE to queue pairs of all types.
+        if self.datagram && wr.opcode != bindings::ib_wr_opcode_IB_WR_RDMA_WRITE {
             let imm = match wr.opcode {
                 bindings::ib_wr_opcode_IB_WR_SEND => None,
                 bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Some(imm),
