@@ -411,6 +411,9 @@ static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t 
 
 	if (!wqe)
 		return;
+	/* A flush of a whole region has neither address nor length. */
+	if (level == IBV_FLUSH_MR)
+		length = 0;
 	if (length > UINT32_MAX) {
 		qp_of_ex(qp)->error = EINVAL;
 		return;
