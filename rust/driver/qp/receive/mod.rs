@@ -317,8 +317,11 @@ impl Side for ReceiveSide {
         qp.build_in_bulk::<BULK_RESPOND>(place, Deadline::Respond)
     }
 
-    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
+    fn build(&mut self, qp: &Arc<Qp>, _round: &mut Round, batch: &mut Batch) {
         self.respond(qp, batch);
+    }
+
+    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, _is_sent: bool) {
         // An error is told of once its NAK is in the batch.
         while let Some(event) = self.responder.take_event() {
             match event {
@@ -339,10 +342,6 @@ impl Side for ReceiveSide {
                 }
             }
         }
-    }
-
-    #[inline]
-    fn settle(&mut self, qp: &Arc<Qp>, _round: &mut Round, _is_sent: bool) {
         self.place = Place::default();
         self.target = None;
         self.queue.settle();
