@@ -106,7 +106,8 @@ pub(super) fn request(bits: u32) -> SendWr {
     }
 }
 
-/// Notes what a process asks for with this WQE, of a QP of type `ty`. [`None`] if that makes no sense.
+/// Notes what a process asks for with this WQE, of a QP of type `ty`. [`None`] if that makes no sense. The requester refuses
+/// operations on the wire that the service lacks.
 #[inline]
 pub(super) fn of_user(
     header: &SendHeader,
@@ -115,7 +116,6 @@ pub(super) fn of_user(
     wr: &mut SendWr,
     find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
 ) -> Option<()> {
-    let (reliable, connected) = (ty.is_reliable(), ty.is_connected());
     let mut rdma = |operation, opcode, addr, rkey| {
         wqe.opcode = opcode;
         wr.operation = operation;
@@ -125,22 +125,19 @@ pub(super) fn of_user(
     match header.opcode {
         opcode::SEND => {}
         opcode::SEND_WITH_IMM => wr.immediate = Some(header.immediate()),
-        // UC has no such packet.
-        opcode::SEND_WITH_INV if reliable => {
-            wr.invalidate_rkey = Some(header.invalidate_rkey());
-        }
-        opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM if connected => {
+        opcode::SEND_WITH_INV => wr.invalidate_rkey = Some(header.invalidate_rkey()),
+        opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => {
             let Rdma { addr, rkey, .. } = header.operation()?;
             rdma(SendOperation::Write, wc::Opcode::RdmaWrite, addr, rkey);
             if header.opcode == opcode::RDMA_WRITE_WITH_IMM {
                 wr.immediate = Some(header.immediate());
             }
         }
-        opcode::RDMA_READ if reliable => {
+        opcode::RDMA_READ => {
             let Rdma { addr, rkey, .. } = header.operation()?;
             rdma(SendOperation::Read, wc::Opcode::RdmaRead, addr, rkey);
         }
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD if reliable => {
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => {
             let atomic: Atomic = header.operation()?;
             let (addr, rkey) = (atomic.addr, atomic.rkey);
             if header.opcode == opcode::ATOMIC_CMP_AND_SWP {
@@ -153,12 +150,12 @@ pub(super) fn of_user(
                 wr.swap_add = atomic.compare_add;
             }
         }
-        opcode::ATOMIC_WRITE if ty == Type::Rc => {
+        opcode::ATOMIC_WRITE => {
             let Rdma { addr, rkey, .. } = header.operation()?;
             let (operation, opcode) = (SendOperation::AtomicWrite, wc::Opcode::AtomicWrite);
             rdma(operation, opcode, addr, rkey);
         }
-        opcode::FLUSH if ty == Type::Rc => {
+        opcode::FLUSH => {
             let flush: user_wqe::Flush = header.operation()?;
             let (operation, opcode) = (SendOperation::Flush, wc::Opcode::Flush);
             rdma(operation, opcode, flush.addr, flush.rkey);
@@ -167,13 +164,13 @@ pub(super) fn of_user(
                 selectivity: flush.selectivity,
             };
         }
-        opcode::LOCAL_INV if connected => {
+        opcode::LOCAL_INV if ty.is_connected() => {
             wqe.opcode = wc::Opcode::LocalInv;
             wqe.local = Some(Local::Invalidate(header.invalidate_rkey()));
             wr.operation = SendOperation::Local;
             wr.fence = true;
         }
-        opcode::BIND_MW if connected => {
+        opcode::BIND_MW if ty.is_connected() => {
             let bind: BindMw = header.operation()?;
             wqe.opcode = wc::Opcode::BindMw;
             wqe.local = Some(Local::Bind(mw::Bind {
@@ -202,8 +199,8 @@ pub(super) fn of_user(
             wr.qkey = ud.remote_qkey;
         }
         Type::RawPacket => {
-            // No header has room for immediate data, and nobody fills in checksums.
-            if wr.immediate.is_some() || header.flags & flags::IP_CSUM != 0 {
+            // It has no headers of its own, and nobody fills in checksums.
+            if header.opcode != opcode::SEND || header.flags & flags::IP_CSUM != 0 {
                 return None;
             }
             wqe.local = Some(Local::Frame);
