@@ -262,6 +262,35 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Where the payload of a packet comes from.
+pub(crate) enum Payload<'a, 'b> {
+    /// There is none.
+    None,
+    /// Inline data, from so many bytes into it on.
+    Inline(&'a [u8], u32),
+    /// A scatter/gather list, from so many bytes into it on.
+    List(&'a mut Cursor<'b>, u64),
+    /// A range of a region, from so many bytes into it on.
+    Range(&'a MrAccess, u64),
+}
+
+impl Payload<'_, '_> {
+    /// Fills `out` with it, whose length it has.
+    pub(crate) fn copy_to(self, out: &mut [u8]) -> Result<(), Fault> {
+        match self {
+            Self::None => Ok(()),
+            Self::Inline(data, offset) => {
+                let rest = data.get(offset as usize..).unwrap_or_default();
+                let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
+                out.copy_from_slice(part);
+                Ok(())
+            }
+            Self::List(cursor, offset) => cursor.read(offset, out),
+            Self::Range(access, offset) => access.read(offset, out),
+        }
+    }
+}
+
 /// Calls `f` with the kernel memory `buffer` and `at`.
 #[inline(never)]
 fn with_kernel(buffer: &KernelBuffer, at: u64, f: &mut dyn Touch) -> Result<(), Fault> {

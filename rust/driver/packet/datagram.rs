@@ -7,12 +7,15 @@ use crate::{
         counters::Counter,
         Device, //
     },
+    memory::{
+        access::Fault,
+        buffer::Payload, //
+    },
     packet::{
         frame::Frames,
         path::Path, //
     }, //
 };
-use core::convert::Infallible;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -34,16 +37,11 @@ use roce::{
 };
 
 /// Why a datagram could not be built.
-pub(crate) enum BuildError<F> {
+pub(crate) enum BuildError {
     /// No memory for the packet. For a reliable QP this is a loss like any other.
     NoMemory,
-    /// The payload's source refused.
-    Payload(F),
-}
-
-/// Fills a packet without payload, for [`Batch::build`].
-pub(crate) fn no_payload(_: &mut [u8]) -> Result<(), Infallible> {
-    Ok(())
+    /// The payload's memory may not be read.
+    Payload(Fault),
 }
 
 /// The fields of the events of `packet`. Context: any.
@@ -59,34 +57,17 @@ pub(crate) fn traced(packet: &Packet) -> trace::Packet {
     }
 }
 
-/// The ICRC of an addressed datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD
-/// unit: the headers are masked meanwhile, or in their copy for good.
+/// The ICRC of a datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD unit: the headers
+/// are masked meanwhile, or in their copy for good.
 fn icrc_of(skb: &mut TxSkb) -> Option<[u8; ICRC_LEN]> {
     let (bytes, is_copy) = skb.with_headers_mut(icrc::LRH_LEN)?;
     let (bytes, _) = bytes.split_last_chunk_mut::<ICRC_LEN>()?;
-    let state = if bytes.get(icrc::LRH_LEN)? >> 4 == 4 {
-        masked_crc(bytes, icrc::mask_v4, is_copy)
-    } else {
-        masked_crc(bytes, icrc::mask_v6, is_copy)
-    };
-    state.map(icrc::finish)
-}
-
-/// The ICRC's state behind `bytes`. `mask` changes the first of them into what counts; unless `stays`, they are put back.
-#[inline(always)]
-fn masked_crc<const N: usize>(
-    bytes: &mut [u8],
-    mask: impl FnOnce(&mut [u8; N]),
-    stays: bool,
-) -> Option<u32> {
-    let prefix = bytes.first_chunk_mut()?;
-    let plain = *prefix;
-    mask(prefix);
+    let plain = icrc::mask(bytes)?;
     let state = net::crc32_le(icrc::SEED, bytes);
-    if !stays {
-        *bytes.first_chunk_mut()? = plain;
+    if !is_copy {
+        plain.put_back(bytes);
     }
-    Some(state)
+    Some(icrc::finish(state))
 }
 
 /// How many packets of a batch left, and how many were dropped.
@@ -110,7 +91,7 @@ impl Outcome {
     /// Sends a datagram, or several that leave together.
     fn transmit(&mut self, skb: TxSkb, path: &Path) {
         let (datagrams, bytes) = (u64::from(skb.datagrams()), skb.total_len() as u64);
-        match path.route.transmit(skb) {
+        match skb.transmit(&path.route) {
             Transmit::Sent => self.sent(datagrams, bytes),
             Transmit::Dropped => self.dropped(datagrams),
         }
@@ -158,38 +139,35 @@ impl Batch {
     }
 
     /// Builds the datagram of `packet` towards `path` and adds it; if there is no room it is dropped, as the network may
-    /// drop any. `fill` writes exactly the payload: the packet never refers to the memory that the payload comes from,
-    /// which the consumer gets back before the packet is gone. The ICRC of what goes to a QP of the same device is 0.
+    /// drop any. The packet never refers to the memory that the payload comes from, which the consumer gets back before the
+    /// packet is gone. The ICRC of what goes to a QP of the same device is 0.
     ///
     /// Context: bottom halves off.
-    pub(crate) fn build<F>(
+    pub(crate) fn build(
         &mut self,
         path: &Arc<Path>,
         packet: &Packet,
         pages: &PagePools,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), F>,
-    ) -> Result<(), BuildError<F>> {
-        let id = self.next_id();
+        payload: Payload<'_, '_>,
+    ) -> Result<(), BuildError> {
         let header_len = packet.header_len();
         let rest_len = packet.datagram_len().saturating_sub(header_len);
-        let in_front = if path.is_loopback() || !path.route.may_stay_on_host() {
-            0
-        } else {
-            icrc::LRH_LEN
-                .saturating_add(path.route.headers_len())
-                .saturating_add(header_len)
+        let checksum_room = match path.is_loopback() {
+            true => 0,
+            false => icrc::LRH_LEN,
         };
-        let mut skb =
-            TxSkb::alloc(pages, header_len, rest_len, in_front).ok_or(BuildError::NoMemory)?;
         // Datagrams are never fragmented (DF), so the identification carries nothing (RFC 6864). But it is part of what the
         // ICRC covers, and who takes a super-packet apart counts it up.
-        path.route.address(&mut skb, id);
+        let id = self.datagrams.len() as u16;
+        let route = &path.route;
+        let mut skb = TxSkb::alloc(pages, route, id, header_len, rest_len, checksum_room)
+            .ok_or(BuildError::NoMemory)?;
         let (headers, rest) = skb.parts_mut();
         packet.emit(headers).ok_or(BuildError::NoMemory)?;
-        let (payload, tail) = rest
+        let (body, tail) = rest
             .split_at_mut_checked(packet.payload_len as usize)
             .ok_or(BuildError::NoMemory)?;
-        fill(payload).map_err(BuildError::Payload)?;
+        payload.copy_to(body).map_err(BuildError::Payload)?;
         // The pad is shorter than the ICRC behind it.
         *tail.first_chunk_mut().ok_or(BuildError::NoMemory)? = [0; ICRC_LEN];
         let icrc = match path.is_loopback() {
@@ -199,32 +177,20 @@ impl Batch {
         let (_, rest) = skb.parts_mut();
         *rest.last_chunk_mut().ok_or(BuildError::NoMemory)? = icrc;
         trace::packet_out(|| traced(packet));
-        self.push(skb, path);
-        Ok(())
-    }
-
-    /// Adds a datagram. Not a part of [`Self::build`]: that is compiled in for each kind of payload, and then contains
-    /// panics of the kernel's vectors.
-    fn push(&mut self, skb: TxSkb, path: &Arc<Path>) {
         let is_last = |last: &Arc<Path>| Arc::ptr_eq(last, path);
-        if !self.paths.last().is_some_and(is_last)
-            && self.paths.push_within_capacity(path.clone()).is_err()
-        {
-            return;
+        if !self.paths.last().is_some_and(is_last) {
+            let pushed = self.paths.push_within_capacity(path.clone());
+            pushed.map_err(|_| BuildError::NoMemory)?;
         }
         let index = self.paths.len().wrapping_sub(1);
-        let _ = self.datagrams.push_within_capacity((skb, index));
+        let pushed = self.datagrams.push_within_capacity((skb, index));
+        pushed.map_err(|_| BuildError::NoMemory)
     }
 
     /// Has each datagram leave on its own, for what is sent again: whoever has to cut up super-packets on the way may
     /// lack the memory for it, now and the next time.
     pub(crate) fn scatter(&mut self) {
         self.is_scattered = true;
-    }
-
-    /// The identification of the next datagram: consecutive ones may leave as one super-packet.
-    fn next_id(&self) -> u16 {
-        self.datagrams.len() as u16
     }
 
     /// How many datagrams there are.

@@ -4,7 +4,10 @@
 
 use crate::{
     device::Device,
-    memory::access::Fault, //
+    memory::{
+        access::Fault,
+        buffer::Payload, //
+    }, //
 };
 use kernel::prelude::*;
 use net::{
@@ -28,14 +31,16 @@ pub(crate) enum FrameError {
 fn build(
     tx_netdev: &TxNetdev,
     len: usize,
-    fill: impl FnOnce(&mut [u8]) -> Result<(), Fault>,
+    payload: Payload<'_, '_>,
 ) -> Result<TxFrame, FrameError> {
     let (_, max) = tx_netdev.max_len();
     if len < ETHERNET_LEN || len > max {
         return Err(FrameError::Length);
     }
     let mut frame = TxFrame::alloc(len).ok_or(FrameError::Lost)?;
-    fill(frame.bytes_mut()).map_err(FrameError::Payload)?;
+    payload
+        .copy_to(frame.bytes_mut())
+        .map_err(FrameError::Payload)?;
     if !tx_netdev.takes(&frame) {
         return Err(FrameError::Length);
     }
@@ -79,17 +84,17 @@ impl Frames {
         Self::CAPACITY.saturating_sub(self.frames.len())
     }
 
-    /// Adds a frame of `len` bytes to leave by the netdev of `device`; `fill` writes exactly those.
+    /// Adds a frame of `len` bytes to leave by the netdev of `device`, whose bytes are `payload`.
     /// Context: process or softirq.
     pub(crate) fn push(
         &mut self,
         device: &Device,
         len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), Fault>,
+        payload: Payload<'_, '_>,
     ) -> Result<(), FrameError> {
         let tx_netdev = self.tx_netdev.take().or_else(|| device.tx_netdev());
         let tx_netdev = tx_netdev.ok_or(FrameError::Lost)?;
-        let result = build(&tx_netdev, len, fill).and_then(|frame| {
+        let result = build(&tx_netdev, len, payload).and_then(|frame| {
             let pushed = self.frames.push_within_capacity(frame);
             pushed.or(Err(FrameError::Lost))
         });

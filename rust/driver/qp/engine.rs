@@ -23,12 +23,10 @@ use crate::{
         counters::Counter,
         network::QUEUE_LIMIT, //
     },
+    memory::buffer::Payload,
     packet::{
         arrival::Run,
-        datagram::{
-            no_payload,
-            Batch, //
-        },
+        datagram::Batch,
         path::Path, //
     },
     queue::cq::Cq, //
@@ -231,7 +229,12 @@ impl Engine {
         let mut packet = Packet::new(Opcode::Cnp, qp.remote_number(), Psn::new(0));
         packet.becn = true;
         packet.migrated = way.migrated;
-        let built = batch.build(&way.path, &packet, &qp.device().registry.pages, no_payload);
+        let built = batch.build(
+            &way.path,
+            &packet,
+            &qp.device().registry.pages,
+            Payload::None,
+        );
         if built.is_ok() {
             qp.count(Counter::SentCongestionNotifications);
         }

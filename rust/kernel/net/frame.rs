@@ -11,8 +11,8 @@ use crate::{
         NetDev,
         ARPHRD_ETHER, //
     },
-    path::Transmit,
-    skb, //
+    skb,
+    transmit::Transmit, //
 };
 use core::{
     mem::ManuallyDrop,

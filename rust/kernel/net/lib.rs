@@ -65,10 +65,7 @@ pub use notifier::{
     NetdevNotifier, //
 };
 pub use page_pool::PagePools;
-pub use path::{
-    Path,
-    Transmit, //
-};
+pub use path::Path;
 pub use receive::RxSkb;
 pub use rtnl::wait_for_rtnl;
 pub use segment::{
@@ -76,7 +73,10 @@ pub use segment::{
     Segments, //
 };
 pub use sync::crc32_le;
-pub use transmit::TxSkb;
+pub use transmit::{
+    Transmit,
+    TxSkb, //
+};
 
 /// Whether one more message may be logged of what users of the network can repeat as they like. Any context.
 pub fn may_log() -> bool {

@@ -22,7 +22,6 @@ use crate::{
         UDP, //
     },
     listener::Sender,
-    transmit::TxSkb,
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -32,29 +31,6 @@ use kernel::{
     sync::rcu, //
 };
 use rdma_bindings as bindings;
-
-/// What became of a packet that was given to the stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Transmit {
-    /// It is on its way, as far as is known here.
-    Sent,
-    /// It was dropped on this machine: no memory, a full queue, a filter rule, a route that is no more.
-    Dropped,
-}
-
-impl Transmit {
-    /// Makes it of what the stack returned.
-    #[inline]
-    pub(crate) fn of_verdict(verdict: c_int) -> Self {
-        // Congestion is notified for a packet that was sent, or for another one.
-        if verdict == NET_XMIT_SUCCESS || verdict == NET_XMIT_CN {
-            Self::Sent
-        } else {
-            Self::Dropped
-        }
-    }
-}
 
 /// A route for packets from one address to another.
 ///
@@ -68,13 +44,14 @@ pub struct Path {
     dst: NonNull<kernel_bindings::dst_entry>,
     /// What says that an IPv6 route is still the same.
     cookie: u32,
-    sender: Sender,
+    pub(crate) sender: Sender,
     query: Query,
-    template: Template,
+    pub(crate) template: Template,
     /// The priority of the packets (`skb->priority`).
-    priority: u32,
-    /// Whether the netdev took lists of packets as they are when the route was looked up.
-    may_stay_on_host: bool,
+    pub(crate) priority: u32,
+    /// Whether a receiver may be on this host, as far as was known when the route was looked up: the netdev took lists of
+    /// packets as they are, which no network card does.
+    pub(crate) may_stay_on_host: bool,
 }
 
 // SAFETY: A route may be used from any thread.
@@ -152,13 +129,6 @@ impl Path {
         unsafe { bindings::dst_is_local(self.dst.as_ptr()) }
     }
 
-    /// Puts the headers of IP and UDP in front of a datagram, IPv4 with the identification `id`. Once only: the second
-    /// time does nothing. Any context.
-    #[inline]
-    pub fn address(&self, skb: &mut TxSkb, id: u16) {
-        skb.address(&self.template, id);
-    }
-
     /// Returns whether super-packets of datagrams of `len` bytes are any use: where they do not leave as they are, the
     /// stack would copy them to cut them up, and it would drop those that are too long for the path. Process or softirq
     /// context.
@@ -169,63 +139,10 @@ impl Path {
         takes_lists && len <= self.mtu() && !self.query.destination.is_multicast()
     }
 
-    /// Returns how many bytes the headers of IP and UDP have that packets get. Any context.
+    /// Returns the route, which stays as long as `self`.
     #[inline]
-    pub fn headers_len(&self) -> usize {
-        self.template.len()
-    }
-
-    /// Returns whether the receiver may be on this host, as far as was known when the route was looked up: if the netdev
-    /// takes lists of packets as they are, which no network card does. Any context.
-    #[inline]
-    pub fn may_stay_on_host(&self) -> bool {
-        self.may_stay_on_host
-    }
-
-    /// Gives a packet, which was addressed for this path, to the stack; drops it if too many of the same port are in
-    /// the machine's queues.
-    ///
-    /// Process or softirq context, interrupts on, and with no lock held: the packet may arrive, with all that
-    /// follows from it, before this returns. In process context with bottom halves enabled, that is, unless
-    /// the caller sends many packets: they go faster with bottom halves disabled around them.
-    pub fn transmit(&self, packet: TxSkb) -> Transmit {
-        let is_v4 = self.template.is_v4();
-        // A packet that was addressed for a path of the other family is not for this one.
-        if packet.headers().len() != self.headers_len() {
-            return Transmit::Dropped;
-        }
-        let Some(sock) = self.sender.sock(is_v4) else {
-            return Transmit::Dropped;
-        };
-        if self.sender.is_full(is_v4) {
-            return Transmit::Dropped;
-        }
-        let Some(skb) = packet.into_raw() else {
-            return Transmit::Dropped;
-        };
-        let (skb, sock, net) = (skb.as_ptr(), sock.as_ptr(), self.sender.net().as_ptr());
-        // The stack takes a reference to the route (`skb_dst_force()`) before it queues the packet.
-        let _rcu = rcu::read_lock();
-        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. `self` has
-        // a reference to the route for all of this call, under the RCU read lock. The socket is charged, and its
-        // `sock_wfree`, which is no text of a module, gives that back.
-        unsafe {
-            bindings::skb_dst_set_noref(skb, self.dst.as_ptr());
-            bindings::skb_set_owner_w(skb, sock);
-            // A new packet has 0.
-            if self.priority != 0 {
-                bindings::skb_set_priority(skb, self.priority);
-            }
-        }
-        // SAFETY: `net` and `sock` stay as long as `self`; the stack takes the packet, which has a route.
-        let verdict = unsafe {
-            if is_v4 {
-                bindings::ip_local_out(net, sock, skb)
-            } else {
-                bindings::ip6_local_out(net, sock, skb)
-            }
-        };
-        Transmit::of_verdict(verdict)
+    pub(crate) fn as_ptr(&self) -> *mut kernel_bindings::dst_entry {
+        self.dst.as_ptr()
     }
 
     /// Returns how many bytes of memory the packets take that left through the same port of the namespace and
@@ -252,10 +169,6 @@ impl Drop for Path {
         unsafe { bindings::dst_release(self.dst.as_ptr()) };
     }
 }
-
-// CAST: Small numbers, both.
-const NET_XMIT_SUCCESS: c_int = bindings::NET_XMIT_SUCCESS as c_int;
-const NET_XMIT_CN: c_int = bindings::NET_XMIT_CN as c_int;
 
 /// The priorities that a type of service may have (`rt_tos2priority()`) are below this.
 const PRIORITIES: u32 = 16;

@@ -226,14 +226,14 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network, as if it had come in by netdev number `ifindex` there. [`None`] if it was not addressed, is several, or its
-    /// headers were changed into others; it is dropped then. Any context.
+    /// network, as if it had come in by netdev number `ifindex` there. [`None`] if it is several, or its headers
+    /// were changed into others; it is dropped then. Any context.
     pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
             return None;
         }
-        let skb = packet.into_raw()?;
+        let skb = packet.release();
         let raw = skb.as_ptr();
         // SAFETY: The packet is ours; its data are the headers of IP and UDP, in the linear part, and the datagram,
         // and its network header is set. Of an IPv4 header it is `ip_len` bytes; whatever it says of its length, a packet's

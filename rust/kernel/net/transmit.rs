@@ -33,7 +33,8 @@ use core::{
 use kernel::{
     bindings as kernel_bindings,
     ffi::c_char,
-    prelude::*, //
+    prelude::*,
+    sync::rcu, //
 };
 use rdma_bindings as bindings;
 
@@ -74,6 +75,33 @@ const _: () = assert!(
         && align_of::<kernel_bindings::sk_buff>() % align_of::<Control>() == 0
 );
 
+/// The outcome for a packet that was given to the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Transmit {
+    /// It is on its way, as far as is known here.
+    Sent,
+    /// It was dropped on this machine: no memory, a full queue, a filter rule, a route that is no more.
+    Dropped,
+}
+
+impl Transmit {
+    /// Makes it of what the stack returned.
+    #[inline]
+    pub(crate) fn of_verdict(verdict: c_int) -> Self {
+        // Congestion is notified for a packet that was sent, or for another one.
+        if verdict == NET_XMIT_SUCCESS || verdict == NET_XMIT_CN {
+            Self::Sent
+        } else {
+            Self::Dropped
+        }
+    }
+}
+
+// CAST: Small numbers, both.
+const NET_XMIT_SUCCESS: c_int = bindings::NET_XMIT_SUCCESS as c_int;
+const NET_XMIT_CN: c_int = bindings::NET_XMIT_CN as c_int;
+
 /// A datagram to be sent, or several that leave together. Drop: process or softirq.
 ///
 /// It has a front and a body. The body may be a fragment, which nobody changes on the way. In front of it, in the same
@@ -88,8 +116,8 @@ const _: () = assert!(
 ///   `headers_len` bytes of headers, and the datagram behind them. If `body` is not null, the body is not there but at that
 ///   address: in the packet's only fragment, with `in_front` bytes in front of it that are the packet's, too. There is
 ///   nothing else but the fragment list below.
-/// - If `headers_len` is 0, the linear part has `HEADROOM` in front of it; otherwise `LL_MAX_HEADER`, these are the headers
-///   of IP and UDP of the datagram, and the packet's network and transport header are set.
+/// - These are the headers of IP and UDP of the datagram, with `LL_MAX_HEADER` in front of them. The packet's network and
+///   transport header are set.
 /// - `len` is at most `header::MAX_DATAGRAM`, and `front_len` at most `len`.
 /// - If `last` is not null, it is the last packet of its fragment list, of `followers` packets with headers of their
 ///   own, but with data from the datagram on, and with nothing in their control blocks; its length and size are theirs,
@@ -103,24 +131,33 @@ unsafe impl Send for TxSkb {}
 unsafe impl Sync for TxSkb {}
 
 impl TxSkb {
-    /// Makes a datagram, all that is to stand behind the UDP header: a front of `front_len` bytes, and a body of `body_len`
-    /// bytes. The memory is of `pages` if bottom halves are off and there is some. Then, and unless `in_front` is 0, a body
-    /// of at least 512 bytes is a fragment, with room in front of it for so many bytes of [`Self::with_headers_mut`]. Any
-    /// context.
+    /// Makes a datagram for `path`: the headers of IP and UDP, a front of `front_len` bytes, and a body of `body_len` bytes.
+    /// The bytes of front and body are not specified at first: all of them are to be written.
     ///
-    /// What the bytes are at first is not specified: all of them are to be written.
+    /// The headers are as they will leave, but for the IPv4 header's checksum. The IPv4 header says not to fragment, and has
+    /// the identification `id`. The UDP header has no checksum.
+    ///
+    /// The memory is of `pages` if bottom halves are off and there is some. Then a body of at least 512 bytes is a fragment
+    /// if a receiver may be on this host, and `checksum_room` is not 0: in front of it is room for
+    /// [`Self::with_headers_mut`] of `checksum_room`. Any context.
     pub fn alloc(
         pages: &PagePools,
+        path: &Path,
+        id: u16,
         front_len: usize,
         body_len: usize,
-        in_front: usize,
+        checksum_room: usize,
     ) -> Option<Self> {
         let len = front_len.checked_add(body_len)?;
         if len > header::MAX_DATAGRAM {
             return None;
         }
+        let headers_len = path.template.len();
+        let in_front = headers_len
+            .checked_add(front_len)?
+            .checked_add(checksum_room)?;
         let in_front = u16::try_from(in_front).ok()?;
-        let packet = if in_front != 0 && body_len >= LEAST_FRAGMENT {
+        let packet = if path.may_stay_on_host && checksum_room != 0 && body_len >= LEAST_FRAGMENT {
             Self::alloc_apart(pages, front_len, in_front, body_len)
         } else {
             Self::alloc_linear(pages, len).map(|skb| (skb, ptr::null_mut()))
@@ -138,13 +175,17 @@ impl TxSkb {
             front_len: front_len as u16,
             in_front,
             followers: 0,
-            headers_len: 0,
+            // CAST: 28 or 48.
+            headers_len: headers_len as u8,
         };
-        // SAFETY: The control block of a packet that is ours is free for use; it is as aligned as a `Control`, and no
-        // smaller.
-        unsafe { Self::control_of(skb).write(control) };
-        // INVARIANT: The packet was just made, with `HEADROOM`, and all of `len` bytes in its linear part, or all but
-        // `body_len` in its fragment, with `in_front` bytes in front of it.
+        // SAFETY: The packet is ours. Its control block is free for use; it is as aligned as a `Control`, and no smaller.
+        // It was made with `HEADROOM`.
+        unsafe {
+            Self::control_of(skb).write(control);
+            push_headers(skb, &path.template, id, len as u16);
+        }
+        // INVARIANT: The packet was just made with `HEADROOM`, into which the headers were put. All of `len` bytes are in its
+        // linear part, or all but `body_len` in its fragment, with `in_front` bytes in front of it.
         Some(Self(skb))
     }
 
@@ -232,7 +273,7 @@ impl TxSkb {
 
     /// Returns the C packet, with nothing of ours in its control block: the stack takes what it finds there for its
     /// own.
-    fn release(self) -> NonNull<kernel_bindings::sk_buff> {
+    pub(crate) fn release(self) -> NonNull<kernel_bindings::sk_buff> {
         let skb = ManuallyDrop::new(self).0;
         // SAFETY: The packet is ours, and so is its control block.
         unsafe { (*skb.as_ptr()).cb = [0; CONTROL_BLOCK_LEN] };
@@ -270,49 +311,7 @@ impl TxSkb {
         }
     }
 
-    /// Puts an IP and a UDP header in front of the datagram: as they will leave, but for the IPv4 header's checksum.
-    /// Once only: the second time does nothing.
-    ///
-    /// The IPv4 header says not to fragment, and has the identification `id`. The UDP header has no checksum.
-    #[inline]
-    pub(crate) fn address(&mut self, template: &Template, id: u16) {
-        if self.control().headers_len != 0 {
-            return;
-        }
-        let headers_len = template.len();
-        let skb = self.0.as_ptr();
-        // CAST: `MAX_DATAGRAM` and the longest headers are 16 bits.
-        let udp_len = (self.len() as u16).wrapping_add(UDP_LEN as u16);
-        // SAFETY: By the type invariant there is `HEADROOM` in front of the data, which is enough for both
-        // headers; what `push` returns is valid for writes of as much as was pushed. The offsets are within the
-        // headers of the family.
-        unsafe {
-            let start = skb::push(skb, headers_len);
-            skb::set_headers(skb, headers_len.wrapping_sub(UDP_LEN));
-            let put = |at: usize, value: u16| {
-                start.add(at).cast::<[u8; 2]>().write(value.to_be_bytes());
-            };
-            match template {
-                Template::V4(bytes) => {
-                    start.cast::<[u8; IPV4_LEN + UDP_LEN]>().write(*bytes);
-                    put(2, udp_len.wrapping_add(IPV4_LEN as u16));
-                    put(4, id);
-                    put(IPV4_LEN + 4, udp_len);
-                }
-                // It has no identification.
-                Template::V6(bytes) => {
-                    start.cast::<[u8; IPV6_LEN + UDP_LEN]>().write(*bytes);
-                    put(4, udp_len);
-                    put(IPV6_LEN + 4, udp_len);
-                }
-            }
-        }
-        // INVARIANT: That is what was just done.
-        // CAST: 28 or 48.
-        self.control_mut().headers_len = headers_len as u8;
-    }
-
-    /// Returns the headers of IP and UDP, none if it was not addressed.
+    /// Returns the headers of IP and UDP.
     #[inline]
     pub fn headers(&self) -> &[u8] {
         // SAFETY: By the type invariant the linear part, which is ours, starts with so many bytes of headers.
@@ -324,11 +323,11 @@ impl TxSkb {
 
     /// Returns `room` bytes, the headers of IP and UDP, and the datagram, to be written. The first `room` bytes are no part
     /// of the packet. If the body is a fragment, the headers and the front are a copy in front of it, and no part of the
-    /// packet either: then the second value is [`true`]. [`None`] if it was not addressed, or has not so much room.
+    /// packet either: then the second value is [`true`]. [`None`] if it has not so much room.
     #[inline]
     pub fn with_headers_mut(&mut self, room: usize) -> Option<(&mut [u8], bool)> {
         let control = self.control();
-        if control.headers_len == 0 || room > bindings::LL_MAX_HEADER as usize {
+        if room > bindings::LL_MAX_HEADER as usize {
             return None;
         }
         // SAFETY: By the type invariant this is a packet.
@@ -372,7 +371,7 @@ impl TxSkb {
     }
 
     /// Puts a datagram behind this one, so that both leave in one super-packet, if that can be; if not, gives
-    /// it back. Both were addressed for `path`. Bottom halves are off.
+    /// it back. Both were made for `path`. Bottom halves are off.
     ///
     /// All datagrams must be as long as the first; only the last may be shorter. A host that segments the super-packet
     /// copies it and goes by the first one's length. So no datagram behind the first needs room for headers of others.
@@ -384,8 +383,7 @@ impl TxSkb {
         }
         let (control, added) = (self.control(), other.control());
         let total = control.total.wrapping_add(added.len);
-        if control.headers_len == 0
-            || !header::follows(other.headers(), self.headers(), count)
+        if !header::follows(other.headers(), self.headers(), count)
             || added.followers != 0
             || added.len > control.len
             || control.total != control.len.wrapping_mul(u32::from(count))
@@ -437,28 +435,103 @@ impl TxSkb {
         Some(Self(copy))
     }
 
-    /// Returns the C packet, which is the caller's now, if it was addressed.
-    pub(crate) fn into_raw(self) -> Option<NonNull<kernel_bindings::sk_buff>> {
-        let control = self.control();
-        if control.headers_len == 0 {
-            return None;
+    /// Gives the packet, which was made for `path`, to the stack; drops it if too many of the same port are in the machine's
+    /// queues.
+    ///
+    /// Process or softirq context, interrupts on, and with no lock held: the packet may arrive, with all that
+    /// follows from it, before this returns. In process context with bottom halves enabled, that is, unless
+    /// the caller sends many packets: they go faster with bottom halves disabled around them.
+    pub fn transmit(self, path: &Path) -> Transmit {
+        let headers_len = path.template.len();
+        let is_v4 = path.template.is_v4();
+        // A packet for a path of the other family is not for this one.
+        if self.headers().len() != headers_len {
+            return Transmit::Dropped;
         }
-        if control.followers != 0 {
+        let Some(sock) = path.sender.sock(is_v4) else {
+            return Transmit::Dropped;
+        };
+        if path.sender.is_full(is_v4) {
+            return Transmit::Dropped;
+        }
+        let count = self.datagrams();
+        let &Control { len, total, .. } = self.control();
+        let skb = self.release().as_ptr();
+        if count > 1 {
             // CAST: At most `MAX_DATAGRAM`.
-            let udp_len = (control.total as u16).wrapping_add(UDP_LEN as u16);
-            let at = usize::from(control.headers_len)
-                .wrapping_sub(UDP_LEN)
-                .wrapping_add(4);
-            let raw = self.0.as_ptr();
+            let udp_len = (total as u16).wrapping_add(UDP_LEN as u16);
+            let at = headers_len.wrapping_sub(UDP_LEN).wrapping_add(4);
             // SAFETY: By the type invariant the packet's data starts with its headers, the UDP header last.
             // Its length is that of all datagrams, until the super-packet is taken apart.
             unsafe {
-                let place = (*raw).data.add(at).cast::<[u8; 2]>();
+                let place = (*skb).data.add(at).cast::<[u8; 2]>();
                 place.write(udp_len.to_be_bytes());
-                bindings::skb_gso_set_udp_fraglist(raw, control.len, u32::from(self.datagrams()));
+                bindings::skb_gso_set_udp_fraglist(skb, len, u32::from(count));
             }
         }
-        Some(self.release())
+        let (sock, net) = (sock.as_ptr(), path.sender.net().as_ptr());
+        // The stack takes a reference to the route (`skb_dst_force()`) before it queues the packet.
+        let _rcu = rcu::read_lock();
+        // SAFETY: The packet is ours, and has the headers of an IP packet of this family in its linear part. `path` has
+        // a reference to the route for all of this call, under the RCU read lock. The socket is charged, and its
+        // `sock_wfree`, which is no text of a module, gives that back.
+        unsafe {
+            bindings::skb_dst_set_noref(skb, path.as_ptr());
+            bindings::skb_set_owner_w(skb, sock);
+            // A new packet has 0.
+            if path.priority != 0 {
+                bindings::skb_set_priority(skb, path.priority);
+            }
+        }
+        // SAFETY: `net` and `sock` stay as long as `path`; the stack takes the packet, which has a route.
+        let verdict = unsafe {
+            if is_v4 {
+                bindings::ip_local_out(net, sock, skb)
+            } else {
+                bindings::ip6_local_out(net, sock, skb)
+            }
+        };
+        Transmit::of_verdict(verdict)
+    }
+}
+
+/// Puts the headers of a path's datagrams in front of one of `len` bytes, IPv4 with the identification `id`.
+///
+/// # Safety
+///
+/// `skb` is a packet of the caller's alone, with `HEADROOM`.
+#[inline]
+unsafe fn push_headers(
+    skb: NonNull<kernel_bindings::sk_buff>,
+    template: &Template,
+    id: u16,
+    len: u16,
+) {
+    let skb = skb.as_ptr();
+    let headers_len = template.len();
+    let udp_len = len.wrapping_add(UDP_LEN as u16);
+    // SAFETY: The caller promises `HEADROOM` in front of the data, which is enough for both headers; what `push` returns is
+    // valid for writes of as much as was pushed. The offsets are within the headers of the family.
+    unsafe {
+        let start = skb::push(skb, headers_len);
+        skb::set_headers(skb, headers_len.wrapping_sub(UDP_LEN));
+        let put = |at: usize, value: u16| {
+            start.add(at).cast::<[u8; 2]>().write(value.to_be_bytes());
+        };
+        match template {
+            Template::V4(bytes) => {
+                start.cast::<[u8; IPV4_LEN + UDP_LEN]>().write(*bytes);
+                put(2, udp_len.wrapping_add(IPV4_LEN as u16));
+                put(4, id);
+                put(IPV4_LEN + 4, udp_len);
+            }
+            // It has no identification.
+            Template::V6(bytes) => {
+                start.cast::<[u8; IPV6_LEN + UDP_LEN]>().write(*bytes);
+                put(4, udp_len);
+                put(IPV6_LEN + 4, udp_len);
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! of the LRH, and with those fields as ones that may change on the way. A receiver makes what the ICRC
 //! covers of the headers up to the BTH ([`masked_v4`], [`masked_v6`]). It computes the CRC of that, from [`SEED`] on, and of the
 //! extension headers, the payload, the pad and the ICRC: then the state is the [`RESIDUE`]. A sender has all in one piece
-//! of memory that it may write to, and masks the headers there ([`mask_v4`], [`mask_v6`]). It ends with [`finish`].
+//! of memory that it may write to, and masks the headers there ([`mask`]). It ends with [`finish`].
 //!
 //! # Examples
 //!
@@ -96,7 +96,7 @@ pub fn masked_v6(ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> [u8; PREFIX_V6
 /// Makes ones of what may change on the way: of what stands in place of the LRH and of the headers of IPv4, UDP and BTH.
 #[inline]
 #[rustfmt::skip]
-pub fn mask_v4(bytes: &mut [u8; PREFIX_V4_LEN]) {
+fn mask_v4(bytes: &mut [u8; PREFIX_V4_LEN]) {
     let [
         lrh1, lrh2, lrh3, lrh4, lrh5, lrh6, lrh7, lrh8,
         _, service, _, _, _, _, _, _, time, _, sum1, sum2, _, _, _, _, _, _, _, _,
@@ -117,7 +117,7 @@ pub fn mask_v4(bytes: &mut [u8; PREFIX_V4_LEN]) {
 /// The same, over IPv6.
 #[inline]
 #[rustfmt::skip]
-pub fn mask_v6(bytes: &mut [u8; PREFIX_V6_LEN]) {
+fn mask_v6(bytes: &mut [u8; PREFIX_V6_LEN]) {
     let [
         lrh1, lrh2, lrh3, lrh4, lrh5, lrh6, lrh7, lrh8,
         version, class, flow1, flow2, _, _, _, hops,
@@ -135,6 +135,49 @@ pub fn mask_v6(bytes: &mut [u8; PREFIX_V6_LEN]) {
     ];
     for byte in masked {
         *byte = 0xff;
+    }
+}
+
+/// The bytes up to the BTH, as they were before [`mask`].
+pub enum Plain {
+    /// Of a packet over IPv4.
+    V4([u8; PREFIX_V4_LEN]),
+    /// Of a packet over IPv6.
+    V6([u8; PREFIX_V6_LEN]),
+}
+
+/// Makes ones of what may change on the way, in all that the ICRC covers of a packet, from the place of the LRH on.
+/// [`None`] if there is less than the headers.
+#[inline]
+pub fn mask(bytes: &mut [u8]) -> Option<Plain> {
+    if bytes.get(LRH_LEN)? >> 4 == 4 {
+        let prefix = bytes.first_chunk_mut()?;
+        let plain = Plain::V4(*prefix);
+        mask_v4(prefix);
+        Some(plain)
+    } else {
+        let prefix = bytes.first_chunk_mut()?;
+        let plain = Plain::V6(*prefix);
+        mask_v6(prefix);
+        Some(plain)
+    }
+}
+
+impl Plain {
+    /// Undoes [`mask`] of the same bytes.
+    #[inline]
+    pub fn put_back(&self, bytes: &mut [u8]) {
+        match self {
+            Self::V4(plain) => put(bytes, plain),
+            Self::V6(plain) => put(bytes, plain),
+        }
+    }
+}
+
+#[inline]
+fn put<const N: usize>(bytes: &mut [u8], plain: &[u8; N]) {
+    if let Some(prefix) = bytes.first_chunk_mut() {
+        *prefix = *plain;
     }
 }
 

@@ -12,12 +12,14 @@ use super::{
     ReceiveSide, //
 };
 use crate::{
-    memory::access::{
-        Access,
-        Fault, //
+    memory::{
+        access::{
+            Access,
+            Fault, //
+        },
+        buffer::Payload, //
     },
     packet::datagram::{
-        no_payload,
         Batch,
         BuildError, //
     }, //
@@ -55,10 +57,9 @@ impl ReceiveSide {
                 None => break,
                 Some(Response::Packet(mut packet)) => {
                     packet.migrated = tx_path.migrated;
-                    if batch
-                        .build(path, &packet, &qp.device().registry.pages, no_payload)
-                        .is_err()
-                    {
+                    let pages = &qp.device().registry.pages;
+                    let built = batch.build(path, &packet, pages, Payload::None);
+                    if built.is_err() {
                         qp.count_unsent(1);
                     }
                     true
@@ -130,11 +131,11 @@ impl ReceiveSide {
                 break;
             };
             packet.migrated = tx_path.migrated;
-            let fill = |out: &mut [u8]| match &access {
-                Some(access) => access.read(u64::from(offset), out),
-                None => Ok(()),
+            let payload = match &access {
+                Some(access) => Payload::Range(access, u64::from(offset)),
+                None => Payload::None,
             };
-            match batch.build(&tx_path.path, &packet, &qp.device().registry.pages, fill) {
+            match batch.build(&tx_path.path, &packet, &qp.device().registry.pages, payload) {
                 Ok(()) => {}
                 Err(BuildError::NoMemory) => qp.count_unsent(1),
                 Err(BuildError::Payload(fault)) => {

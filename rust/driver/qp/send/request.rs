@@ -19,6 +19,7 @@ use crate::{
         buffer::{
             total_len,
             Cursor,
+            Payload,
             Place, //
         },
         key,
@@ -156,16 +157,11 @@ impl SendSide {
                 break;
             };
             packet.migrated = *migrated;
-            let built = batch.build(
-                path,
-                packet,
-                &qp.device().registry.pages,
-                |out| match inline {
-                    Some(data) => copy_inline(data, *offset, out),
-                    None => cursor.read(u64::from(*offset), out),
-                },
-            );
-            match built {
+            let payload = match inline {
+                Some(data) => Payload::Inline(data, *offset),
+                None => Payload::List(&mut cursor, u64::from(*offset)),
+            };
+            match batch.build(path, packet, &qp.device().registry.pages, payload) {
                 Ok(()) => {}
                 Err(BuildError::NoMemory) => qp.count_unsent(1),
                 Err(BuildError::Payload(fault)) => {
@@ -210,11 +206,11 @@ impl SendSide {
         };
         let mut place = Place::default();
         let mut cursor = Cursor::new(&qp.pd, buffers, Access::NONE, &mut place);
-        let built = frames.push(qp.device(), len, |out| match inline {
-            Some(data) => copy_inline(data, 0, out),
-            None => cursor.read(0, out),
-        });
-        match built {
+        let payload = match inline {
+            Some(data) => Payload::Inline(data, 0),
+            None => Payload::List(&mut cursor, 0),
+        };
+        match frames.push(qp.device(), len, payload) {
             Ok(()) => Outcome::Done,
             Err(FrameError::Lost) => {
                 qp.count_unsent(1);
@@ -245,12 +241,4 @@ fn datagram_tx_path(
         path,
         migrated: true,
     })
-}
-
-/// Fills `out` with inline data, from `offset` bytes into it on.
-fn copy_inline(data: &[u8], offset: u32, out: &mut [u8]) -> Result<(), Fault> {
-    let rest = data.get(offset as usize..).unwrap_or_default();
-    let (part, _) = rest.split_at_checked(out.len()).ok_or(Fault::Protection)?;
-    out.copy_from_slice(part);
-    Ok(())
 }
