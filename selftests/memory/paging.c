@@ -33,6 +33,10 @@
 #define PAGES 48
 #define DEPTH 16
 #define WAIT_MS 60000
+/* What is in a word before an atomic, what one adds, and what the other one puts there. */
+#define OLD 0x0123456789abcdef
+#define ADDED 5
+#define SWAPPED 0x1122334455667788
 /* Bytes that take several signals to bring in, how often those come, and how many. */
 #define INTERRUPTED (16 << 20)
 #define SIGNAL_US 2000
@@ -151,10 +155,8 @@ static void post(enum ibv_wr_opcode opcode, uint32_t bytes)
 		   opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr.wr.atomic.remote_addr = to.addr;
 		wr.wr.atomic.rkey = b->mr->rkey;
-		wr.wr.atomic.compare_add = 0;
-		wr.wr.atomic.swap = 0x1122334455667788;
-		if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-			wr.wr.atomic.compare_add = 5;
+		wr.wr.atomic.compare_add = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? ADDED : OLD;
+		wr.wr.atomic.swap = SWAPPED;
 	} else {
 		wr.wr.rdma.remote_addr = to.addr;
 		wr.wr.rdma.rkey = b->mr->rkey;
@@ -187,19 +189,40 @@ static bool moved(enum ibv_wr_opcode opcode)
 	return true;
 }
 
-static bool run_absent(int opcode)
+/* Pages that are absent, but not zeros: they come from a file, which begins with this word. */
+static void map_word(void *address, uint64_t word)
+{
+	int fd = memfd_create("word", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, size) || pwrite(fd, &word, sizeof(word), 0) != sizeof(word))
+		die("memfd_create: %s", strerror(errno));
+	map(address, MAP_PRIVATE | MAP_FIXED, fd);
+	close(fd);
+}
+
+/* The old value comes back into a page of zeros: were it zero, too, a device that writes no answer would pass. */
+static bool atomic_done(int opcode)
 {
 	uint64_t *theirs = (uint64_t *)b->memory, *ours = (uint64_t *)a->memory;
+	uint64_t wanted = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? OLD + ADDED : SWAPPED;
 
+	map_word(theirs, OLD);
+	post(opcode, 8);
+	if (!completed(a->send_cq, "the atomic", IBV_WC_SUCCESS))
+		return false;
+	if (*ours == OLD && *theirs == wanted)
+		return true;
+	ksft_print_msg("the answer is %#llx, and then %#llx is there instead of %#llx\n", (unsigned long long)*ours,
+		       (unsigned long long)*theirs, (unsigned long long)wanted);
+	return false;
+}
+
+static bool run_absent(int opcode)
+{
 	switch (opcode) {
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		post(opcode, 8);
-		if (!completed(a->send_cq, "the atomic", IBV_WC_SUCCESS))
-			return false;
-		if (*ours != 0)
-			return false;
-		return *theirs == (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 5 : 0x1122334455667788);
+		return atomic_done(opcode);
 	default:
 		/* Then again, now that it is there. */
 		return moved(opcode) && moved(opcode);
