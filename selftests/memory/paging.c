@@ -1128,22 +1128,30 @@ static bool run_stuck_flush(int opcode)
 	return stuck(opcode, FLUSHED_ADVICE);
 }
 
-/* A page that comes after a peer of ordinary patience would have given up, had nobody told it. */
-static bool run_late(int opcode)
+/* Other queue pairs, of that patience. The pages of b do not come until the file that is returned is closed. */
+static int pages_late(struct patience patience)
 {
 	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
 	int fd, i;
-	struct ibv_wc wc;
-	bool ok;
 
 	for (i = 0; i < 2; i++) {
 		qp_free(ends[i].qp);
 		ends[i].qp = qp_make(&ends[i].device, IBV_QPT_RC, ends[i].send_cq, ends[i].recv_cq, depth, NULL);
 	}
-	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, PATIENT);
+	qp_connect(&a->device, a->qp, &b->device, b->qp, IBV_MTU_1024, patience);
 	fd = absence_begin(b->memory, size);
 	if (madvise(b->memory, size, MADV_DONTNEED))
 		die("madvise: %s", strerror(errno));
+	return fd;
+}
+
+/* A page that comes after a peer of ordinary patience would have given up, had nobody told it. */
+static bool run_late(int opcode)
+{
+	int fd = pages_late(PATIENT);
+	struct ibv_wc wc;
+	bool ok;
+
 	post(opcode, length);
 	ok = !cq_poll(a->send_cq, &wc, 3000);
 	if (!ok)
@@ -1151,6 +1159,24 @@ static bool run_late(int opcode)
 	/* It comes now. */
 	close(fd);
 	return ok && completed(a->send_cq, "the request", IBV_WC_SUCCESS);
+}
+
+/* A peer that is told to wait, but has no RNR retry left, gives up. The queue pair that waits for the page goes on. */
+static bool run_too_late(int opcode)
+{
+	int fd = pages_late((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 1 });
+	enum ibv_qp_state state;
+	bool ok;
+
+	post(opcode, length);
+	ok = completed(a->send_cq, "the request", IBV_WC_RNR_RETRY_EXC_ERR);
+	state = qp_state(b->qp);
+	if (state != IBV_QPS_RTS) {
+		ksft_print_msg("the responder is in state %d\n", state);
+		ok = false;
+	}
+	close(fd);
+	return ok;
 }
 
 /* Packets that use far more memory than their bytes take. */
@@ -1597,6 +1623,7 @@ static const struct row rows[] = {
 	{ "SEND to a page that comes late", .run_with = run_late, IBV_WR_SEND, OWN },
 	{ "WRITE to a page that comes late", .run_with = run_late, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ from a page that comes late", .run_with = run_late, IBV_WR_RDMA_READ, OWN },
+	{ "WRITE to a page that comes after the last RNR retry", .run_with = run_too_late, IBV_WR_RDMA_WRITE, OWN },
 	{ "SEND that was lost before one from a page that comes late", .run_with = run_lost_before, IBV_WR_SEND, OWN },
 	{ "READ to a page that comes, before a SEND from one that does not",
 	  .run_with = run_response_before, IBV_WR_RDMA_READ, OWN },
@@ -1707,8 +1734,8 @@ static void end(void)
 static bool is_stuck(const struct row *row)
 {
 	return row->run_with == run_stuck || row->run_with == run_stuck_advice || row->run_with == run_stuck_flush ||
-	       row->run_with == run_late || row->run_with == run_fragments || row->run_with == run_crowd ||
-	       row->run_with == run_many_stuck || row->run_with == run_lost_before ||
+	       row->run_with == run_late || row->run_with == run_too_late || row->run_with == run_fragments ||
+	       row->run_with == run_crowd || row->run_with == run_many_stuck || row->run_with == run_lost_before ||
 	       row->run_with == run_response_before;
 }
 
