@@ -13,11 +13,10 @@
  */
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "test.h"
+#include "watcher.h"
 
 #ifdef NO_FLUSH
 /* libibverbs of rdma-core 44 cannot post a FLUSH: rows that do are skipped. The kernel's values. */
@@ -246,60 +245,37 @@ static bool run_atomic_write_queue(void)
 	return finish() && ok;
 }
 
-static struct {
-	_Atomic uint64_t *word;
-	atomic_bool end;
-	uint64_t values[2];
-	uint64_t torn;
-	uint64_t seen;
-} watch;
+/* What a word has, one after the other: each bit differs. */
+static uint64_t values[2];
 
-static void *watch_word(void *unused)
+static bool is_written(uint64_t value)
 {
-	(void)unused;
-	while (!atomic_load_explicit(&watch.end, memory_order_relaxed)) {
-		uint64_t value = atomic_load_explicit(watch.word, memory_order_relaxed);
-
-		watch.seen++;
-		if (value != watch.values[0] && value != watch.values[1])
-			watch.torn = value;
-	}
-	return NULL;
+	return value == values[0] || value == values[1];
 }
 
 /* All bits of a word change, again and again, under the eyes of somebody. */
 static bool run_whole_words(void)
 {
-	uint64_t *word = (uint64_t *)b->open.memory + 7;
-	pthread_t thread;
+	uint64_t *word = (uint64_t *)b->open.memory + 7, end = now_ms() + patience_ms(WAIT_MS);
+	struct watcher watcher;
 	bool ok = true;
 	unsigned int i;
 
 	start_open();
-	watch.values[0] = *word;
-	watch.values[1] = ~*word;
-	watch.word = (_Atomic uint64_t *)word;
-	watch.torn = 0;
-	watch.seen = 0;
-	watch.end = false;
-	thread_start(&thread, watch_word, NULL);
-	for (i = 1; ok && i <= ROUNDS; i++) {
-		atomic_write(i, b->open.mr->rkey, (uintptr_t)word, watch.values[i % 2],
-			     IBV_SEND_SIGNALED);
+	values[0] = *word;
+	values[1] = ~*word;
+	watcher_start(&watcher, word, WORD, is_written);
+	/* The thread may begin late, or share a CPU with this one. */
+	for (i = 0; ok && (i < ROUNDS || (watcher.changes < CHANGES && now_ms() < end)); i++) {
+		atomic_write(i, b->open.mr->rkey, (uintptr_t)word, values[(i + 1) % 2], IBV_SEND_SIGNALED);
 		ok = completed("the atomic write", i, IBV_WC_SUCCESS, IBV_WC_ATOMIC_WRITE);
 	}
-	watch.end = true;
-	pthread_join(thread, NULL);
-	memcpy(b->open.expected + 7 * WORD, &watch.values[ROUNDS % 2], WORD);
-	if (watch.torn) {
-		printf("# half a word was seen: %#llx\n", (unsigned long long)watch.torn);
-		ok = false;
-	}
-	if (!watch.seen) {
-		printf("# nobody looked\n");
-		ok = false;
-	}
-	return finish() && ok;
+	watcher_end(&watcher);
+	memcpy(b->open.expected + 7 * WORD, &values[i % 2], WORD);
+	ksft_print_msg("%u atomic writes, %u changes seen\n", i, watcher.changes);
+	if (watcher.torn)
+		printf("# half a word was seen: %#llx\n", (unsigned long long)watcher.torn_value);
+	return finish() && ok && !watcher.torn && watcher.changes >= CHANGES;
 }
 
 /* Once the FLUSH is complete, what was written before is there; the WRITE need not tell. */

@@ -12,6 +12,7 @@
 
 #include "exchange.h"
 #include "test.h"
+#include "watcher.h"
 
 #define SIZE 4096
 /* A copy may depend on where it begins. */
@@ -20,20 +21,20 @@
 #define TURNS 200
 /* Words are looked at more often than packets. */
 #define WORDS 20000
-/* So many times the reader has to find another word than before. */
-#define CHANGES 100
 #define WAIT_MS 20000
 
 static struct ibv_qp *qps[2];
+/* Of a word. */
+static struct watcher watcher;
 
-/* Looks at the last byte on another CPU, and then at all others; or at a word. */
+/* Looks at the last byte on another CPU, and then at all others. */
 static struct reader {
 	pthread_t thread;
 	const volatile uint8_t *memory;
 	unsigned int length;
 	/* The value that is to come; zero ends the thread. */
 	atomic_uint wanted;
-	/* The last value that came, or how often a word has changed. */
+	/* The last value that came. */
 	atomic_uint seen;
 	unsigned int early;
 } reader;
@@ -56,30 +57,13 @@ static void *read_all(void *unused)
 	return NULL;
 }
 
-/* Each byte of a word has the same value, so any other word that is read is of two WRITEs. */
-static void *read_words(void *unused)
-{
-	uint64_t word, last = 0;
-
-	(void)unused;
-	while (reader.wanted) {
-		word = reader.length == 8 ? *(const volatile uint64_t *)reader.memory :
-					    *(const volatile uint32_t *)reader.memory * 0x100000001ull;
-		reader.early += word != (word & 0xff) * 0x0101010101010101ull;
-		if (word != last)
-			reader.seen++;
-		last = word;
-	}
-	return NULL;
-}
-
-static void reader_start(unsigned int offset, unsigned int length, void *(*reads)(void *))
+static void reader_start(unsigned int offset, unsigned int length)
 {
 	memset(sides[1].sink.memory, 0, SIZE);
 	reader.memory = sides[1].sink.memory + offset;
 	reader.length = length;
 	reader.wanted = 1;
-	thread_start(&reader.thread, reads, NULL);
+	thread_start(&reader.thread, read_all, NULL);
 }
 
 static void reader_end(void)
@@ -89,18 +73,19 @@ static void reader_end(void)
 	reader.seen = 0;
 }
 
-static bool write_value(unsigned int value)
+/* A WRITE all of whose bytes have that value. */
+static bool write_value(const volatile uint8_t *memory, unsigned int length, unsigned int value)
 {
-	struct ibv_sge sge = region_sge(&sides[0].source, 0, reader.length);
+	struct ibv_sge sge = region_sge(&sides[0].source, 0, length);
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { (uintptr_t)reader.memory, sides[1].sink.mr->rkey },
+		.wr.rdma = { (uintptr_t)memory, sides[1].sink.mr->rkey },
 	};
 
-	memset(sides[0].source.memory, value, reader.length);
+	memset(sides[0].source.memory, value, length);
 	send_post(qps[0], &wr);
 	return cq_expect(sides[0].send_cq, "WRITE", 0, IBV_WC_SUCCESS, WAIT_MS);
 }
@@ -116,10 +101,10 @@ static bool is_last_byte_last(unsigned int length)
 	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_2048, PATIENT);
 	reader.early = 0;
 	for (offset = 0; ok && offset < OFFSETS * STEP; offset += STEP) {
-		reader_start(offset, length, read_all);
+		reader_start(offset, length);
 		for (value = 1; ok && value <= TURNS; value++) {
 			reader.wanted = value;
-			ok = write_value(value);
+			ok = write_value(reader.memory, length, value);
 			end = now_ms() + patience_ms(WAIT_MS);
 			while (ok && reader.seen != value)
 				ok = now_ms() < end;
@@ -147,25 +132,33 @@ static bool run_few_bytes(void)
 	return is_last_byte_last(3) && is_last_byte_last(7);
 }
 
+/* As those of each WRITE are: any other word is of two. */
+static bool bytes_are_equal(uint64_t word)
+{
+	uint64_t all = (word & 0xff) * 0x0101010101010101ull;
+
+	return word == (watcher.bytes == 8 ? all : (uint32_t)all);
+}
+
 static bool run_words(void)
 {
-	unsigned int length, i, seen;
+	const uint8_t *word = sides[1].sink.memory + 8;
+	unsigned int length, i;
 	uint64_t end;
 	bool ok = true;
 
 	qps_make(qps, IBV_QPT_RC, depth, IBV_MTU_2048, PATIENT);
 	for (length = 4; ok && length <= 8; length += 4) {
-		reader.early = 0;
-		reader_start(8, length, read_words);
+		memset(sides[1].sink.memory, 0, SIZE);
+		watcher_start(&watcher, word, length, bytes_are_equal);
 		end = now_ms() + patience_ms(WAIT_MS);
 		/* The thread may begin late, or share a CPU with this one. */
-		for (i = 0; ok && (i < WORDS || (reader.seen < CHANGES && now_ms() < end)); i++)
-			ok = write_value(i & 0xff);
-		seen = reader.seen;
-		reader_end();
-		ksft_print_msg("%u WRITEs of %u bytes: %u changes seen, %u words of two WRITEs\n", i, length, seen,
-			       reader.early);
-		ok &= !reader.early && seen >= CHANGES;
+		for (i = 0; ok && (i < WORDS || (watcher.changes < CHANGES && now_ms() < end)); i++)
+			ok = write_value(word, length, i & 0xff);
+		watcher_end(&watcher);
+		ksft_print_msg("%u WRITEs of %u bytes: %u changes seen, %u words of two WRITEs\n", i, length,
+			       watcher.changes, watcher.torn);
+		ok &= !watcher.torn && watcher.changes >= CHANGES;
 	}
 	qps_free(qps);
 	return ok;
