@@ -473,10 +473,30 @@ static bool run_request(enum ibv_qp_type type, int who, int first_to_send, int a
 	return ok;
 }
 
+/* What the ends send in turn. */
+static enum ibv_wr_opcode opcode_of(size_t slot)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+
+	return opcodes[slot / 2 % 3];
+}
+
+/* All SENDs of an end have been received, in order, each once. */
+static bool all_received(int i)
+{
+	struct ibv_cq *cq = sides[!i].recv_cq;
+	size_t slot;
+
+	for (slot = i; slot < SLOTS; slot += 2) {
+		if (opcode_of(slot) == IBV_WR_SEND && !succeeds(cq, "receive", slot, 1))
+			return false;
+	}
+	return cq_quiet(cq, 0);
+}
+
 /* Both ends send all that they can while something happens in the middle. */
 static bool run_traffic(void (*happens)(void), int address)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 	size_t slot, sent[2] = { 0 };
 	bool ok;
 	int i;
@@ -492,7 +512,7 @@ static bool run_traffic(void (*happens)(void), int address)
 		i = slot % 2;
 		if (slot == SLOTS / 2)
 			happens();
-		post(i, opcodes[slot / 2 % 3], slot);
+		post(i, opcode_of(slot), slot);
 		sent[i]++;
 	}
 	for (i = 0; ok && i < 2; i++) {
@@ -507,12 +527,8 @@ static bool run_traffic(void (*happens)(void), int address)
 					       devices[i].name, done, ibv_wc_status_str(wc.status));
 		}
 	}
-	for (i = 0; ok && i < 2; i++) {
-		struct ibv_wc wc;
-
-		while (ok && ibv_poll_cq(sides[i].recv_cq, 1, &wc) > 0)
-			ok = wc.status == IBV_WC_SUCCESS;
-	}
+	for (i = 0; ok && i < 2; i++)
+		ok = all_received(i);
 	ok = ok && bytes_right() && migrated(address) && talk();
 	qps_free(qps);
 	return ok;
