@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "cgroup.h"
+#include "growth.h"
 #include "namespace.h"
 #include "test.h"
 
@@ -115,12 +116,15 @@ static uint64_t rnr_time(uint8_t timer, uint8_t retries)
 	return ok ? took : 0;
 }
 
+/* So often a time is taken, to know the least. */
+#define TIMES 5
+
 static uint64_t least_rnr_time(uint8_t timer, uint8_t retries)
 {
 	uint64_t least = UINT64_MAX, time;
 	int i;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < TIMES; i++) {
 		time = rnr_time(timer, retries);
 		if (time < least)
 			least = time;
@@ -135,11 +139,22 @@ static uint64_t least_rnr_time(uint8_t timer, uint8_t retries)
  */
 static bool run_rnr_timer(void)
 {
-	uint64_t short_us = least_rnr_time(1, 6), long_us = least_rnr_time(24, 6);
+	/* Ten SENDs fail, each after six repetitions. */
+	struct growth growths[] = {
+		{ &devices[0], "retry_rnr_exceeded_err", 2 * TIMES },
+		{ &devices[0], "rcvd_rnr_err", 2 * TIMES * 7 },
+		{ &devices[0], "retransmitted_pkts", 2 * TIMES * 6 },
+		{ &devices[1], "send_rnr_err", 2 * TIMES * 7 },
+	};
+	uint64_t short_us, long_us;
 
+	growths_begin(growths, ARRAY_SIZE(growths));
+	short_us = least_rnr_time(1, 6);
+	long_us = least_rnr_time(24, 6);
 	ksft_print_msg("6 x 10 us: %llu us, 6 x 40960 us: %llu us\n", (unsigned long long)short_us,
 		       (unsigned long long)long_us);
-	return short_us >= 60 && long_us >= 6 * 40960 && short_us / 1000 < patience_ms(long_us / 12 / 1000);
+	return short_us >= 60 && long_us >= 6 * 40960 && short_us / 1000 < patience_ms(long_us / 12 / 1000) &&
+	       growths_are(growths, ARRAY_SIZE(growths));
 }
 
 /* Each try is one packet, however many wait: a responder without a receive drops all of them. */
@@ -197,9 +212,15 @@ static uint64_t least_time(uint8_t timeout, uint8_t retries)
 
 static int64_t timeout_attempt(uint8_t timeout, uint8_t retries)
 {
+	struct growth growths[] = {
+		{ &devices[0], "completer_retry_err", retries + 1 },
+		{ &devices[0], "retry_exceeded_err", 1 },
+		{ &devices[0], "retransmitted_pkts", retries },
+	};
 	uint64_t before, took, least = least_time(timeout, retries);
 	bool ok;
 
+	growths_begin(growths, ARRAY_SIZE(growths));
 	start((struct patience){ .timeout = timeout, .retries = retries, .rnr_retries = 7 });
 	qp_free(qps[1]);
 	qps[1] = NULL;
@@ -211,7 +232,7 @@ static int64_t timeout_attempt(uint8_t timeout, uint8_t retries)
 	ksft_print_msg("timeout %u, %u retries: %llu us of %llu to %llu\n", timeout, retries,
 		       (unsigned long long)took, (unsigned long long)least,
 		       (unsigned long long)least * 4);
-	return ok && took >= least ? (int64_t)took / 1000 : -1;
+	return ok && took >= least && growths_are(growths, ARRAY_SIZE(growths)) ? (int64_t)took / 1000 : -1;
 }
 
 static int64_t one_retry(void)
