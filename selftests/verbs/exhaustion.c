@@ -527,6 +527,61 @@ static bool run_cq_overflow(void)
 	return ok;
 }
 
+/* Completions that a queue holds, and room that is too little for them: also if it is rounded up to a power of two. */
+#define HELD 20
+#define TOO_FEW 10
+
+static bool resized(struct ibv_cq *cq, int entries, int wanted)
+{
+	int error = ibv_resize_cq(cq, entries);
+
+	if (error != wanted)
+		ksft_print_msg("a resize to %d: %s\n", entries, strerror(error));
+	return error == wanted;
+}
+
+/* A queue does not become smaller than what it holds. It stays as it is, with all of that, in order. */
+static bool run_cq_holds_more(void)
+{
+	struct depth depth = { .send = HELD, .receive = HELD, .sges = 1 };
+	struct ibv_cq *cq = cq_make(&devices[1], HELD);
+	struct ibv_wc wc;
+	uint64_t id;
+	bool ok = true;
+
+	qps[0] = qp_make(&devices[0], IBV_QPT_RC, send_cqs[0], recv_cqs[0], depth, NULL);
+	qps[1] = qp_make(&devices[1], IBV_QPT_RC, send_cqs[1], cq, depth, NULL);
+	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, PATIENT);
+	region_fill(&regions[0]);
+	region_fill(&regions[1]);
+	for (id = 0; id < HELD; id++)
+		receive_one(1, id, id * LENGTH);
+	for (id = 0; id < HELD; id++) {
+		if (try_send(id, id * LENGTH))
+			die("ibv_post_send");
+	}
+	/* What is acknowledged has been received: it is in the queue. */
+	for (id = 0; ok && id < HELD; id++)
+		ok = completed(send_cqs[0], "a send", id, IBV_WC_SUCCESS);
+	ok = ok && resized(cq, TOO_FEW, EINVAL) && resized(cq, HELD, 0);
+	for (id = 0; ok && id < HELD; id++) {
+		ok = cq_poll(cq, &wc, 0) && wc.wr_id == id && wc.status == IBV_WC_SUCCESS && wc.byte_len == LENGTH;
+		if (!ok)
+			ksft_print_msg("completion %u is missing, or another\n", (unsigned int)id);
+	}
+	ok = ok && resized(cq, TOO_FEW, 0) && cq_quiet(cq, 0);
+	if (memcmp(regions[1].memory, regions[0].memory, HELD * LENGTH)) {
+		ksft_print_msg("the bytes that arrived are others\n");
+		ok = false;
+	}
+	receive_one(1, HELD, 0);
+	send_one(HELD);
+	ok = ok && completed(cq, "the receive behind it", HELD, IBV_WC_SUCCESS);
+	finish();
+	cq_free(cq);
+	return ok;
+}
+
 /* An event, and that the queue is polled until nothing is found, as ibv_start_poll(3) wants it. */
 static bool polled(struct ibv_comp_channel *channel, struct ibv_cq_ex *cq, unsigned int id)
 {
@@ -728,6 +783,7 @@ static const struct row rows[] = {
 	{ "a doorbell in RESET is refused, and its request gone", .run_with = run_refused_doorbell, IBV_QPS_RESET },
 	{ "a doorbell in INIT is refused, and its request gone", .run_with = run_refused_doorbell, IBV_QPS_INIT },
 	{ "a completion queue overflows", run_cq_overflow },
+	{ "a completion queue holds more than it is to have room for", run_cq_holds_more },
 	{ "a completion queue is polled until it is empty, by ibv_start_poll()", run_cq_ex },
 	{ "memory windows are charged to who makes them", run_windows_charged, .needs = CHARGES },
 	{ "memory regions are charged to who makes them", run_regions_charged, .needs = CHARGES },
