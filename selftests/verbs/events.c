@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 
 #include "command.h"
+#include "growth.h"
 #include "namespace.h"
 #include "test.h"
 #include "wire.h"
@@ -860,10 +861,10 @@ static bool run_held_are_flushed(void)
 	return finish() && ok;
 }
 
-/* Sends a request to the queue pair and returns the syndrome of the answer; 0 if there is none. */
-static uint8_t asked(uint8_t opcode, uint32_t number)
+/* A request of one packet to the queue pair, as many packets behind the peer's first one. */
+static struct wire_packet request_of(uint8_t opcode, uint32_t number)
 {
-	struct wire_packet answer, packet = {
+	return (struct wire_packet){
 		.opcode = opcode,
 		.qpn = a->qp->qp_num,
 		.psn = THEIR_PSN + number,
@@ -872,6 +873,12 @@ static uint8_t asked(uint8_t opcode, uint32_t number)
 		.length = LENGTH,
 		.payload = opcode == RC_SEND_ONLY ? LENGTH : 0,
 	};
+}
+
+/* Sends a request to the queue pair and returns the syndrome of the answer; 0 if there is none. */
+static uint8_t asked(uint8_t opcode, uint32_t number)
+{
+	struct wire_packet answer, packet = request_of(opcode, number);
 
 	wire_drain(&wire);
 	wire_send(&wire, &packet, 1);
@@ -1374,12 +1381,14 @@ static bool run_access_error(void)
 static bool run_lost_completions(void)
 {
 	struct ibv_cq *cq = cq_make(&a->device, 3), *own = a->send_cq;
+	struct growth lost = { &a->device, "cq_overflow", 2 };
 	struct ibv_qp *idle, *other;
 	struct expected wanted[3];
 	int i, capacity;
 	bool ok;
 
 	capacity = cq->cqe;
+	growths_begin(&lost, 1);
 	other = make(a, IBV_QPT_RC);
 	connect_to(other, usual(a, b, 0x123456), IBV_QPS_RTS);
 	a->send_cq = cq;
@@ -1411,7 +1420,7 @@ static bool run_lost_completions(void)
 	ok = finish() && ok;
 	if (ibv_destroy_qp(idle) || ibv_destroy_qp(other) || ibv_destroy_cq(cq))
 		die("what was made for it does not go away");
-	return ok;
+	return growths_are(&lost, 1) && ok;
 }
 
 /* The ring that the process has mapped last. */
@@ -1663,6 +1672,90 @@ static bool run_silent_states(void)
 	return finish() && ok;
 }
 
+/* --- Counters ---------------------------------------------------------------------------- */
+
+/* A syndrome that means nothing (IBTA table 43). */
+#define WIRE_RESERVED 0x40
+
+/* A requester hears of a loss by a NAK, and by an answer behind one that is missing. Both make it repeat two packets. */
+static bool run_counted_requester(void)
+{
+	struct growth growths[] = {
+		{ &a->device, "rcvd_seq_err", 1 },
+		{ &a->device, "implied_nak_seq_err", 1 },
+		{ &a->device, "retransmitted_pkts", 4 },
+		{ &a->device, "completer_retry_err", 0 },
+		{ &a->device, "stale_response", 1 },
+		{ &a->device, "refused_pkts", 1 },
+		{ &a->device, "rdma_sends", 4 },
+	};
+	bool ok;
+
+	lone_start(patient());
+	growths_begin(growths, ARRAY_SIZE(growths));
+	post(a, IBV_WR_SEND, 1);
+	post(a, IBV_WR_SEND, 2);
+	ok = on_wire(RC_SEND_ONLY, 0, NULL) && on_wire(RC_SEND_ONLY, 1, NULL);
+	answer(RC_ACKNOWLEDGE, 0, WIRE_NAK_SEQUENCE, 0);
+	ok = ok && on_wire(RC_SEND_ONLY, 0, NULL) && on_wire(RC_SEND_ONLY, 1, NULL);
+	acknowledge(1);
+	ok = ok && sent(a, 1, IBV_WC_SUCCESS) && sent(a, 2, IBV_WC_SUCCESS);
+	post(a, IBV_WR_RDMA_READ, 3);
+	post(a, IBV_WR_SEND, 4);
+	ok = ok && on_wire(RC_READ_REQUEST, 2, NULL) && on_wire(RC_SEND_ONLY, 3, NULL);
+	/* That of the READ is missing. */
+	acknowledge(3);
+	ok = ok && on_wire(RC_READ_REQUEST, 2, NULL) && on_wire(RC_SEND_ONLY, 3, NULL);
+	answer(RC_READ_RESPONSE_ONLY, 2, WIRE_ACK, LENGTH);
+	acknowledge(3);
+	ok = ok && sent(a, 3, IBV_WC_SUCCESS) && sent(a, 4, IBV_WC_SUCCESS);
+	post(a, IBV_WR_SEND, 5);
+	ok = ok && on_wire(RC_SEND_ONLY, 4, NULL);
+	answer(RC_ACKNOWLEDGE, 4, WIRE_RESERVED, 0);
+	acknowledge(4);
+	ok = ok && sent(a, 5, IBV_WC_SUCCESS) && growths_are(growths, ARRAY_SIZE(growths));
+	return finish() && ok;
+}
+
+/* A responder that remembers one READ gets a request behind a gap, one without a receive, and two again. */
+static bool run_counted_responder(void)
+{
+	struct growth growths[] = {
+		{ &a->device, "out_of_seq_request", 1 },
+		{ &a->device, "sent_seq_err", 1 },
+		{ &a->device, "send_rnr_err", 1 },
+		{ &a->device, "sent_nak", 0 },
+		{ &a->device, "rdma_recvs", 1 },
+		{ &a->device, "duplicate_request", 2 },
+		{ &a->device, "forgotten_request", 1 },
+	};
+	struct ibv_qp_attr attr = patient();
+	struct wire_packet request;
+	unsigned int i;
+	bool ok;
+
+	attr.max_dest_rd_atomic = 1;
+	lone_start(attr);
+	growths_begin(growths, ARRAY_SIZE(growths));
+	ok = same("the syndrome behind a gap", asked(RC_SEND_ONLY, 1), WIRE_NAK_SEQUENCE) &&
+	     same("the syndrome without a receive", asked(RC_SEND_ONLY, 0), WIRE_RNR | attr.min_rnr_timer);
+	post_receive(a, 11);
+	request = request_of(RC_SEND_ONLY, 0);
+	wire_send(&wire, &request, 1);
+	ok = ok && received(a, 11, IBV_WC_SUCCESS) && same("the syndrome", asked(RC_SEND_ONLY, 0), WIRE_ACK);
+	for (i = 1; i <= 2; i++) {
+		request = request_of(RC_READ_REQUEST, i);
+		wire_send(&wire, &request, 1);
+		ok = ok && is_answered(&request);
+	}
+	/* The second one has taken the place of the first. */
+	request = request_of(RC_READ_REQUEST, 1);
+	wire_drain(&wire);
+	wire_send(&wire, &request, 1);
+	ok = ok && wire_quiet() && growths_are(growths, ARRAY_SIZE(growths));
+	return finish() && ok;
+}
+
 /* As ibv_query_port_speed() of rdma-core 62. */
 #define METHOD_QUERY_PORT_SPEED (UVERBS_METHOD_QUERY_GID_ENTRY + 1)
 
@@ -1725,6 +1818,8 @@ static const struct row rows[] = {
 	{ "status: LOC_LEN_ERR of a READ", run_short_response },
 	{ "status: each NAK", run_naks },
 	{ "dropped: what comes for a queue pair in RESET, INIT or ERR", run_silent_states },
+	{ "counted: what a requester hears of a loss, and repeats", run_counted_requester },
+	{ "counted: what a responder refuses, and what it gets again", run_counted_responder },
 };
 
 /* --- Events of ports and devices --------------------------------------------------------- */
