@@ -1200,8 +1200,8 @@ static pid_t flooder_start(enum flood_kind kind, struct news *news)
 }
 
 /*
- * Who only looks at the clock, on the same CPU, sees how long others keep it, and how much is left: a twentieth at
- * least, and no wait lasts for half of the time.
+ * Who only looks at the clock, on the same CPU, sees how long others keep it, and how much is left. Whether that is a
+ * twentieth at least.
  */
 static bool watch_clock(uint64_t ms, uint64_t *longest_us)
 {
@@ -1224,7 +1224,24 @@ static bool watch_clock(uint64_t ms, uint64_t *longest_us)
 	share = used.tv_sec * 1000 + used.tv_nsec / 1000000 - share;
 	ksft_print_msg("%llu of %llu ms are left to others, the longest wait is %llu us\n",
 		       (unsigned long long)share, (unsigned long long)ms, (unsigned long long)*longest_us);
-	return share > ms / 20 && *longest_us < 1000ULL * patience_ms(ms / 2);
+	return share > ms / 20;
+}
+
+/*
+ * Enough is left to others, in each attempt; and in one of three no wait lasts for half of the time: a machine that is
+ * shared may stand still.
+ */
+static bool others_may_run(void)
+{
+	const uint64_t most = 1000ULL * patience_ms(FLOOD_MS / 2);
+	uint64_t longest = most;
+	int i;
+
+	for (i = 0; longest >= most && i < 3; i++) {
+		if (!watch_clock(FLOOD_MS, &longest))
+			return false;
+	}
+	return longest < most;
 }
 
 static bool run_flood(int kind)
@@ -1233,7 +1250,7 @@ static bool run_flood(int kind)
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const char *const both[] = { address, address };
 	pid_t flooders[FLOODERS];
-	uint64_t longest, began, end = now_ms() + patience_ms(WAIT_MS);
+	uint64_t began, end = now_ms() + patience_ms(WAIT_MS);
 	static struct way ways[2];
 	cpu_set_t before;
 	struct pair pair;
@@ -1249,7 +1266,7 @@ static bool run_flood(int kind)
 			usleep(10000);
 	}
 	stay_on(FLOOD_CPU);
-	ok = watch_clock(FLOOD_MS, &longest);
+	ok = others_may_run();
 	sched_setaffinity(0, sizeof(before), &before);
 	began = now_ms();
 	for (i = 0; i < FLOODERS; i++) {
