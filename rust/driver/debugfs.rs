@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What tests look at, in `/sys/kernel/debug/ferroce`.
+//! Files for tests, in `/sys/kernel/debug/ferroce`.
 
 use crate::live::counts;
 use kernel::{

@@ -227,8 +227,8 @@ fn receive_all(
     copies
 }
 
-/// Hands a packet to each QP of `device` that is attached to the group `gid`. What is wrong with it for one
-/// of them, as its Q_Key, does not concern the others (IBTA 10.5.2). Returns how many there are.
+/// Hands a packet to each QP of `device` that is attached to the group `gid`. A refusal by one of them, as for its
+/// Q_Key, does not concern the others (IBTA 10.5.2). Returns how many there are.
 fn deliver_to_group(
     device: &Arc<Device>,
     gid: &Gid,

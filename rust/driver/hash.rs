@@ -22,10 +22,10 @@ const PROBES: u32 = 16;
 /// The bits of a key. An xarray has a level of nodes for six bits, so a look-up passes four.
 const KEYS: u32 = 0x00ff_ffff;
 
-/// What multiplies each word: odd, with bits all over (2^64 over the golden ratio).
+/// The factor of each word: odd, with bits all over (2^64 over the golden ratio).
 const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a process must not guess: it could choose addresses that take the places of somebody else's.
+/// A process must not guess this: it could choose addresses that take the places of somebody else's.
 static SECRET: Atomic<u64> = Atomic::new(0);
 
 /// Chooses the secret. Context: any, before anything is hashed.

@@ -89,7 +89,7 @@ pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
 }
 
 /// Retires `device`, and lets go of the network for it and its QPs: the namespace may end now, while a QP stays for as
-/// long as a verbs call of its process takes. Done once, whoever calls. Context: process, RTNL may be held.
+/// long as a verbs call of its process takes. Done once, by the first caller. Context: process, RTNL may be held.
 pub(crate) fn stop(device: &Arc<Device>) {
     if let Some(site) = device.detach() {
         retire(device);
@@ -98,7 +98,7 @@ pub(crate) fn stop(device: &Arc<Device>) {
     }
 }
 
-/// `netdev`, that of `device`, is unregistered: whoever refers to it has to let go. Stops the device, and unregisters it
+/// `netdev`, that of `device`, is unregistered: all references to it have to go. Stops the device, and unregisters it
 /// soon. That deletes its addresses, which refer to the netdev, but may take as long as a verbs call of a process. So they
 /// are deleted now: by `ib_core` for an Ethernet netdev, and here for any other. Context: process, under RTNL.
 pub(crate) fn lose(device: &Arc<Device>, netdev: &NetDevice) {
@@ -158,7 +158,7 @@ impl WorkItem<UNREGISTER> for Device {
         if let Some(handle) = device.handle() {
             unregister(&device, &handle);
             drain(&device.registry, &handle);
-            // Not one that came meanwhile, which is registered: whoever sets it queues this work again.
+            // Not one that came meanwhile, which is registered: the thread that sets it queues this work again.
             drop(device.take_handle());
         }
     }
@@ -197,7 +197,7 @@ impl rdma::device::Device for Device {
         if let Some(site) = self.detach() {
             self.registry.vacate_now(self, site);
         }
-        // In this order: whoever does not find the device on the list must find the work, which waits
+        // In this order: a thread that does not find the device on the list must find the work, which waits
         // for the end of the unregistering that we are in. So the module cannot go before.
         self.unregister_later();
         self.registry.forget(self);

@@ -42,7 +42,7 @@ module! {
     imports_ns: ["DMA_BUF"],
 }
 
-/// The loaded module. What is dropped first stands first, see [`Ferroce::drop`].
+/// The loaded module. The fields stand in the order of their drop, see [`Ferroce::drop`].
 struct Ferroce {
     link: Option<rdma::link::LinkType<verbs::Ferroce>>,
     client: Option<rdma::client::Client<verbs::Ferroce>>,

@@ -106,7 +106,7 @@ impl Addresses {
 
     /// A number that is another one after each change: what was found before may not hold any more. Context: any.
     pub(crate) fn changes(&self) -> u32 {
-        // What is looked up after this is as new as the number, at least.
+        // Acquire: a later look-up sees the addresses as new as the number, at least.
         self.changes.load(Acquire)
     }
 

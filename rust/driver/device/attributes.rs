@@ -45,7 +45,7 @@ pub(crate) const MAX_FAST_PAGES: u32 = 512;
 /// Objects of each type.
 const MAX_OBJECTS: u32 = 1 << 20;
 
-/// What RC and XRC do with memory that is paged on demand.
+/// The operations of RC and XRC on memory that is paged on demand.
 const PAGING_CONNECTED: u32 =
     paging::SEND | paging::SHARED_RECEIVE | paging::WRITE | paging::READ | paging::ATOMIC;
 

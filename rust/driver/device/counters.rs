@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device counts, as `rdma statistic show` tells it, and its QPs, as `rdma statistic qp show` does.
+//! The counters of a device (`rdma statistic show`), and of its QPs (`rdma statistic qp show`).
 
 use kernel::{
     prelude::*,
@@ -168,7 +168,7 @@ impl Counters {
     }
 }
 
-/// What QPs count that are bound to it, instead of the device (`rdma statistic qp`).
+/// The counters of the QPs that are bound to it, in place of the device's (`rdma statistic qp`).
 pub(crate) struct QpCounter([Atomic<u64>; NAMES.len()]);
 
 impl QpCounter {
@@ -199,10 +199,10 @@ impl rdma::counter::Counter for QpCounter {
     }
 }
 
-/// What a side of a QP has told of the `N` events that it counts by itself. They count up, and wrap around.
+/// How much a side of a QP has told of the `N` events that it counts by itself. They count up, and wrap around.
 pub(crate) struct Tally<const N: usize> {
     told: [u64; N],
-    /// Who is told, if not the device.
+    /// It is told instead of the device, if there is one.
     counter: Option<Arc<QpCounter>>,
 }
 

@@ -45,7 +45,7 @@ struct Queue {
     is_left: bool,
 }
 
-/// What a device has for packets that are its own.
+/// A device's queues for packets to its own addresses.
 pub(crate) struct Loopback {
     /// One for each CPU.
     queues: KVec<Pin<KBox<SpinLockBh<Queue>>>>,

@@ -76,7 +76,7 @@ impl Site {
     }
 }
 
-/// What a device has of the network, until its netdev goes.
+/// A device's netdev and its place, until the netdev goes.
 struct Attachment {
     netdev: net::NetDev,
     /// [`None`] while the netdev is between two namespaces.
@@ -240,7 +240,7 @@ impl Device {
     /// Notes that the device will be unregistered. Of a thread that calls this and then reads the state of a QP, and one
     /// that changes that state and then calls [`Device::is_retired`], at least one sees what the other wrote. Context: any.
     pub(crate) fn retire(&self) {
-        // Release: whoever undoes this sees why it was done (`Device::is_leaving`).
+        // Release: a thread that undoes this sees why it was done (`Device::is_leaving`).
         self.retired.store(true, Release);
         smp_mb();
     }

@@ -4,7 +4,7 @@
 //!
 //! An MGID of RoCEv2 is an IP address (IBTA annex A17.4.1): that of an IPv6 group, or of an IPv4 group in
 //! IPv6-mapped form, as rdma_cm makes it. The form `ff0e::ffff:a.b.c.d`, which rdma_cm has for RoCEv1, stands
-//! for both: it is an IPv6 group as such, and the IPv4 group for whoever has an IPv4 address.
+//! for both: it is an IPv6 group as such, and the IPv4 group for a device with an IPv4 address.
 //!
 //! # Locks
 //!
@@ -46,7 +46,7 @@ use sync::{
 /// The number that a packet for a multicast group has for that of a QP (IBTA 10.5.1).
 pub(crate) const QP_NUMBER: u32 = 0x00ff_ffff;
 
-/// What stands in front of an IPv4 group in an MGID of the form `ff0e::ffff:a.b.c.d`.
+/// The prefix of an IPv4 group in an MGID of the form `ff0e::ffff:a.b.c.d`.
 const GLOBAL_MAPPED: [u8; 12] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// The IPv4 group that an IPv6 group stands for, too.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device has of the network: its netdev, the namespace that this is in, and the multicast groups there.
+//! A device's part of the network: its netdev, the namespace that this is in, and the multicast groups there.
 
 use crate::device::{
     Device,

@@ -169,7 +169,7 @@ struct Waiting {
     stream: Stream,
 }
 
-/// What has come without a pause.
+/// Packets that have come without a pause.
 #[derive(Default)]
 struct Stream {
     bytes: u32,

@@ -83,7 +83,7 @@ impl Absent {
     }
 }
 
-/// What a key gives access to.
+/// The addresses that a key gives access to, and the rights.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) start: u64,
@@ -197,7 +197,7 @@ impl MrAccess {
     #[inline(never)]
     pub(super) fn with_any(&self, offset: u64, len: usize, f: &mut dyn Touch) -> Result<(), Fault> {
         let at = self.locate(offset, len)?;
-        // Who invalidates the window waits for the end of the copy.
+        // Held to the end of the copy: an invalidation of the window waits for it.
         let window = self.window.as_ref();
         let bound = window.map(|(window, generation)| (window.state.lock(), *generation));
         if let Some((state, generation)) = &bound {
@@ -218,7 +218,7 @@ impl MrAccess {
             (memory::Fault::Absent(missing), Source::User(UserMemory::OnDemand(memory))) => {
                 Fault::Absent(Absent {
                     memory: memory.clone(),
-                    // What follows in this message will be wanted soon.
+                    // The rest of the message will be wanted soon.
                     missing: missing.extended(memory, self.start.saturating_add(self.len)),
                 })
             }

@@ -139,7 +139,7 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// What the process needs to know.
+    /// Where the process maps it.
     pub(crate) fn info(&self) -> MmapInfo {
         self.info
     }

@@ -72,7 +72,7 @@ pub(super) struct Fast {
     pub(super) range: Option<(Range, Activation)>,
 }
 
-/// What changes of a region or window. That of a process may get into another protection domain.
+/// The part of a region or window that changes. A process's region may get into another protection domain.
 pub(super) struct State {
     pub(super) pd: Arc<Pd>,
     pub(super) backing: Backing,
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// What a key leads to: a memory region, or a window. Outlives the `ib_mr`, though its memory does not.
+/// A memory region or window: the target of a key. Outlives the `ib_mr`, though its memory does not.
 #[pin_data]
 pub(crate) struct Mr {
     pub(super) index: u32,
@@ -225,8 +225,8 @@ impl Mr {
     }
 }
 
-/// What was found by its key last: the next is the same, more often than not. Not to be kept for longer than a lock is
-/// held, as the region or window is kept with it.
+/// The region or window that was found last: the next is the same, more often than not. Not to be kept for longer than
+/// a lock is held, as it keeps the region or window.
 #[derive(Default)]
 pub(crate) struct Recent(Option<Arc<Mr>>);
 
@@ -266,9 +266,9 @@ pub(crate) fn remote_access(
 /// leads to or of `va .. va + len`; when this returns, what was written by way of it is where `need` says:
 /// [`Access::FLUSH_GLOBAL`], [`Access::FLUSH_PERSISTENT`].
 ///
-/// Nothing is to be done for it but to wait for the writes of this CPU. What was written before was
-/// written under locks that have changed hands since; caches are coherent, and what is to be persistent
-/// became so when it was written ([`Memory::is_persistent`](rdma::memory::Memory::is_persistent)). Context: process or softirq.
+/// Nothing is to be done for it but to wait for the writes of this CPU. Earlier writes were made under locks that have
+/// changed hands since; caches are coherent, and bytes that are to be persistent became so when they were written
+/// ([`Memory::is_persistent`](rdma::memory::Memory::is_persistent)). Context: process or softirq.
 pub(crate) fn remote_flush(
     pd: &Arc<Pd>,
     qp: u32,
@@ -287,7 +287,7 @@ pub(crate) fn remote_flush(
     Ok(())
 }
 
-/// What `key` leads to, whatever its tag, and whatever its protection domain. Context: any.
+/// The region or window of `key`, whatever its tag and protection domain. Context: any.
 pub(super) fn find(key: u32) -> Result<Arc<Mr>, Fault> {
     REGIONS.get(key >> TAG_BITS).ok_or(Fault::Protection)
 }

@@ -77,7 +77,7 @@ impl MemoryRegion for Mr {
         drop(state);
         drop(before);
         if is_same {
-            // Who was let in by the rights or the domain of before has bottom halves off.
+            // Accesses by the former rights or domain have bottom halves off: a grace period waits for them.
             sync::synchronize_rcu();
         } else {
             former.release();

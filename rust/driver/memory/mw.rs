@@ -3,9 +3,9 @@
 //! Memory windows: keys for peers to a part of a region, which work requests bind and invalidate
 //! (IBTA 10.6.7.2).
 //!
-//! A window stands in the table of keys like a region; [`remote_access`](crate::memory::key::remote_access) checks it. What it is bound to
-//! is held by it: the region cannot be deregistered meanwhile. A copy holds the window's lock, so that when a
-//! window is bound anew, invalidated or destroyed, nobody is copying through its old key any more.
+//! A window stands in the table of keys like a region; [`remote_access`](crate::memory::key::remote_access) checks it.
+//! A bound window holds its region, which cannot be deregistered meanwhile. A copy holds the window's lock, so that
+//! when a window is bound anew, invalidated or destroyed, nobody is copying through its old key any more.
 //!
 //! Windows of type 2 are of the kind 2B: of a QP, by its number, and of a protection domain. A window whose QP
 //! is gone stays bound, and can only be destroyed.
@@ -55,7 +55,7 @@ pub(crate) struct Bind {
     pub(crate) start: u64,
     /// Bytes. None of them: the window is unbound.
     pub(crate) len: u64,
-    /// What the window allows a peer.
+    /// The rights of the peer.
     pub(crate) access: Access,
 }
 
@@ -136,7 +136,7 @@ fn hold(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Hold,
     })
 }
 
-/// What a window is bound to.
+/// The part of a region that a window is bound to.
 pub(crate) struct Binding {
     hold: Hold,
     /// In a peer's addresses.

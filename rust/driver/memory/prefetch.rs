@@ -153,7 +153,7 @@ impl WorkItem<PREFETCH> for Pd {
     fn run(pd: Arc<Pd>) {
         let wanted = core::mem::take(&mut *pd.pending.lock());
         for wanted in wanted {
-            // Who accesses what is missing will be told.
+            // A later access to a missing page reports the error.
             let _ = wanted.fault_in(&pd);
         }
         paging_turns::end(pd);

@@ -371,7 +371,7 @@ fn apply_send(qp: &Arc<Qp>, attributes: &Attributes, from: State, to: State) -> 
         window_packets_most: WINDOW_PACKETS_MOST,
     };
     if from == State::Sqe {
-        // What was posted until now is flushed, whether or not its turn has come (IBTA 10.3.1).
+        // All requests posted until now are flushed, whether or not their turn has come (IBTA 10.3.1).
         qp.flush_posted_sends();
     }
     let mut send = qp.send.lock();

@@ -30,9 +30,9 @@ pub(super) enum Deadline {
     /// A QP in error looks for receives that were posted without a system call. It may have left that state since: so
     /// the requester's deadline is another.
     Rescan,
-    /// It is looked again whether the machine's queues have drained.
+    /// Checks again whether the machine's queues have drained.
     Pace,
-    /// It is looked whether a thread has begun to send, or to respond: nothing else may happen that would.
+    /// Checks whether the worker has begun to send, or to respond: without it, nothing might wake the QP.
     Send,
     Respond,
 }
@@ -121,7 +121,7 @@ impl Deadlines {
 
 impl TimerCallback for Qp {
     fn expired(this: ArcBorrow<'_, Self>) {
-        // The work serves all who wait for the queues so far. Whoever waits from now on sets the deadline again.
+        // The work serves all sides that wait for the queues so far. One that waits later sets the deadline again.
         let [hold, others @ ..] = this.deadlines.take_passed(this);
         let was_held = hold && this.held_long_enough();
         if was_held || others.contains(&true) {

@@ -41,7 +41,7 @@ pub(super) struct Doorbells {
     threshold: u32,
     /// A batch of this burst was full.
     has_filled: bool,
-    /// What the program had taken from the completion queues when the burst began.
+    /// [`Qp::polled`] when the burst began.
     polled: (u32, u32),
 }
 
@@ -193,7 +193,7 @@ impl Qp {
     /// No request is held any more: the caller is about to send them all.
     pub(super) fn release_held(&self) {
         if self.has_held() {
-            // What was counted before can be seen in the ring.
+            // Acquire: the requests that were counted can be seen in the ring.
             self.send.held.swap(0, Ordering::AcqRel);
         }
     }

@@ -248,7 +248,7 @@ impl Engine {
         let device = qp.device();
         let is_loopback = path.is_some_and(|path| path.is_loopback());
         // The device's own CPUs empty this queue, and nobody else: to send all the same would only lose packets. With
-        // PREEMPT_RT, whoever empties it may be preempted for long.
+        // PREEMPT_RT, the thread that empties it may be preempted for long.
         if is_loopback && device.loopback.is_congested() {
             self.paced_since.get_or_insert_with(super::now);
             wait_for_queues(qp);
@@ -295,7 +295,7 @@ impl Qp {
     /// it, unless somebody else is at it: then that one sees what `event` changed.
     /// Context: process or softirq, no lock held.
     pub(super) fn drive<S: Side>(self: &Arc<Self>, event: impl FnOnce(&mut S, &mut Round)) {
-        // A softirq, or whoever else has to end before its packets arrive.
+        // A softirq, or a thread that has to end before its packets arrive.
         let has_bh_off = sync::owns_softirq();
         self.drive_by::<S>(has_bh_off, &mut Some(event));
     }

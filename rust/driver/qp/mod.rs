@@ -118,7 +118,7 @@ pub(crate) struct Qp {
     _live: Live,
 }
 
-/// What a QP was created with, and what its consumer has set since.
+/// The attributes that a QP was created with, and those that its consumer has set since.
 #[pin_data]
 struct Verbs {
     is_user: bool,

@@ -39,7 +39,7 @@ struct Entry {
 }
 
 impl Multicast for Qp {
-    /// Waits for RTNL, but not once the device is retired: whoever holds RTNL may wait for its end (`lifecycle::leave`).
+    /// Waits for RTNL, but not once the device is retired: RTNL's holder may wait for its end (`lifecycle::leave`).
     fn attach_multicast(self: &Arc<Self>, mgid: &Gid) -> Result {
         let group = Address::from_gid(*mgid);
         if self.ty != Type::Ud || !group.is_multicast() {

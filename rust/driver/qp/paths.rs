@@ -32,7 +32,7 @@ use roce::{
     time, //
 };
 
-/// What [`Qp::paths`] keeps under its lock, which is taken inside the send lock and the receive lock.
+/// The paths of a QP, under the lock [`Qp::paths`], which is taken inside the send lock and the receive lock.
 #[derive(Default)]
 pub(super) struct Paths {
     migration: Migration,
@@ -40,7 +40,7 @@ pub(super) struct Paths {
     /// While there is no primary path: how to find it again, if it was dropped because its source address went.
     lost: Option<PathQuery>,
     alternate: Option<Alternate>,
-    /// What was the primary path before the last migration: the peer may not have heard of that yet.
+    /// The primary path before the last migration: the peer may not have heard of that yet.
     former: Option<Arc<Path>>,
     /// Migrations since the QP was reset. The number wraps around.
     migrations: u32,
@@ -121,7 +121,7 @@ impl Paths {
         })
     }
 
-    /// What a consumer asks for, all of it or nothing.
+    /// Makes the changes that a consumer asks for, all of them or none.
     ///
     /// Errors: `EINVAL` for what the state of the migration does not allow.
     pub(super) fn modify(

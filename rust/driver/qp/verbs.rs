@@ -83,7 +83,7 @@ use sync::{
     Gate, //
 };
 
-/// What `create_qp` answers to librxe: where its rings are.
+/// The response of `create_qp` to librxe: where its rings are.
 #[derive(Clone, Copy, zerocopy_derive::IntoBytes, zerocopy_derive::Immutable)]
 #[repr(C)]
 struct CreateQpResponse {

@@ -61,7 +61,7 @@ use sync::{
 
 enum Queue {
     User(UserCq),
-    /// What `poll_cq` takes from.
+    /// The completions for `poll_cq`.
     Kernel(KernelRing<(Handle, Completion)>),
 }
 
@@ -132,7 +132,7 @@ impl TimerCallback for Cq {
     }
 }
 
-/// What posting a completion asks of the caller.
+/// The outcome of posting a completion.
 #[must_use]
 pub(crate) struct Posted {
     /// Call [`Cq::notify`] once no lock is held.

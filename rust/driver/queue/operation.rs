@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a send WQE asks for: the operation, in the words of librxe's WQEs and in those of kernel consumers' WRs.
+//! The operation of a send WQE, from librxe's WQEs and from kernel consumers' WRs.
 
 use crate::{
     memory::{
@@ -60,21 +60,21 @@ pub(crate) enum Local {
     Frame,
 }
 
-/// What the driver must remember of a send work request until it completes.
+/// A send work request, as far as the driver must remember it until it completes.
 pub(crate) struct SendWqe {
     /// The consumer's cookie.
     pub(crate) wr_id: u64,
-    /// What the completion calls the operation.
+    /// The operation, as its completion names it.
     pub(crate) opcode: wc::Opcode,
     /// Elements of the scatter/gather list.
     pub(crate) buffers: usize,
     /// Bytes of inline data, which then stands for the list.
     pub(crate) inline: Option<usize>,
-    /// What an ATOMIC WRITE writes, as in memory; it stands for the list, too.
+    /// The operand of an ATOMIC WRITE, as in memory; it stands for the list, too.
     pub(super) word: Option<[u8; 8]>,
     /// The destination of a datagram.
     pub(crate) ah: Option<Arc<Ah>>,
-    /// What to do, if the request never reaches the wire.
+    /// The operation, if the request never reaches the wire.
     pub(crate) local: Option<Local>,
     /// The request is one that this QP cannot carry out: it completes with
     /// [`wc::Status::LocQpOp`] when its turn comes.
@@ -181,7 +181,7 @@ pub(super) fn of_user(
                 len: bind.length,
                 access: Access::from_bits(bind.access),
             }));
-            // What is under way needs no window of this side, so that it waits only if asked to.
+            // Requests under way need no window of this side: it waits for them only if asked to.
             wr.operation = SendOperation::Local;
         }
         _ => return None,

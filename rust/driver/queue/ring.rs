@@ -27,8 +27,8 @@ impl From<Full> for Error {
 
 /// A ring shared with a process.
 ///
-/// What the process needs to know stands in the ring for it to read; the kernel goes by its private
-/// copies alone.
+/// The process reads the size of the ring and of its elements in the ring itself; the kernel goes by its
+/// private copies alone.
 ///
 /// # Invariants
 ///
@@ -269,7 +269,7 @@ pub(crate) struct Relocation {
 }
 
 impl Relocation {
-    /// What `producer` has in its ring is to move, and what it adds until [`Self::finish`]. It has just caught up.
+    /// The elements of `producer` are to move, with those that it adds until [`Self::finish`]. It has just caught up.
     pub(crate) fn new(ring: &SharedRing, producer: &Producer) -> Self {
         Self {
             ring: ring.clone(),

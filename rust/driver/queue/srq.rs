@@ -236,8 +236,8 @@ impl Srq {
     /// Gives a process's queue a new ring; what is posted moves over in order. Returns the old one. The
     /// caller has its turn.
     ///
-    /// The requests are copied without the lock, while QPs go on taking from the old ring. What the
-    /// process posts there meanwhile is lost: librxe posts nothing then.
+    /// The requests are copied without the lock, while QPs go on taking from the old ring. Requests
+    /// that the process posts there meanwhile are lost: librxe posts none then.
     fn resize(
         &self,
         max_wr: u32,

@@ -53,7 +53,7 @@ fn packet_type(network: Option<Network>) -> u8 {
 }
 
 impl UserCompletion {
-    /// What a process gets for `from`.
+    /// The completion `from`, as a process gets it.
     pub(super) fn new(from: &Completion) -> Self {
         let grh = if from.grh { WC_GRH } else { 0 };
         let (flags, extra) = match from.extra {

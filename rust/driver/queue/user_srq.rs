@@ -40,7 +40,7 @@ use zerocopy_derive::{
     IntoBytes, //
 };
 
-/// What `create_srq` answers to librxe: where its ring is.
+/// The response of `create_srq` to librxe: where its ring is.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct CreateResponse {

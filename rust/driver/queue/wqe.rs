@@ -118,8 +118,8 @@ impl SendWqes {
 
     /// Fetches a WQE that librxe wrote, from its private copy `bytes`.
     ///
-    /// What a process wrote that makes no sense never is an error of the queue: the request is
-    /// marked as refused and completes with an error in its turn.
+    /// A WQE that makes no sense never is an error of the queue: the request is marked as refused and
+    /// completes with an error in its turn.
     #[inline]
     pub(crate) fn take_user(
         &mut self,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Headers that bindgen reads for the crate rdma_bindings, beyond those that the kernel crate binds. What
- * of them becomes Rust is said in bindgen_parameters.
+ * Headers that bindgen reads for the crate rdma_bindings, beyond those that the kernel crate binds.
+ * bindgen_parameters says which of their items become Rust.
  */
 #include <linux/hrtimer_types.h>
 

@@ -27,7 +27,7 @@
 
 mod versions;
 
-/// What bindgen makes of the headers.
+/// The bindings of the headers, by bindgen.
 mod raw {
     use kernel::{
         bindings::*,
@@ -59,7 +59,7 @@ mod raw {
     include!(concat!(env!("FERROCE_BINDINGS"), "/bindings_generated.rs"));
 }
 
-/// What bindgen makes of our helpers.
+/// The bindings of our helpers, by bindgen.
 mod helpers {
     // Declared, but not defined, in the kernel crate's bindings.
     use super::raw::ib_device;

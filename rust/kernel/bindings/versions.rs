@@ -2,7 +2,7 @@
 
 //! Where the kernels that the module is built for differ.
 //!
-//! What is called otherwise in one of them, or has another type, has one name here, with which all other
+//! An item with another name or another type in one of them has one name here, with which all other
 //! source is the same for all. `linux_7_3` means "that or later": Kbuild sets it, and nothing else asks for it.
 
 use kernel::{
@@ -25,7 +25,7 @@ pub const DMA_BIDIRECTIONAL: dma_data_direction = {
     value
 };
 
-/// What the callback of a timer returns that is not to be started again.
+/// The return value of a timer's callback, if the timer is not to be started again.
 ///
 /// Until 7.2 the kernel crate has C's `enum hrtimer_restart` as an integer and constants beside it, from 7.3
 /// on as a type of its own, for CFI.
@@ -86,13 +86,13 @@ pub fn smp_wmb() {
 /// `slot` is valid for writes and has nothing to drop in it. The value is not moved from there.
 pub unsafe fn init_in_place<T>(slot: *mut T, init: impl PinInit<T>) {
     #[cfg(not(linux_7_3))]
-    // SAFETY: What it asks for is what the caller has promised. Nothing is done if it fails.
+    // SAFETY: It needs no more than the caller has promised. Nothing is done if it fails.
     match unsafe { init.__pinned_init(slot) } {
         Ok(()) => {}
         Err(infallible) => match infallible {},
     }
     #[cfg(linux_7_3)]
-    // SAFETY: What it asks for is what the caller has promised.
+    // SAFETY: It needs no more than the caller has promised.
     unsafe {
         pin_init::raw_init(slot, init);
     }

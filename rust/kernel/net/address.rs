@@ -13,7 +13,7 @@ pub enum Address {
     V6([u8; 16]),
 }
 
-/// What stands in front of an IPv4 address in a GID: `::ffff:a.b.c.d`.
+/// The prefix of an IPv4 address in a GID: `::ffff:a.b.c.d`.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 impl Address {

@@ -162,7 +162,7 @@ fn family(is_v4: bool) -> u16 {
     }
 }
 
-/// What the headers of a UDP datagram say.
+/// The addresses, ports and length in the headers of a UDP datagram.
 struct Flow {
     destination: Address,
     source_port: u16,

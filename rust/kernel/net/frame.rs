@@ -58,7 +58,7 @@ impl TxFrame {
     /// Makes a frame of `len` bytes. [`None`] if that is too short or too long for any frame, or if there is no
     /// memory. Any context.
     ///
-    /// What the bytes are at first is not specified: all of them are to be written.
+    /// The initial bytes are not specified: all of them are to be written.
     pub fn alloc(len: usize) -> Option<Self> {
         if !(ETHERNET_LEN..=MAX_PACKET + ETHERNET_LEN + TAG_LEN).contains(&len) {
             return None;
@@ -181,8 +181,8 @@ impl TxNetdev {
         }
         let dev = self.netdev.as_ptr();
         let _guard = rcu::read_lock();
-        // What is up under RCU keeps its queues until the guard is dropped: to be taken down, to leave the
-        // namespace or to end, it waits for a grace period.
+        // A netdev that is up under RCU keeps its queues until the guard is dropped: to be taken down, to leave
+        // the namespace or to end, it waits for a grace period.
         // SAFETY: `netdev` is a network device, valid as long as `self`.
         let header_len = usize::from(unsafe { bindings::netdev_hard_header_len(dev) });
         if !self.netdev.is_up() || !self.netdev.is_in(self.sender.net()) || frame.len() < header_len

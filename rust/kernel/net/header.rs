@@ -21,7 +21,7 @@ pub(crate) const MAX_DATAGRAM: usize = 65535 - MAX_LEN;
 /// The two bits of ECN in a traffic class. Both are set in a packet that was marked (CE, RFC 3168).
 pub const CE: u8 = 3;
 
-/// What decides the way of a packet, and what its headers say.
+/// The parameters of a packet's route and of its headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Query {
     /// The local address.

@@ -73,7 +73,7 @@ impl Hook {
         // unregistered, and a grace period longer; the rest the caller promises.
         to_result(unsafe { bindings::nf_register_net_hook(net.as_ptr(), operations) })
             .inspect_err(|_| {
-                // SAFETY: It came from `into_raw` just now. What was not registered nobody has seen.
+                // SAFETY: It came from `into_raw` just now. As it was not registered, nobody has seen it.
                 drop(unsafe { KBox::from_raw(operations) });
             })?;
         // INVARIANT: Just registered, and from a `KBox`.

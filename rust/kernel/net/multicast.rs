@@ -41,7 +41,7 @@ pub struct Membership {
     place: Option<Place>,
 }
 
-/// What memberships are kept in: a network device's part of IPv4 or of IPv6. It may be taken apart and made anew
+/// The keeper of memberships: a network device's part of IPv4 or of IPv6. It may be taken apart and made anew
 /// while the device stays. The reference keeps the next one from standing at the same address.
 ///
 /// # Invariants

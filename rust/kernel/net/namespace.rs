@@ -34,7 +34,7 @@ use sync::{
     Pass, //
 };
 
-/// What the core knows us by, and what it tells us.
+/// Our registration with the core, and the number that it gives us.
 struct Operations {
     ops: UnsafeCell<bindings::pernet_operations>,
     /// Written by the core while it registers `ops`.
@@ -186,8 +186,8 @@ impl Drop for HeldNet {
 
 /// A namespace that cannot end.
 ///
-/// It can be deleted: then its network devices go, and the end waits for this to be dropped. So whoever
-/// has one gives it up when the network device that it was for is unregistered.
+/// It can be deleted: then its network devices go, and the end waits for this to be dropped. So its
+/// owner gives it up when the network device that it was for is unregistered.
 ///
 /// Clone, compare: any context. Drop: any context.
 #[derive(Clone)]

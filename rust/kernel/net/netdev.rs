@@ -48,7 +48,7 @@ pub const ARPHRD_NONE: u16 = bindings::ARPHRD_NONE as u16;
 #[repr(transparent)]
 pub struct NetDevice(Opaque<kernel_bindings::net_device>);
 
-// SAFETY: What we use of a network device may be used from any thread.
+// SAFETY: The parts of a network device that we use may be used from any thread.
 unsafe impl Send for NetDevice {}
 // SAFETY: As above.
 unsafe impl Sync for NetDevice {}
@@ -284,7 +284,7 @@ pub struct NetDev {
     tracker: UnsafeCell<bindings::netdevice_tracker>,
 }
 
-// SAFETY: What we use of a network device may be used from any thread.
+// SAFETY: The parts of a network device that we use may be used from any thread.
 unsafe impl Send for NetDev {}
 // SAFETY: As above; `tracker` is used when the value is dropped only.
 unsafe impl Sync for NetDev {}

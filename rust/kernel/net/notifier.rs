@@ -18,12 +18,12 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What happened to a network device.
+/// A change of a network device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetdevEvent {
     /// It is there.
     Register,
-    /// It goes: whoever has a reference to it gives it up soon. Or, if it is still registered, it leaves its namespace for
+    /// It goes: each reference to it is to be given up soon. Or, if it is still registered, it leaves its namespace for
     /// another one, in which [`Self::Register`] follows.
     Unregister,
     /// It was set up.

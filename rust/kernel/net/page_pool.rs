@@ -38,7 +38,7 @@ const ORDER: u32 = if HAS_BLOCKS {
     0
 };
 
-/// What the addresses of all memory are multiples of, and its sizes: as the heads of packets are aligned.
+/// The alignment of all memory and of its sizes: that of the heads of packets.
 // CAST: A small number.
 const ALIGN: usize = kernel_bindings::SMP_CACHE_BYTES as usize;
 const _: () = assert!(PAGE_SIZE % ALIGN == 0);
@@ -86,7 +86,7 @@ impl PagePools {
     /// Hands out memory of `len` bytes, at most a block, for a packet. [`None`] if there is none, or unless bottom
     /// halves are off.
     ///
-    /// What the bytes are at first is not specified: all of them are to be written.
+    /// The initial bytes are not specified: all of them are to be written.
     pub(crate) fn fragment(&self, len: usize) -> Option<Fragment<'_>> {
         let pools = match len {
             ..=PAGE_SIZE => &self.pages,

@@ -44,7 +44,7 @@ const SMALL: u32 = 8 << 10;
 /// The number of `lo` in each namespace.
 const LOOPBACK_IFINDEX: u32 = kernel_bindings::LOOPBACK_IFINDEX;
 
-/// What we keep of a packet in its control block, as the network device may go before the packet does.
+/// Where a packet came in: in its control block, as the network device may go before the packet does.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Control {
@@ -498,9 +498,9 @@ impl RxSkb {
     /// Returns whether all behind the linear part is the memory that a sender on this host wrote it to, and in front of it
     /// the sender has left `front`, and then `rest` ([`TxSkb::with_headers_mut`]).
     ///
-    /// Nobody changes that memory: whoever changes a packet on the way moves the bytes to the linear part, or to other
-    /// memory, first. If `rest` ends where the linear part ends, and `front` has the length of the datagram, the datagram
-    /// is what the sender wrote: no byte is missing at either end.
+    /// Nobody changes that memory: before a packet is changed on the way, its bytes are moved to the linear part, or to
+    /// other memory. If `rest` ends where the linear part ends, and `front` has the length of the datagram, all of the
+    /// datagram is as the sender wrote it: no byte is missing at either end.
     #[inline]
     pub fn follows(&self, front: &[u8], rest: &[u8]) -> bool {
         let raw = self.0.as_ptr();
@@ -556,8 +556,8 @@ impl RxSkb {
 
 impl Drop for RxSkb {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the packet is ours. What is freed as by NAPI is freed with bottom halves
-        // off, so that it can be used again by those that are sent.
+        // SAFETY: By the type invariant the packet is ours. NAPI's function needs bottom halves
+        // off; packets to be sent use the memory again.
         unsafe {
             if sync::owns_softirq() {
                 bindings::napi_consume_skb(self.0.as_ptr(), 1);

@@ -44,7 +44,7 @@ impl Drop for Rtnl {
     }
 }
 
-/// Waits until whoever holds RTNL has released it. Process, not under RTNL.
+/// Waits until the holder of RTNL has released it. Process, not under RTNL.
 pub fn wait_for_rtnl() {
     drop(Rtnl::lock());
 }

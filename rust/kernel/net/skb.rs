@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is read and changed of each packet, without a call into C.
+//! The fields of packets, read and changed without a call into C.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -40,7 +40,7 @@ pub(crate) unsafe fn linear(skb: *const kernel_bindings::sk_buff) -> (*mut u8, u
 /// Makes a packet of `len` bytes in one piece, with `headroom` bytes of room in front of them. Any context. [`None`]
 /// if there is no memory.
 ///
-/// What the bytes are at first is not specified.
+/// The initial bytes are not specified.
 pub(crate) fn alloc(headroom: u32, len: u32) -> Option<NonNull<kernel_bindings::sk_buff>> {
     let size = headroom.checked_add(len)?;
     // SAFETY: No requirements.
@@ -173,7 +173,7 @@ pub(crate) fn head_size(len: u32) -> Option<usize> {
 ///
 /// # Safety
 ///
-/// `skb` is a packet. What is returned is valid as long as it is, and its head is not replaced.
+/// `skb` is a packet. The result is valid as long as it is, and its head is not replaced.
 #[inline]
 pub(crate) unsafe fn shared_info(
     skb: *const kernel_bindings::sk_buff,

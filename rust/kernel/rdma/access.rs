@@ -32,7 +32,7 @@ impl Access {
     pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
     /// Huge pages hint.
     pub const HUGETLB: Self = Self(bindings::ib_access_flags_IB_ACCESS_HUGETLB);
-    /// What a driver may ignore.
+    /// The flags that a driver may ignore.
     pub const OPTIONAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_OPTIONAL);
     /// Remote flushes of all kinds.
     pub const FLUSH: Self = Self(Self::FLUSH_GLOBAL.0 | Self::FLUSH_PERSISTENT.0);

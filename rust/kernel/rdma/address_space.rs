@@ -128,7 +128,7 @@ impl Chunks {
 ///
 /// # Invariants
 ///
-/// Who takes a list out of `chunks` releases it, in process context; nobody accesses its pages from then on.
+/// Code that takes a list out of `chunks` releases it, in process context; nobody accesses its pages from then on.
 #[pin_data(PinnedDrop)]
 pub(crate) struct AddressSpace {
     /// The first address that is nobody's.

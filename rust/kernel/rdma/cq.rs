@@ -56,7 +56,7 @@ impl Moderation {
     }
 }
 
-/// What a consumer asks of a new completion queue; `C` is a context.
+/// The attributes of a new completion queue; `C` is a context.
 pub struct Init<'a, C> {
     /// Entries, at least 1.
     pub entries: u32,
@@ -109,7 +109,7 @@ pub trait CompletionQueue: Sized + Send + Sync + 'static {
     /// Destroys it: its process can no longer map it. Context: process, may sleep.
     fn destroy(self: &Arc<Self>);
 
-    /// What `rdma -dd resource show cq` shows of it, beyond what `ib_core` knows. Context: process.
+    /// Adds to `rdma -dd resource show cq`, beyond what `ib_core` knows. Context: process.
     fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `rdma -dd resource show` shows of an object, beyond what `ib_core` knows.
+//! Details of an object for `rdma -dd resource show`, beyond what `ib_core` knows.
 
 use crate::{
     cq::{

@@ -68,15 +68,15 @@ pub mod cap {
     pub const ATOMIC_WRITE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
 }
 
-/// What may touch memory that is paged on demand (`ib_uverbs_odp_transport_cap_bits`).
+/// The accesses to memory that is paged on demand (`ib_uverbs_odp_transport_cap_bits`).
 pub mod paging {
     use rdma_bindings as bindings;
 
-    /// What a SEND sends.
+    /// The source of a SEND.
     pub const SEND: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SEND;
-    /// Where a receive places it.
+    /// The destination of a receive.
     pub const RECEIVE: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_RECV;
-    /// Where a receive of a shared queue places it.
+    /// The destination of a receive of a shared queue.
     pub const SHARED_RECEIVE: u32 =
         bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_SRQ_RECV;
     /// Both ends of an RDMA WRITE.
@@ -85,9 +85,9 @@ pub mod paging {
     pub const READ: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_READ;
     /// Both ends of an atomic operation.
     pub const ATOMIC: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC;
-    /// What a FLUSH flushes.
+    /// The range of a FLUSH.
     pub const FLUSH: u32 = bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_FLUSH;
-    /// What an ATOMIC WRITE writes to.
+    /// The destination of an ATOMIC WRITE.
     pub const ATOMIC_WRITE: u32 =
         bindings::ib_uverbs_odp_transport_cap_bits_IB_UVERBS_ODP_SUPPORT_ATOMIC_WRITE;
 }
@@ -192,7 +192,7 @@ pub(crate) fn embedded(device: *mut bindings::ib_device) -> *mut kernel::binding
         .cast()
 }
 
-/// What [`register`] is told of a device, whose core is a `T`.
+/// The parameters of [`register`], for a device whose core is a `T`.
 pub struct Registration<'a, T> {
     /// The name, which must not contain `%`.
     pub name: &'a CStr,
@@ -210,9 +210,9 @@ pub struct Registration<'a, T> {
 
 /// Why there is no device.
 pub struct Failure {
-    /// What `ib_core` said.
+    /// The error of `ib_core`.
     pub error: Error,
-    /// What is left of a device that `ib_core` had already shown around: memory, the GID table above all. As for
+    /// The rest of a device that `ib_core` had already shown around: memory, the GID table above all. As for
     /// any other, to be kept until the last use of an entry, and [`Handle::flush_gids`].
     pub handle: Option<Handle>,
 }

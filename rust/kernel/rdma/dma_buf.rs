@@ -60,7 +60,7 @@ struct Reservation<'a>(&'a Buffer);
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        // SAFETY: The buffer is valid, and whoever made this value took the lock.
+        // SAFETY: The buffer is valid, and the lock was taken when this value was made.
         unsafe { bindings::dma_resv_unlock((*self.0 .0.as_ptr()).resv) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver implements.
+//! The interface that a driver implements.
 
 use crate::{
     ah,
@@ -33,7 +33,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Device: device::Device + port::Port;
     /// A process's context.
     type Context: ucontext::UserContext<Device = Self::Device>;
-    /// What the driver keeps of an address in the GID table.
+    /// The core of an address in the GID table.
     type Address: gid::TableAddress<Device = Self::Device>;
     /// A protection domain.
     type Pd: pd::ProtectionDomain<Device = Self::Device, Context = Self::Context> + mr::Advise;

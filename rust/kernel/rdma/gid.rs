@@ -163,10 +163,10 @@ unsafe fn gid_of(entry: NonNull<bindings::ib_gid_attr>) -> Gid {
     unsafe { (&raw const (*entry.as_ptr()).gid).cast::<Gid>().read() }
 }
 
-/// What `ib_core` says of an address that is in no VLAN.
+/// The value of `ib_core` for no VLAN.
 const NO_VLAN: u16 = 0xffff;
 
-/// What a driver keeps of an address in the GID table.
+/// The core of an address in the GID table.
 pub trait TableAddress: Sized + Send + Sync + 'static {
     /// The core of the device.
     type Device: 'static;

@@ -26,7 +26,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What makes and unmakes devices.
+/// Makes and unmakes devices.
 pub trait Operations: Driver {
     /// The name of the link type. The module should have the alias `rdma-link-` and this name.
     const TYPE: &'static CStr;

@@ -17,7 +17,7 @@ const ATTRIBUTE: usize = 40;
 /// multicast apart.
 const CAP_EXT_WIDTH_NOIETF: u16 = 1 << 10;
 
-/// What a port has counted (IBTA 16.1.3.5 and 16.1.4.11).
+/// The counters of a port (IBTA 16.1.3.5 and 16.1.4.11).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortCounters {
     /// Bytes sent.

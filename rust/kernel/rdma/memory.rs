@@ -2,7 +2,7 @@
 
 //! Memory that others access at the same time: it is only ever copied from and into.
 //!
-//! What a memory region covers belongs to a user process, or to a kernel consumer that may hand it
+//! The memory of a region belongs to a user process, or to a kernel consumer that may hand it
 //! to a CPU or to another device while packets arrive for it. So no reference to it is ever made;
 //! bytes move by `memcpy`, and the aligned words of atomic operations by atomic instructions.
 
@@ -40,7 +40,7 @@ pub enum Fault {
     Absent(MissingPages),
 }
 
-/// What an access is for.
+/// The purpose of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// To read.
@@ -58,14 +58,14 @@ pub struct MissingPages {
     pub(crate) intent: Intent,
 }
 
-/// What is done to eight aligned bytes at once.
+/// An operation on eight aligned bytes at once.
 #[derive(Clone, Copy)]
 pub enum Exchange {
     /// `swap` replaces them if they are equal to `compare`.
     CompareSwap {
-        /// What they are compared with.
+        /// The value that they are compared with.
         compare: u64,
-        /// What replaces them.
+        /// The value that replaces them.
         swap: u64,
     },
     /// This is added to them.
@@ -106,8 +106,8 @@ pub unsafe trait Memory {
         f: &mut dyn Visit,
     ) -> Result<(), Fault>;
 
-    /// Whether the memory keeps its contents without power, and whoever writes to it relies on that. Then
-    /// what is written is persistent as soon as it is written: a FLUSH that came later would have to walk
+    /// Whether the memory keeps its contents without power, and its writers rely on that. Then bytes are
+    /// persistent as soon as they are written: a FLUSH that came later would have to walk
     /// all of a region, in softirq, and on each CPU that wrote to it.
     #[inline]
     fn is_persistent(&self) -> bool {

@@ -88,7 +88,7 @@ impl UserMemory {
     }
 }
 
-/// What a process registers.
+/// Memory that a process registers.
 pub struct UserRegion {
     /// The first address.
     pub iova: u64,
@@ -106,7 +106,7 @@ pub trait MemoryRegion: Sized + Send + Sync + 'static {
     /// Makes a region of a process's memory. Context: process, may sleep.
     fn register_user(pd: &Arc<Self::Pd>, region: UserRegion) -> Result<Arc<Self>>;
 
-    /// What a process has registered. Errors: `EINVAL` if it was no process. Context: process.
+    /// The memory that a process has registered. Errors: `EINVAL` if it was no process. Context: process.
     fn user_region(&self) -> Result<UserRegion>;
 
     /// Registers something else in the place of a process's region, under the same key, and lets go of memory that is
@@ -136,7 +136,7 @@ pub trait MemoryRegion: Sized + Send + Sync + 'static {
     /// bound to it do not keep it; they have no memory any more. Context: process, may sleep.
     fn abandon(self: &Arc<Self>);
 
-    /// What `rdma -dd resource show mr` shows of it, beyond what `ib_core` knows, to any user: no addresses.
+    /// Adds to `rdma -dd resource show mr`, beyond what `ib_core` knows, for any user: no addresses.
     /// Context: process.
     fn describe(&self, details: &mut Details<'_>) -> Result;
 }
@@ -430,7 +430,7 @@ unsafe fn is_unanswered(mr: *const bindings::ib_mr) -> bool {
         if user.is_null() {
             return false;
         }
-        // What was answered is on the list of its file.
+        // An object whose creation was answered is on the list of its file.
         let list = &raw const (*user).list;
         // Other threads change it, under a lock of the file.
         core::ptr::eq((&raw const (*list).next).read_volatile(), list)

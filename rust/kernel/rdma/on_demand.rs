@@ -39,7 +39,7 @@ impl MissingPages {
         self.count == 0
     }
 
-    /// What is left of it without its first `pages`.
+    /// The rest of it, without its first `pages`.
     pub fn without_first(mut self, pages: usize) -> Self {
         let pages = pages.min(self.count);
         self.first = self.first.saturating_add(pages);
@@ -103,7 +103,7 @@ impl OnDemand {
     /// Faults pages in, some of `missing`, from the first on. Others may take them away again at once.
     /// Returns how many, at least 1.
     ///
-    /// It may sleep for as long as whoever serves the process's page faults likes. Errors: `EFAULT` and
+    /// It may sleep for as long as the server of the process's page faults likes. Errors: `EFAULT` and
     /// others, if the process could not access the first page either, or if the memory is released.
     /// Context: process.
     pub fn fault_in(&self, missing: &MissingPages, effort: Effort) -> Result<usize> {

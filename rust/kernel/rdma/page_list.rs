@@ -3,7 +3,7 @@
 //! A list of pages of a process, as far as they are known.
 //!
 //! Nothing is pinned. The list says which pages are known to be where; whatever changes the process's
-//! page tables first has them taken off the list. Who finds a page missing has it
+//! page tables first has them taken off the list. A thread that finds a page missing has it
 //! [faulted in](PageList::fault_in), which may sleep, and tries again.
 //!
 //! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
@@ -171,14 +171,13 @@ impl Known {
     }
 }
 
-/// What a list held before it forgot it. Drop: process context, no lock held.
+/// The contents of a list before it forgot them. Drop: process context, no lock held.
 pub(crate) struct Forgotten {
     _pages: KVVec<usize>,
     _mm: Option<ARef<Mm>>,
 }
 
-/// Charges what is allocated meanwhile for the account of the owner of an address space, whoever the current
-/// task is.
+/// Charges allocations meanwhile to the owner of an address space, whichever task is the current one.
 pub(crate) struct Charge {
     group: *mut kernel_bindings::mem_cgroup,
     before: *mut kernel_bindings::mem_cgroup,
@@ -229,7 +228,7 @@ pub(crate) struct PageList {
 
 // SAFETY: A notifier can be removed by any task.
 unsafe impl Send for PageList {}
-// SAFETY: What changes is under a lock, or atomic; the notifier's functions do their own locking.
+// SAFETY: All that changes is under a lock, or atomic; the notifier's functions do their own locking.
 unsafe impl Sync for PageList {}
 
 impl PageList {
@@ -513,8 +512,8 @@ impl PageList {
         self.known.lock().present(&span).map(|_| ())
     }
 
-    /// Ends all access: when this returns, nobody accesses the pages any more. What is left to be done is
-    /// [`PageList::release`]. Context: process or softirq.
+    /// Ends all access: when this returns, nobody accesses the pages any more.
+    /// [`PageList::release`] does the rest. Context: process or softirq.
     pub(crate) fn forget(&self) -> Forgotten {
         let mut known = self.known.lock();
         Forgotten {

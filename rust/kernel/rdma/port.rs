@@ -67,7 +67,7 @@ pub trait Port: Sized + Send + Sync + 'static {
     /// counted while they were bound to counters of their own, which `ib_core` adds. Context: process.
     fn counter(&self, index: usize) -> u64;
 
-    /// What sysfs shows in `ports/1/counters`. Context: process.
+    /// The counters that sysfs shows in `ports/1/counters`. Context: process.
     fn port_counters(&self) -> PortCounters;
 }
 

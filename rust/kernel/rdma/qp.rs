@@ -167,7 +167,7 @@ impl Cap {
     }
 }
 
-/// What a consumer asks of a new QP, whose core is a `Q`.
+/// The attributes of a new QP, whose core is a `Q`.
 pub struct Init<Q: QueuePair> {
     /// Transport service.
     pub ty: Type,
@@ -239,11 +239,11 @@ pub trait QueuePair: Modify + Multicast + Sized + Send + Sync + 'static {
     /// bound. Context: process.
     fn bind_counter(&self, counter: &Arc<Self::Counter>) -> Result;
 
-    /// Undoes [`QueuePair::bind_counter`]: what it counts from now on is the device's. What was counted stays.
+    /// Undoes [`QueuePair::bind_counter`]: what it counts from now on is the device's. Earlier counts stay.
     /// Context: process.
     fn unbind_counter(&self);
 
-    /// What `rdma -dd resource show qp` shows of it, beyond what `ib_core` knows. Context: process.
+    /// Adds to `rdma -dd resource show qp`, beyond what `ib_core` knows. Context: process.
     fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 

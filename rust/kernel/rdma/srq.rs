@@ -28,7 +28,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What a shared receive queue is like.
+/// The attributes of a shared receive queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// Receive requests outstanding.
@@ -39,7 +39,7 @@ pub struct Attr {
     pub limit: u32,
 }
 
-/// What a consumer wants to be changed.
+/// The changes that a consumer asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// Receive requests outstanding.
@@ -120,7 +120,7 @@ pub trait SharedReceiveQueue: Sized + Send + Sync + 'static {
     /// process's. Context: any, interrupts may be off.
     fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result;
 
-    /// What `rdma -dd resource show srq` shows of it, beyond what `ib_core` knows. Context: process.
+    /// Adds to `rdma -dd resource show srq`, beyond what `ib_core` knows. Context: process.
     fn describe(&self, details: &mut Details<'_>) -> Result;
 }
 

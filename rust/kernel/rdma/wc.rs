@@ -36,7 +36,7 @@ pub enum Status {
     RnrRetryExc = bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
 }
 
-/// What a work request did (`enum ib_wc_opcode`; the numbers below [`Opcode::RegMr`], and from
+/// The operation of a completed work request (`enum ib_wc_opcode`; the numbers below [`Opcode::RegMr`], and from
 /// [`Opcode::Recv`] on, are the same in userspace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -67,7 +67,7 @@ pub enum Opcode {
     RecvRdmaWithImm = bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
 }
 
-/// What came with a message.
+/// The immediate data or key that came with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {
     /// Nothing.
@@ -94,7 +94,7 @@ pub struct Completion {
     pub wr_id: u64,
     /// How it ended. If not with success, only `wr_id` and `qp_num` mean something.
     pub status: Status,
-    /// What it was.
+    /// The operation.
     pub opcode: Opcode,
     /// Bytes received, read or fetched.
     pub byte_len: u32,

@@ -130,7 +130,7 @@ impl Iterator for Sges<'_> {
     }
 }
 
-/// What a send request asks for; `A` is an address handle, `M` a memory region.
+/// The operation of a send request; `A` is an address handle, `M` a memory region.
 pub enum SendOp<A, M> {
     /// Send.
     Send,
@@ -212,7 +212,7 @@ pub struct SendWr<'a, A, M> {
     /// The consumer's own.
     pub wr_id: u64,
     flags: u32,
-    /// What to do.
+    /// The operation.
     pub op: SendOp<A, M>,
     sges: Sges<'a>,
 }

@@ -41,8 +41,8 @@ impl Gate {
 
     /// Lets the caller in, unless the gate is closed. Any context.
     ///
-    /// Whoever may be waited for by [`close_and_wait`](Self::close_and_wait) in process context must get
-    /// out soon, and must not wait for the closer.
+    /// A caller for which [`close_and_wait`](Self::close_and_wait) may wait in process context must get out
+    /// soon, and must not wait for the closer.
     #[inline]
     pub fn enter(&self) -> Option<Pass<'_>> {
         self.count_in().then(|| Pass(self))

@@ -33,7 +33,7 @@ pub fn cpu_clock_ns() -> u64 {
     unsafe { rdma_bindings::local_clock() }
 }
 
-/// What an object does when its timer expires.
+/// An object with a timer.
 pub trait TimerCallback: Send + Sync + Sized + 'static {
     /// Called when the timer expires. Softirq context, no lock held; never on two CPUs at once.
     ///

@@ -14,8 +14,8 @@ use kernel::{
 
 /// An own workqueue.
 ///
-/// Dropping it (process context) runs what is queued to its end and takes the workqueue away; whoever can
-/// still queue work must be gone by then. As the queue is reached through `&self` only, the borrow
+/// Dropping it (process context) runs what is queued to its end and takes the workqueue away; nothing may
+/// queue work any more by then. As the queue is reached through `&self` only, the borrow
 /// checker sees to that for direct users. It must not be dropped by work on it, which would wait for
 /// itself: as long as an object whose last reference such work may drop owns the queue, somebody else does, too.
 ///

@@ -31,7 +31,7 @@ pub const LEN: usize = 4;
 /// The state of the CRC before the first byte.
 pub const SEED: u32 = !0;
 
-/// What the state of the CRC is after a packet and its correct ICRC: the residue.
+/// The state of the CRC after a packet and its correct ICRC: the residue.
 pub const RESIDUE: u32 = 0xdebb_20e3;
 
 /// The CRC that Ethernet also uses: polynomial 0x04c11db7, reflected (0xedb88320). For the host and for tests.
@@ -51,7 +51,7 @@ pub const PREFIX_V4_LEN: usize = LRH_LEN + 20 + 8 + 12;
 /// The same, over IPv6.
 pub const PREFIX_V6_LEN: usize = LRH_LEN + 40 + 8 + 12;
 
-/// What is in front of what follows the BTH: what stands in place of the LRH, and headers.
+/// The bytes up to the end of the BTH: those in place of the LRH, and headers.
 #[derive(IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct Prefix<IP> {
@@ -199,7 +199,7 @@ mod soft {
         SoftCrc32, //
     };
 
-    /// What each byte makes of an empty state, if `ZEROS` zero bytes follow it.
+    /// The state that each byte makes of an empty one, if `ZEROS` zero bytes follow it.
     #[inline]
     fn behind<const ZEROS: u32>() -> &'static [u32; 256] {
         struct Table<const ZEROS: u32>;

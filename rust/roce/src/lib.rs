@@ -2,8 +2,8 @@
 
 //! The RoCEv2 protocol without I/O.
 //!
-//! What is on the wire ([`wire`], [`packet`], [`opcode`], [`icrc`]), what a queue pair is ([`qp`]),
-//! and the state machines that move messages. Nothing in here knows a kernel type, allocates, reads
+//! The format on the wire ([`wire`], [`packet`], [`opcode`], [`icrc`]), the queue pair ([`qp`]), and
+//! the state machines that move messages. Nothing in here knows a kernel type, allocates, reads
 //! a clock or can panic: the kernel module is compiled from the same source as the host's tests,
 //! and a gate checks that no panic is reachable.
 //!

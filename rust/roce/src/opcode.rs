@@ -32,7 +32,7 @@ pub enum Position {
     Only,
 }
 
-/// What a packet is a part of.
+/// The operation that a packet is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// SEND, of all kinds.
@@ -68,7 +68,7 @@ pub enum OpcodeError {
     Reserved,
 }
 
-/// What an opcode stands for: one row of the table.
+/// The properties of an opcode: one row of the table.
 #[derive(Clone, Copy)]
 struct Info {
     /// The opcode itself, or why the code is none.
@@ -76,7 +76,7 @@ struct Info {
     transport: Transport,
     operation: Operation,
     position: Position,
-    /// What follows the BTH: a set of the constants below.
+    /// The parts behind the BTH: a set of the constants below.
     parts: u16,
     /// Length in bytes of the header stack.
     header_len: u8,
@@ -373,7 +373,7 @@ impl Opcode {
         self.info().transport
     }
 
-    /// What the packet is a part of.
+    /// The operation that the packet is a part of.
     #[inline]
     pub fn operation(self) -> Operation {
         self.info().operation

@@ -67,13 +67,13 @@ pub struct AtomicRequest {
     pub va: u64,
     /// R_Key.
     pub rkey: u32,
-    /// What is swapped in, or added.
+    /// The value that is swapped in, or added.
     pub swap_add: u64,
-    /// What is compared with; ignored by FetchAdd.
+    /// The value that is compared with; ignored by FetchAdd.
     pub compare: u64,
 }
 
-/// What a responder answers.
+/// A responder's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
     /// Positive, negative, not ready.
@@ -82,7 +82,7 @@ pub struct Aeth {
     pub msn: u32,
 }
 
-/// What a datagram needs besides the BTH.
+/// The fields that a datagram has besides the BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deth {
     /// Queue key.
@@ -91,7 +91,7 @@ pub struct Deth {
     pub src_qpn: u32,
 }
 
-/// What a FLUSH does.
+/// The kind of a FLUSH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flush {
     /// Placement type, 4 bits: see [`extensions::PLACEMENT_GLOBAL`], [`extensions::PLACEMENT_PERSISTENT`].
@@ -166,7 +166,7 @@ impl From<OpcodeError> for ParseError {
 /// and [`Packet::emit`] writes only those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What the packet is.
+    /// Transport, operation, and place in the message.
     pub opcode: Opcode,
     /// Whether the responder shall raise a solicited event.
     pub solicited: bool,
@@ -517,8 +517,8 @@ impl Packet {
     }
 }
 
-/// Whether `opcode` allows for a payload of `len` bytes. What depends on the path MTU is for the
-/// QP to check.
+/// Whether `opcode` allows for a payload of `len` bytes. The path MTU is for
+/// the QP to check.
 #[inline]
 fn payload_fits(opcode: Opcode, len: u32) -> bool {
     match opcode.operation() {

@@ -41,7 +41,7 @@ pub enum Outcome {
     ///
     /// [`SendAction::Local`]: crate::requester::SendAction::Local
     MemoryWindowBind,
-    /// It cannot be done now: memory is not resident, a queue is full. Nothing has happened. What
-    /// comes next is said where the action is described.
+    /// It cannot be done now: memory is not resident, a queue is full. Nothing has happened. The
+    /// description of the action says what comes next.
     Again,
 }

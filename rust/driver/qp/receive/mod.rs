@@ -96,7 +96,7 @@ const SETTLE_PAUSE_US: i64 = 200;
 /// Receive requests that are flushed in one go.
 const FLUSH_BUDGET: u32 = 256;
 
-/// What a QP needs to receive.
+/// The receive half of a QP.
 #[pin_data]
 pub(super) struct Receiving {
     /// Where requests complete.
@@ -115,7 +115,7 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// What a QP that is created so receives with. Context: process, may sleep.
+    /// The receive half of a new QP. Context: process, may sleep.
     pub(super) fn new(init: &Init<Qp>, source: RecvSource) -> Result<impl PinInit<Self> + use<>> {
         let cap = &init.cap;
         let posted = match source {
@@ -165,7 +165,7 @@ pub(crate) struct ReceiveSide {
     /// Where an RDMA WRITE goes, as long as the lock is held.
     target: Option<Target>,
     engine: Engine,
-    /// What of [`OF_RECEIVES`] has been told.
+    /// How much of [`OF_RECEIVES`] has been told.
     pub(super) tally: Tally<{ OF_RECEIVES.len() }>,
     /// Receive requests that were completed without an error.
     receives: u64,
@@ -253,7 +253,7 @@ impl ReceiveSide {
         }
     }
 
-    /// What has happened since the QP was created, in the order of [`OF_RECEIVES`].
+    /// The counts since the QP was created, in the order of [`OF_RECEIVES`].
     pub(super) fn counted(&self) -> [u64; OF_RECEIVES.len()] {
         let responder = self.responder.counters();
         [
@@ -349,7 +349,7 @@ impl Side for ReceiveSide {
     }
 }
 
-/// What is told of an error, where no completion tells it.
+/// The event of an error, where no completion tells of it.
 fn error_event(error: ResponderEvent) -> Option<Event> {
     match error {
         ResponderEvent::CommunicationEstablished | ResponderEvent::ReceiveError => None,

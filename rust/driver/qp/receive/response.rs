@@ -79,8 +79,8 @@ impl ReceiveSide {
         }
     }
 
-    /// There is no route: that is a loss in the network. What waits for a response to leave must not wait for
-    /// ever, above all the end of a QP that has failed.
+    /// There is no route: that is a loss in the network. Nothing waits for ever for a response to leave, above all
+    /// not the end of a QP that has failed.
     fn lose_responses(&mut self, qp: &Qp) {
         for _ in 0..Batch::BURST {
             match self.responder.poll_response(u32::MAX) {

@@ -91,7 +91,7 @@ pub(super) const FLUSH_ROUNDS: u32 = 2 * (MAX_QP_WR / ROUND_BUDGET + 1);
 const SENT_ATTEMPTS: u32 = 200;
 const SENT_PAUSE_US: i64 = 50;
 
-/// What a QP needs to send.
+/// The send half of a QP.
 #[pin_data]
 pub(super) struct Sending {
     /// Where requests complete, all of them if `signal_all`.
@@ -111,7 +111,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// What a QP that is created so sends with. Context: process, may sleep.
+    /// The send half of a new QP. Context: process, may sleep.
     pub(super) fn new(init: &Init<Qp>, source: SendSource) -> Result<impl PinInit<Self> + use<>> {
         let slots = match source.ring() {
             Some(ring) => ring.slots(),
@@ -177,7 +177,7 @@ pub(crate) struct SendSide {
     /// The route of the last datagram.
     datagram_path: Option<(Arc<Ah>, Arc<Path>)>,
     engine: Engine,
-    /// What is sent next is sent because the timer expired: at once.
+    /// The timer has expired: the next packets are built here, by no worker.
     is_late: bool,
     /// The consumer wants to be told once the queue has drained (SQD).
     pub(super) tell_drained: bool,
@@ -185,7 +185,7 @@ pub(crate) struct SendSide {
     placing: Option<(u32, Place)>,
     /// When the timer fires, if it is armed.
     armed: Option<Instant>,
-    /// What of [`OF_SENDS`] has been told.
+    /// How much of [`OF_SENDS`] has been told.
     pub(super) tally: Tally<{ OF_SENDS.len() }>,
     /// SEND requests that were completed without an error.
     sends: u64,
@@ -206,7 +206,7 @@ impl SendSide {
         self.next = 0;
         self.wqes.clear();
         self.datagram_path = None;
-        // What is armed next must not be taken for later than this.
+        // The next time must not be taken for later than this one.
         self.armed = None;
         self.discard(qp);
     }

@@ -228,7 +228,7 @@ impl SendSide {
         notify
     }
 
-    /// What has happened since the QP was created, in the order of [`OF_SENDS`].
+    /// The counts since the QP was created, in the order of [`OF_SENDS`].
     pub(in super::super) fn counted(&self) -> [u64; OF_SENDS.len()] {
         let requester = self.requester.counters();
         [

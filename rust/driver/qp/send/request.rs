@@ -54,7 +54,7 @@ use roce::{
     time::Instant, //
 };
 
-/// What is done of requests under one hold of the lock, at the most.
+/// The most actions under one hold of the lock.
 const ACTIONS_PER_BATCH: u32 = 128;
 
 impl SendSide {
@@ -236,7 +236,7 @@ fn datagram_tx_path(
             path
         }
     };
-    // What never migrates says that it has (IBTA 17.2.8).
+    // The packets of a QP that never migrates have the bit set (IBTA 17.2.8).
     Some(TxPath {
         path,
         migrated: true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a process says that it will do with its memory (`ibv_advise_mr(3)`).
+//! Advice of a process on the use of its memory (`ibv_advise_mr(3)`).
 
 use crate::{
     error::not_supported,
@@ -13,7 +13,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// What a process says that it will do with memory (`ib_uverbs_advise_mr_advice`).
+/// Advice of a process on the use of memory (`ib_uverbs_advise_mr_advice`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// It will be read.
@@ -57,7 +57,7 @@ pub trait Advise: Sized + Send + Sync + 'static {
     /// if one of the ranges is refused.
     ///
     /// Errors: as [`ibv_advise_mr(3)`](https://man7.org/linux/man-pages/man3/ibv_advise_mr.3.html) has them.
-    /// Context: process; with `flush` it may sleep for as long as whoever serves the process's page faults likes.
+    /// Context: process; with `flush` it may sleep for as long as the server of the process's page faults likes.
     fn advise(self: &Arc<Self>, advice: Advice, flush: bool, ranges: AdvisedRanges<'_>) -> Result;
 }
 

@@ -33,7 +33,7 @@ use sync::{
     SpinLockIrq, //
 };
 
-/// What a kernel consumer maps: pages of one size, or pieces of any.
+/// The memory that a kernel consumer maps: pages of one size, or pieces of any.
 enum Mapping {
     Pages(Blocks),
     Gaps(Extents),
@@ -72,7 +72,7 @@ impl Mapping {
     }
 }
 
-/// What keys lead to.
+/// The mapping that keys lead to.
 struct Active {
     mapping: Mapping,
     /// Counts registrations, so that who was let in by one does not act on the next.
@@ -85,7 +85,7 @@ struct Active {
 /// [`map_mr_sg`]: srctree/include/rdma/ib_verbs.h
 #[pin_data]
 pub struct FastPages {
-    /// What the consumer mapped last.
+    /// The last mapping by the consumer.
     #[pin]
     mapped: SpinLockIrq<Mapping>,
     #[pin]

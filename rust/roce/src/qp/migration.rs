@@ -59,7 +59,7 @@ pub struct Way {
     pub former: bool,
 }
 
-/// What to do with a packet.
+/// The decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It is the peer's: take it in.
@@ -107,7 +107,7 @@ impl Migration {
         matches!(self.state, MigrationState::Migrated)
     }
 
-    /// What the consumer asks of it (modify QP): whether it loads an alternate path, and which state
+    /// The consumer's request (modify QP): whether it loads an alternate path, and which state
     /// it wants. Returns whether the QP has just migrated.
     ///
     /// Errors: nothing is changed

@@ -16,7 +16,7 @@ use super::U24;
 /// The credit count that says: no end-to-end credits (IBTA 9.7.7.2).
 pub const CREDITS_INVALID: u8 = 0x1f;
 
-/// What a responder answers.
+/// A responder's answer.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Aeth {
@@ -59,7 +59,7 @@ impl NakCode {
     }
 }
 
-/// What the first byte of an AETH says.
+/// The meaning of the first byte of an AETH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// Positive acknowledgement.

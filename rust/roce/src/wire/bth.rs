@@ -44,7 +44,7 @@ pub const ACK_REQUEST: u8 = 0x80;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Bth {
-    /// What the packet is; see [`crate::opcode::Opcode`].
+    /// The kind of packet; see [`crate::opcode::Opcode`].
     pub opcode: u8,
     /// [`SOLICITED`], [`MIGRATED`], pad count (0 to 3 bytes), version.
     pub flags: u8,
