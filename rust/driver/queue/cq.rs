@@ -77,7 +77,7 @@ struct State {
 pub(crate) struct Cq {
     device: Arc<Device>,
     is_user: bool,
-    /// The completion vector: the CPU with this number calls a kernel consumer, while it is online.
+    /// The completion vector: the CPU with this number calls a consumer from BH work, while it is online.
     vector: u32,
     /// [`None`] for the stand-in of QPs that complete nothing.
     events: Option<Events>,
@@ -86,7 +86,7 @@ pub(crate) struct Cq {
     /// Held while a process's ring is replaced.
     #[pin]
     resizing: Mutex<()>,
-    /// Calls a kernel consumer, one call at a time.
+    /// Calls the consumer, one call at a time: a kernel consumer, or a process for a completion of an XRC SRQ.
     #[pin]
     notification: Work<Cq, NOTIFICATION>,
     /// Tells of an overflow, the QPs too: `qp/failure.rs`.
@@ -135,7 +135,7 @@ impl TimerCallback for Cq {
 /// The outcome of posting a completion.
 #[must_use]
 pub(crate) struct Posted {
-    /// Call [`Cq::notify`] once no lock is held.
+    /// Call [`Cq::notify`] once no lock is held, or [`Cq::notify_later`].
     pub(crate) notify: bool,
     /// There was no room for it.
     pub(crate) is_lost: bool,
@@ -255,13 +255,18 @@ impl Cq {
         matches!(action, Action::Notify)
     }
 
-    /// Calls the consumer: a process's queue at once, a kernel consumer from BH work on the CPU of its vector.
+    /// Calls the consumer: a process at once, a kernel consumer as [`Self::notify_later`] does.
     /// Context: process or softirq, no lock held.
     pub(crate) fn notify(self: &Arc<Self>) {
         if self.is_user {
             self.call();
-            return;
+        } else {
+            self.notify_later();
         }
+    }
+
+    /// Calls the consumer from BH work on the CPU of its vector. Context: process or softirq.
+    pub(crate) fn notify_later(self: &Arc<Self>) {
         let queue = &self.device.registry.bh;
         let bh = BhGuard::new();
         let _ = match Cpu::numbered(self.vector, &bh) {

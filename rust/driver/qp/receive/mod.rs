@@ -247,9 +247,7 @@ impl ReceiveSide {
             srq.fail();
         }
         if posted.notify {
-            // Under the lock: for a process uverbs is called, which takes locks of its own only; a kernel consumer is
-            // called later.
-            Cq::notify(cq);
+            cq.notify_later();
         }
     }
 
