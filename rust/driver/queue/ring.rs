@@ -54,10 +54,9 @@ impl SharedRing {
         let element = element_len.checked_next_power_of_two().ok_or(EINVAL)?;
         let bytes = element
             .checked_mul(slots as usize)
-            .and_then(|data| data.checked_add(DATA))
             .filter(|&bytes| bytes <= u32::MAX as usize)
             .ok_or(EINVAL)?;
-        let mem = RingMemory::new(bytes)?;
+        let mem = RingMemory::new(DATA, bytes)?;
         let shift = element.trailing_zeros();
         let mask = slots.wrapping_sub(1);
         mem.store(LOG2_ELEMENT_SIZE, shift).ok_or(EINVAL)?;

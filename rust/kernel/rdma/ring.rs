@@ -17,7 +17,7 @@ use kernel::{
 };
 use rdma_bindings as bindings;
 
-/// Zeroed pages that a process can map.
+/// Zeroed pages that a process can map: a header of words, and elements behind it.
 ///
 /// Every byte may be changed by the process at any moment; nothing that is read here can be
 /// trusted twice. Mappings hold references to the pages themselves, so they stay valid when this
@@ -28,10 +28,13 @@ use rdma_bindings as bindings;
 ///
 /// # Invariants
 ///
-/// `start` is the start of a `vmalloc` area of `len` bytes that belongs to this value; `size` is `len`
-/// up to the end of its last page.
+/// - `start` is the start of a `vmalloc` area of `len` bytes that belongs to this value; `size` is `len`
+///   up to the end of its last page.
+/// - `header` is a multiple of the size of a word. The bytes in front of it are accessed as words only, and those behind
+///   it by copies only.
 pub struct RingMemory {
     start: NonNull<u8>,
+    header: usize,
     len: usize,
     size: usize,
 }
@@ -42,24 +45,27 @@ unsafe impl Send for RingMemory {}
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// Allocates `len` bytes, zeroed. Process context.
-    pub fn new(len: usize) -> Result<Self> {
+    /// Allocates a header of `header` bytes, a multiple of four, and `data` bytes behind it, zeroed. Context: process,
+    /// may sleep.
+    pub fn new(header: usize, data: usize) -> Result<Self> {
+        let len = header.checked_add(data).ok_or(EINVAL)?;
         let size = len
             .checked_next_multiple_of(PAGE_SIZE)
-            .filter(|&size| size != 0)
+            .filter(|&size| size != 0 && header % size_of::<u32>() == 0)
             .ok_or(EINVAL)?;
         // Not `size` bytes: KASAN watches what is left of the last page.
         // SAFETY: Any size may be asked for; the result is checked.
         let start = unsafe { bindings::vmalloc_zeroed_accounted(len) };
-        // INVARIANT: The area has `len` bytes and was just allocated for this value.
+        // INVARIANT: The area has `len` bytes and was just allocated for this value. `header` was just checked.
         Ok(Self {
             start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
+            header,
             len,
             size,
         })
     }
 
-    /// Bytes that a process maps, a multiple of the page size.
+    /// Bytes that a process maps, a multiple of the page size. Context: any, here and below, if nothing else is said.
     #[inline]
     pub fn size(&self) -> usize {
         self.size
@@ -76,58 +82,66 @@ impl RingMemory {
         Some(unsafe { self.start.as_ptr().add(offset) })
     }
 
-    /// The aligned word at `offset`.
+    /// A pointer to `len` bytes at `offset`, if they are behind the header and within the memory.
+    #[inline]
+    fn behind_header(&self, offset: usize, len: usize) -> Option<*mut u8> {
+        if offset < self.header {
+            return None;
+        }
+        self.at(offset, len)
+    }
+
+    /// The aligned word at `offset`, if it is in the header.
     #[inline]
     fn word(&self, offset: usize) -> Option<&Atomic<u32>> {
         let ptr = self.at(offset, size_of::<u32>())?.cast::<u32>();
-        if !ptr.is_aligned() {
+        if offset >= self.header || !ptr.is_aligned() {
             return None;
         }
-        // SAFETY: The word is aligned and within the area, which lives as long as `self`. The
-        // kernel accesses words only through here; what the process does to it, and whole-element
-        // copies, which never touch the words of the header, do not race in the kernel's model.
+        // SAFETY: The word is aligned and within the area, which lives as long as `self`. By the type invariant the
+        // kernel accesses the header only through here; accesses of the process do not race in the kernel's model.
         Some(unsafe { Atomic::from_ptr(ptr) })
     }
 
-    /// Reads the word at `offset`, ordered before what follows.
+    /// Reads the word at `offset` of the header, ordered before what follows. [`None`] if there is none.
     #[inline]
     pub fn load_acquire(&self, offset: usize) -> Option<u32> {
         Some(self.word(offset)?.load(Acquire))
     }
 
-    /// Writes the word at `offset`, ordered behind what precedes.
+    /// Writes the word at `offset` of the header, ordered behind what precedes. [`None`] if there is none.
     #[inline]
     pub fn store_release(&self, offset: usize, value: u32) -> Option<()> {
         self.word(offset)?.store(value, Release);
         Some(())
     }
 
-    /// Writes the word at `offset`.
+    /// Writes the word at `offset` of the header. [`None`] if there is none.
     #[inline]
     pub fn store(&self, offset: usize, value: u32) -> Option<()> {
         self.word(offset)?.store(value, Relaxed);
         Some(())
     }
 
-    /// Copies from the memory, once: a private snapshot.
+    /// Copies from behind the header, once: a private snapshot. [`None`] if there are not so many bytes.
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
-        let src = self.at(offset, out.len())?;
+        let src = self.behind_header(offset, out.len())?;
         // SAFETY: The source is within the area, to which there are no references; the destination is an exclusive one.
         unsafe { memory::copy(out.as_mut_ptr(), src, out.len()) };
         Some(())
     }
 
-    /// Copies into the memory.
+    /// Copies behind the header. [`None`] if there are not so many bytes.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Option<()> {
-        let dst = self.at(offset, data.len())?;
+        let dst = self.behind_header(offset, data.len())?;
         // SAFETY: As for `read`, with the directions exchanged.
         unsafe { memory::copy(dst, data.as_ptr(), data.len()) };
         Some(())
     }
 
-    /// Maps the whole memory; `EINVAL` if `vma` is larger.
+    /// Maps the whole memory; `EINVAL` if `vma` is larger. Context: process, with the mmap lock held for writing.
     pub fn map(&self, vma: &VmaNew) -> Result {
         let len = vma.end().wrapping_sub(vma.start());
         if len > self.size {
