@@ -97,7 +97,8 @@ impl<F: FnMut(*mut u8, usize, usize)> Visit for F {
 /// and for writes too if that is the intent; no Rust reference to these bytes exists. The lengths add
 /// up to no more than `len`, and to `len` if the result is `Ok`.
 pub unsafe trait Memory {
-    /// Has `f` visit each contiguous piece of `offset .. offset + len`, in order.
+    /// Has `f` visit each contiguous piece of `offset .. offset + len`, in order. `f` must not sleep: it may run under a
+    /// spinlock, with bottom halves off. Context: process or softirq.
     fn pieces(
         &self,
         offset: u64,
@@ -344,10 +345,9 @@ unsafe impl Memory for KernelBuffer {
 ///
 /// # Invariants
 ///
-/// - The kernel addresses in `blocks` are valid for reads and writes of `1 << shift` bytes each,
-///   except that the first is valid only from `first_offset` on, and the last up to the end of the
-///   range, for as long as the owner of this value keeps it.
-/// - The range `first_offset .. first_offset + len` does not reach beyond the blocks.
+/// - The range `first_offset .. first_offset + len` does not reach beyond the blocks, which have `1 << shift` bytes each.
+/// - The bytes of the range, at the kernel addresses in `blocks`, are valid for reads and writes whenever the owner of
+///   this value uses it as [`Memory`].
 pub(crate) struct Blocks {
     blocks: KVVec<usize>,
     shift: u32,
@@ -372,7 +372,7 @@ impl Blocks {
         })
     }
 
-    /// Makes the list a copy of `other`, whose blocks the caller of [`Self::set_range`] vouched for.
+    /// Makes the list a copy of `other`, for whose range the caller of [`Self::set_range`] vouched.
     /// Returns false if that would need an allocation.
     pub(crate) fn copy_from(&mut self, other: &Self) -> bool {
         self.clear();
@@ -397,9 +397,9 @@ impl Blocks {
         self.first_offset = 0;
     }
 
-    /// Adds a block. Returns false if that would need an allocation.
+    /// Adds a block, behind the range. Returns false if that would need an allocation.
     pub(crate) fn push(&mut self, addr: usize) -> bool {
-        // INVARIANT: The range does not change.
+        // INVARIANT: Neither the range nor its bytes change.
         self.blocks.push_within_capacity(addr).is_ok()
     }
 
@@ -407,8 +407,8 @@ impl Blocks {
     ///
     /// # Safety
     ///
-    /// The blocks from byte `first_offset` of the first on, for `len` bytes, must be valid for
-    /// reads and writes until the list is cleared or dropped.
+    /// The bytes of the range, from byte `first_offset` of the first block on, must be valid for reads and writes whenever
+    /// the list, or a copy of it, is used as [`Memory`], until it is cleared.
     pub(crate) unsafe fn set_range(&mut self, shift: u32, first_offset: usize, len: u64) -> Result {
         let size = 1usize.checked_shl(shift).ok_or(EINVAL)?;
         let total = (self.blocks.len() as u64)
@@ -418,7 +418,7 @@ impl Blocks {
         if first_offset >= size || end > total {
             return Err(EINVAL);
         }
-        // INVARIANT: The range lies within the blocks, as just checked; they are valid by the
+        // INVARIANT: The range lies within the blocks, as just checked; its bytes are valid by the
         // promise of the caller.
         self.shift = shift;
         self.first_offset = first_offset;
@@ -433,7 +433,7 @@ impl Blocks {
     }
 }
 
-// SAFETY: The pieces lie in blocks, valid by the type invariant. Each is as long as what is left to do at
+// SAFETY: The pieces lie in the range, valid by the type invariant. Each is as long as what is left to do at
 // the most, and the loop ends when that is nothing.
 unsafe impl Memory for Blocks {
     #[inline]
