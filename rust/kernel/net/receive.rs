@@ -146,8 +146,9 @@ impl RxSkb {
     ///
     /// `skb` is a packet that the caller owns, but for its place in a list.
     pub(crate) unsafe fn adopt(skb: *mut kernel_bindings::sk_buff, control: Control) {
+        const { assert!(skb::fits_control_block::<Control>()) };
         // SAFETY: The packet is the caller's, so its socket, route and device may be taken off. So its control
-        // block is free for use; it is as aligned as a pointer, and larger than a `Control`.
+        // block is free for use; a `Control` fits, as just asserted.
         unsafe {
             skb::detach(skb);
             (*skb)

@@ -14,6 +14,16 @@ use rdma_bindings as bindings;
 // `sk_buff_data_t` is an offset then.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
+/// Bytes of a packet's control block.
+const CONTROL_BLOCK_LEN: usize = 48;
+
+/// Returns whether a `T` may stand in a packet's control block.
+pub(crate) const fn fits_control_block<T>() -> bool {
+    size_of::<T>() <= CONTROL_BLOCK_LEN
+        && core::mem::offset_of!(kernel_bindings::sk_buff, cb) % align_of::<T>() == 0
+        && align_of::<kernel_bindings::sk_buff>() % align_of::<T>() == 0
+}
+
 /// Returns the number of bytes in the linear part.
 ///
 /// # Safety
