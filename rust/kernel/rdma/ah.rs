@@ -61,7 +61,7 @@ impl Clone for Address {
 }
 
 impl Address {
-    /// Where the source is, or was until it went.
+    /// Where the source is, or was until it went. Context: any.
     #[inline]
     pub fn place(&self) -> gid::Place {
         self.sgid.place().unwrap_or(self.place)

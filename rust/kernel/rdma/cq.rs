@@ -187,7 +187,7 @@ impl WcSlots<'_> {
     }
 
     /// Hands a completion to the consumer; drops it if its QP is destroyed. Must not be called
-    /// when there is no room left: the completion is lost then.
+    /// when there is no room left: the completion is lost then. Context: any, interrupts may be off.
     pub fn push(&mut self, qp: &qp::Handle, completion: &Completion) {
         if self.is_full() {
             return;

@@ -113,7 +113,7 @@ impl Attr {
         unsafe { (&raw const (*self.0.as_ptr()).index).read() }
     }
 
-    /// Where the address is; [`None`] once it is gone.
+    /// Where the address is; [`None`] once it is gone. Context: any.
     pub(crate) fn place(&self) -> Option<Place> {
         let guard = rcu::read_lock();
         let netdev = self.netdev(&guard)?;
@@ -210,7 +210,8 @@ impl Entry<'_> {
         unsafe { gid_of(self.raw) }
     }
 
-    /// Whether the RDMA device can be used in the namespace of the network device that has the address.
+    /// Whether the RDMA device can be used in the namespace of the network device that has the address. Context: any,
+    /// here and below.
     pub fn is_accessible(&self) -> bool {
         let Some(netdev) = self.netdev() else {
             return false;

@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> Global<T> {
         Self(Atomic::new(ptr::null()))
     }
 
-    /// Fills the place; `EBUSY` if it is not empty.
+    /// Fills the place; `EBUSY` if it is not empty. Context: any in which a `T` may be dropped.
     pub fn set(&'static self, value: Arc<T>) -> Result<Guard<T>> {
         let value = Arc::into_raw(value);
         // INVARIANT: If the exchange succeeds, the pointer belongs to the new guard.

@@ -49,8 +49,9 @@ impl Udata<'_> {
         })
     }
 
-    /// Reads the request; `EINVAL` if it is shorter than a `T`. What follows a `T` is ignored, as
-    /// librxe's requests never grow.
+    /// Reads the request. Bytes behind a `T` are ignored, as librxe's requests never grow.
+    ///
+    /// Errors: `EINVAL` if it is shorter than a `T`, `EFAULT`. Context: process, may fault, no spinlock held.
     pub fn copy_in<T: FromBytes + IntoBytes>(&self) -> Result<T> {
         if self.input_len < size_of::<T>() {
             return Err(EINVAL);
@@ -67,7 +68,7 @@ impl Udata<'_> {
         self.output_len >= size_of::<T>()
     }
 
-    /// Writes the response; `EINVAL` if there is no room for a `T`.
+    /// Writes the response. Errors and context: as for [`Self::copy_in`].
     pub fn copy_out<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result {
         if !self.has_room_for::<T>() {
             return Err(EINVAL);

@@ -147,7 +147,8 @@ impl FastPages {
         self.active.lock().mapping.clear();
     }
 
-    /// Calls `f` with the pages, if `activation` is the last one.
+    /// Calls `f` with the pages, if `activation` is the last one. `f` must not sleep: it runs under a spinlock, with bottom
+    /// halves off.
     #[inline]
     pub fn with<R>(
         &self,
