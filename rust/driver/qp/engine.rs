@@ -175,11 +175,6 @@ impl<S, F: FnOnce(&mut S, &mut Round)> Happen<S> for Option<F> {
     }
 }
 
-/// Nothing happens.
-impl<S> Happen<S> for () {
-    fn happen(&mut self, _side: &mut S, _round: &mut Round) {}
-}
-
 /// The state that both sides have under their locks.
 pub(super) struct Engine {
     /// Something happened that the owner has not looked at.
@@ -405,9 +400,9 @@ impl Qp {
     /// Context: process or softirq, no lock held.
     pub(crate) fn send_after(self: &Arc<Self>, requests: bool) {
         if requests {
-            self.drive_by::<ReceiveSide>(true, &mut ());
+            self.drive_by::<ReceiveSide>(true, &mut None::<fn(&mut ReceiveSide, &mut Round)>);
         } else {
-            self.drive_by::<SendSide>(true, &mut ());
+            self.drive_by::<SendSide>(true, &mut None::<fn(&mut SendSide, &mut Round)>);
         }
     }
 
