@@ -157,7 +157,7 @@ pub(crate) struct Window {
     ty: Type,
     tag: u32,
     state: State,
-    /// Counts binds, so that who was let in by one does not act on the next.
+    /// Counts binds, so that an access that one admitted does not act on the next.
     generation: u64,
 }
 

@@ -3,8 +3,8 @@
 //! Pages that are faulted in before they are needed, because a process said that they will be
 //! (`ibv_advise_mr(3)`).
 //!
-//! One who wants to wait does it all itself, as for memory that is pinned. For the others there is work: of each
-//! protection domain at most one at a time, so that pages that never come cost no more than one worker.
+//! A call that is to wait (`flush`) does it all itself, as for memory that is pinned. For the others there is work: of
+//! each protection domain at most one at a time, so that pages that never come cost no more than one worker.
 
 use crate::{
     memory::{

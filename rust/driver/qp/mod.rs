@@ -251,7 +251,7 @@ impl Qp {
         if changed.is_err() {
             return false;
         }
-        // After the change: who does not see it yet is not the last to look.
+        // After the change: a thread that does not see it yet is not the last to look.
         if from == State::Reset {
             self.queues().for_each(Users::started);
         }

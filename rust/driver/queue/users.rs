@@ -66,7 +66,7 @@ impl Users {
 
     /// Calls `f` with the number of each QP, which may be another QP's by now. Context: process, may sleep.
     pub(crate) fn for_each(&self, f: impl Fn(u32)) {
-        // First: who starts while the others are looked at may be missed, and is noted for the next time.
+        // First: a QP that starts while the others are looked at may be missed, and is noted for the next time.
         self.has_started.xchg(false, Full);
         let mut from = 0;
         while let Some(number) = self.first_from(from) {

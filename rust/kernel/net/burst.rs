@@ -75,7 +75,7 @@ impl RxBurst {
         if flow.port != port || flow.destination.is_multicast() {
             return None;
         }
-        // Before anything is asked for that the packet, or who counts, would notice.
+        // Before anything that changes the packet or a counter.
         let owner = owner(&flow.destination)?;
         // SAFETY: The caller promises a packet in a receive path.
         let is_free = unsafe {

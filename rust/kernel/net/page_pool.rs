@@ -108,7 +108,7 @@ impl PagePools {
 struct Pool {
     pool: NonNull<kernel_bindings::page_pool>,
     order: u32,
-    /// Held by who takes pages out, with bottom halves off: page pools let one do so at a time.
+    /// Held to take pages out, with bottom halves off: a page pool lets one thread do so at a time.
     #[pin]
     taking: SpinLock<()>,
 }
@@ -159,7 +159,7 @@ impl Pool {
 impl PinnedDrop for Pool {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the type invariant the pool is ours, and nobody takes pages out any more. It stays for those that
-        // are not back yet. It may sleep: so may who drops `PagePools`, and there is no other way to drop this.
+        // are not back yet. It may sleep: only the drop of `PagePools`, which may sleep too, drops this.
         unsafe { bindings::page_pool_destroy(self.pool.as_ptr()) };
     }
 }

@@ -111,7 +111,7 @@ impl Chunks {
         None
     }
 
-    /// Takes a chunk's list out. Nobody accesses its pages any more: who ends all access finds it either
+    /// Takes a chunk's list out. Nobody accesses its pages any more: the end of all access finds it either
     /// here or in this state.
     fn take(&mut self, number: usize) -> Option<Taken> {
         let chunk = self.tree.remove(&number)?;

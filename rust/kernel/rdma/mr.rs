@@ -412,8 +412,8 @@ pub(crate) unsafe extern "C" fn alloc<D: Driver>(
 }
 
 /// Whether the process was not told of its region, and is not going to be: its verb fails. uverbs does not expect that
-/// such a region cannot be destroyed. But it was there while the answer was written; and who reads that as it is written
-/// knows the key.
+/// such a region cannot be destroyed. But it was there while the answer was written; and a thread that reads it as it is
+/// written knows the key.
 ///
 /// # Safety
 ///

@@ -321,7 +321,7 @@ impl PageList {
         let mut known = this.known.lock();
         // SAFETY: The notifier is valid, and this is under the lock that `fault_in` compares under.
         unsafe { bindings::mmu_interval_set_seq(notifier, sequence) };
-        // From here on nothing is put on the list until this returns: who has an earlier sequence finds it
+        // From here on nothing is put on the list until this returns: a thread with an earlier sequence finds it
         // changed, and `mmu_interval_read_begin` hands out this one only when all invalidations are over. So
         // the lock may be released between two pieces. A page that is not cleared yet is accessed
         // meanwhile, which does no harm: the mapping changes only after this has returned.
@@ -534,7 +534,7 @@ impl PageList {
     }
 }
 
-// SAFETY: A page on the list is mapped by the process, hence allocated, as long as the lock is held: who
+// SAFETY: A page on the list is mapped by the process, hence allocated, as long as the lock is held: a thread that
 // unmaps it waits for `invalidate`. It is written to only if the process may. Each piece ends with its page
 // or with what is left to do; before the first, all pages were seen to be there.
 unsafe impl Memory for PageList {

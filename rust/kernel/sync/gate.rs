@@ -88,7 +88,7 @@ impl Gate {
         false
     }
 
-    /// Counts a pass out. Only for who counted one in.
+    /// Counts out a pass that was counted in.
     #[inline]
     fn count_out(&self) {
         // The gate outlives this call, although the closer may go on as soon as the count is down: the

@@ -75,7 +75,7 @@ impl Mapping {
 /// The mapping that keys lead to.
 struct Active {
     mapping: Mapping,
-    /// Counts registrations, so that who was let in by one does not act on the next.
+    /// Counts registrations, so that an access that one admitted does not act on the next.
     turn: u64,
 }
 
@@ -141,8 +141,7 @@ impl FastPages {
         })
     }
 
-    /// Makes the region inaccessible; who copies from or into it at the moment has finished when
-    /// this returns.
+    /// Makes the region inaccessible; copies from or into it have ended when this returns.
     pub fn deactivate(&self) {
         self.active.lock().mapping.clear();
     }
