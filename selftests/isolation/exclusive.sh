@@ -117,6 +117,8 @@ port_given_back()
 	move_device first pod && above_up pod || return 1
 	connection pod 10.6.0.5 || fail "rping over the macvlan"
 	! port_is_free || fail "the port is free in use"
+	# A probe that fails for another reason says nothing about the port.
+	grep 'Address already in use' "$ktap_dir/answer" || fail "the probe: $(cat "$ktap_dir/answer")"
 	move_device pod first || return 1
 	await $((25 * slowness)) port_is_free || fail "the port is not free"
 	ip -n pod link delete above
