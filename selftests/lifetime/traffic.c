@@ -733,10 +733,14 @@ static void objects_free(void)
 		error = ibv_destroy_comp_channel(channel);
 	if (!error)
 		error = ibv_dereg_mr(mr);
+	/* Not device_close(), which would end with UNABLE. */
+	if (!error)
+		error = ibv_dealloc_pd(device.pd);
+	if (!error)
+		error = ibv_close_device(device.context);
 	/* EIO: the device has gone. */
 	if (error)
 		leave(error == EIO ? LOST : WRONG, "destroy: %s", strerror(error));
-	device_close(&device);
 }
 
 static void end_run(void)
