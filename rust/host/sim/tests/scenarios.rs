@@ -79,6 +79,7 @@ fn scenarios() {
         println!("seed {seed}: {error} (cargo run -p sim -- {seed})");
     }
     assert!(failures.is_empty(), "{} scenarios failed", failures.len());
+    assert!(benign.messages > 0, "no scenario had to succeed");
     let lost = benign.messages - benign.delivered;
     assert!(
         lost * 1_000 <= benign.messages,
