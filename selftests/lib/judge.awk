@@ -154,7 +154,7 @@ BEGIN {
 
 /^    1\.\.[0-9]+$/ && !plan { next }
 /^# Subtest: / { test = $3; inner = rows_of_test = 0 }
-/^1\.\.[0-9]+$/ { plan = substr($0, 4) + 0 }
+/^1\.\.[0-9]+$/ { plan = substr($0, 4) + 0; plans++ }
 /^    (not )?ok [0-9]+ / { rows_of_test++; leaf($0, test ": ") }
 /^(not )?ok [0-9]+ / {
 	rows++
@@ -179,7 +179,9 @@ END {
 	for (i = 1; i <= entries && !is_part; i++)
 		if (done[entry_test[i]] && !entry_seen[i] && !entry_may[i])
 			fail(entry_row[i] ": it is on the list of skips, and was not skipped")
-	if (!plan || (rows != plan && !missing))
+	if (plans > 1)
+		fail(group ": " plans " plans")
+	else if (!plan || (rows != plan && !missing))
 		fail(group ": " rows + 0 " rows of " plan + 0)
 	else if (status && !failed)
 		fail(group ": the machine ended with status " status)
