@@ -66,6 +66,20 @@ port()
 	told 1 "port error of port 1"
 }
 
+# The netdev stays up all the time, and its peer goes down. The kernel announces a lost carrier up to two seconds later.
+carrier()
+{
+	trap watch_end EXIT
+	ip -n n1 link add dummy8 type veth peer name dummy9 && ip -n n1 link set dummy9 up && watch_device || return 1
+	ip -n n1 link set dummy9 down || return 1
+	told 1 "port error of port 1"
+	told 0 "port active of port 1"
+	ip -n n1 link show dummy8 | grep '[<,]UP[,>]' || fail "the netdev itself is down"
+	ip -n n1 link set dummy9 up || return 1
+	told 1 "port active of port 1"
+	told 1 "port error of port 1"
+}
+
 # Of a bond, the RDMA core tells nothing.
 bond()
 {
@@ -112,7 +126,7 @@ removed()
 }
 
 rows=$(rows_of "$here/events")
-others=5
+others=6
 [ -z "${FERROCE_ROWS:-}" ] || others=0
 ktap_start $((rows + others))
 devices_wait
@@ -122,6 +136,7 @@ absorb "$rows" "$here/events" "$dev1" "$dev2"
 packets_of_many on
 if [ "$others" -gt 0 ]; then
 	row "event: PORT_ERR, PORT_ACTIVE" port
+	row "event: PORT_ERR, PORT_ACTIVE: the carrier goes and comes" carrier
 	row "event: PORT_ERR, PORT_ACTIVE: a bond is down for a moment" bond
 	row "event: GID_CHANGE" gid
 	row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
