@@ -15,7 +15,7 @@ device2=${FERROCE_PEER:-rxe0}
 address1v6=fd01::1
 address2v6=fd01::2
 
-ktap_start 28
+ktap_start 34
 gids_find
 for direction in here there; do
 	if [ "$direction" = here ]; then
@@ -26,7 +26,9 @@ for direction in here there; do
 	row "server $direction: rping, IPv4" rping_across "$direction" "$address"
 	row "server $direction: rping, IPv6" rping_across "$direction" "$address6"
 	row "server $direction: ibv_rc_pingpong -c" pingpong_across "$direction" ibv_rc_pingpong
+	row "server $direction: ibv_uc_pingpong -c" pingpong_across "$direction" ibv_uc_pingpong
 	row "server $direction: ibv_ud_pingpong -c" pingpong_across "$direction" ibv_ud_pingpong
+	row "server $direction: ibv_srq_pingpong -c" pingpong_across "$direction" ibv_srq_pingpong
 	for program in ib_send_bw ib_read_bw ib_write_bw; do
 		events=-e
 		[ "$program" != ib_write_bw ] || events=
@@ -36,6 +38,8 @@ for direction in here there; do
 				"$program" $events -s "$size" -n 50
 		done
 	done
+	row "server $direction: ib_write_bw --write_with_imm -s 65536" perftest_across "$direction" \
+		ib_write_bw --write_with_imm -s 65536 -n 50
 	row "server $direction: ib_atomic_bw -e" perftest_across "$direction" ib_atomic_bw -e -n 100
 done
 ktap_finish
