@@ -31,7 +31,7 @@ driven_by()
 	everywhere rdma link delete "$device" &&
 		everywhere modprobe "$(if [ "$1" = rxe ]; then echo rdma_rxe; else echo ferroce; fi)" &&
 		everywhere rdma link add "$device" type "$1" netdev "$netdev" &&
-		everywhere sh -c "for i in \$(seq 100); do grep -qs 0a0 /sys/class/infiniband/$device/ports/1/gids/* && exit 0
+		everywhere sh -c "for i in \$(seq $((100 * slowness))); do grep -qs 0a0 /sys/class/infiniband/$device/ports/1/gids/* && exit 0
 			sleep 0.1; done; exit 1"
 }
 

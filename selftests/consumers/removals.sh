@@ -46,14 +46,14 @@ bring_back()
 	local node=1
 	[ "$2" = on_host ] || node=2
 	# A client of the CM may keep the device until the CM gives up: its address has gone with the netdev.
-	"$2" sh -c "for i in \$(seq 1000); do [ -e /sys/class/infiniband/$device ] || exit 0; sleep 0.1; done; exit 1" ||
+	"$2" sh -c "for i in \$(seq $((1000 * slowness))); do [ -e /sys/class/infiniband/$device ] || exit 0; sleep 0.1; done; exit 1" ||
 		fail "the device stays"
 	case $1 in
 	module) "$2" modprobe ferroce || return 1 ;;
 	netdev) "$2" "$here/lib/netdev.sh" plug "$netdev" "10.1.0.$node/24" || return 1 ;;
 	esac
 	"$2" rdma link add "$device" type ferroce netdev "$netdev" || return 1
-	"$2" sh -c "for i in \$(seq 100); do grep -qs '0a01' /sys/class/infiniband/$device/ports/1/gids/* && exit 0
+	"$2" sh -c "for i in \$(seq $((100 * slowness))); do grep -qs '0a01' /sys/class/infiniband/$device/ports/1/gids/* && exit 0
 		sleep 0.1; done; exit 1" || fail "no address"
 }
 

@@ -51,12 +51,12 @@ host_address()
 at_target()
 {
 	# shellcheck disable=SC2154 # set by the test
-	on_target "$here/lib/role.sh" "$consumer" "$@"
+	on_target env FERROCE_SLOWNESS="$slowness" "$here/lib/role.sh" "$consumer" "$@"
 }
 
 at_host()
 {
-	on_host "$here/lib/role.sh" "$consumer" "$@"
+	on_host env FERROCE_SLOWNESS="$slowness" "$here/lib/role.sh" "$consumer" "$@"
 }
 
 # In the name of a row.

@@ -12,7 +12,8 @@ wait_for_disk()
 {
 	local tries disk
 	rm -f "$state/disk"
-	for tries in $(seq 300); do
+	# shellcheck disable=SC2154 # of role.sh
+	for tries in $(seq $((300 * slowness))); do
 		disk=$("$@") && [ -b "$disk" ] && echo "$disk" >"$state/disk" && return 0
 		sleep 0.1
 	done

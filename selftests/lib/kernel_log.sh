@@ -11,7 +11,8 @@ kernel_log_lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 on_second_machine()
 {
 	[ "${FERROCE_NET:-}" = wire ] || return 0
-	node2 "$kernel_log_lib/role.sh" machine "$1" && return
+	# It does not have this environment.
+	node2 env FERROCE_KERNEL="${FERROCE_KERNEL:-stock}" "$kernel_log_lib/role.sh" machine "$1" && return
 	echo "this was the second machine"
 	return 1
 }

@@ -31,18 +31,18 @@ log_check()
 }
 
 # All devices, then the module, in an orderly way. Objects that are left do not end it: kmemleak says which.
+# shellcheck disable=SC2154 # slowness and module are of namespaces.sh
 unload()
 {
 	local device failed=0
 	kernel_log_resume
 	for device in /sys/class/infiniband/*; do
 		[ -e "$device" ] || continue
-		timeout 20 rdma link del "${device##*/}" || return 1
+		timeout $((20 * slowness)) rdma link del "${device##*/}" || return 1
 	done
 	if module_loaded; then
-		objects_gone 5 || failed=1
-		# shellcheck disable=SC2154 # of namespaces.sh
-		timeout 20 rmmod "$module" || return 1
+		objects_gone $((5 * slowness)) || failed=1
+		timeout $((20 * slowness)) rmmod "$module" || return 1
 		unload_said_nothing_left || failed=1
 	fi
 	kernel_log_and_leaks_check || failed=1

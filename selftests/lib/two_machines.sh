@@ -3,7 +3,7 @@
 #
 # Programs on two machines, `scripts/vm --nodes 2`: this one is 10.1.0.1, and `node2 COMMAND` runs on the other,
 # 10.1.0.2. The selftest sets device1 and device2, then calls gids_find.
-# shellcheck disable=SC2154 # device1 and device2
+# shellcheck disable=SC2154 # device1 and device2; slowness is of namespaces.sh
 
 address1=10.1.0.1
 address2=10.1.0.2
@@ -17,11 +17,11 @@ index()
 		grep -q "$1" $i && grep -q v2 ../gid_attrs/types/$i && echo $i && break; done' "$device" "$pattern"
 }
 
-# across DIRECTION SECONDS PORT SERVER... -- CLIENT...
+# across DIRECTION SECONDS PORT SERVER... -- CLIENT...: they may take $slowness times as long.
 # The server on this machine and the client on the other (here), or the reverse (there), once the port is listened on.
 across()
 {
-	local direction=$1 seconds=$2 port=$3 server=() to_server="env" to_client=node2 pid
+	local direction=$1 seconds=$(($2 * slowness)) port=$3 server=() to_server="env" to_client=node2 pid
 	local server_status client_status
 	shift 3
 	while [ "$1" != -- ]; do
@@ -35,7 +35,8 @@ across()
 	await_listener "$to_server" "$port" "$pid"
 	"$to_client" timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
-	[ "$client_status" -eq 0 ] || "$to_server" pkill -x "${server[0]}"
+	# Nobody is left to end it. What runs on the other machine ends with who asked for it.
+	[ "$client_status" -eq 0 ] || kill "$pid" 2>/dev/null
 	wait "$pid"
 	server_status=$?
 	sed 's/^/server: /' "$ktap_dir/server" "$ktap_dir/server.errors"
