@@ -115,7 +115,7 @@ fn local_errors_wait_for_what_was_before() {
             requester.post(send(1)).unwrap();
             requester.post(send(1)).unwrap();
             let burst = poll_burst(&mut requester);
-            requester.commit(us(0), burst.ticket, outcome);
+            commit_burst(&mut requester, us(0), burst, outcome);
             assert!(requester.poll_action().is_none());
             assert_eq!(requester.take_error(), None);
             // The one before is even sent again.
@@ -150,7 +150,7 @@ fn refusal_is_not_forgotten_for_an_error_before() {
     );
     for outcome in [Outcome::Done, Outcome::Protection] {
         let burst = poll_burst(&mut requester);
-        requester.commit(us(1_000), burst.ticket, outcome);
+        commit_burst(&mut requester, us(1_000), burst, outcome);
     }
     assert!(requester.poll_action().is_none());
     respond(&mut requester, us(1_001), &ack(Psn::new(1)));
@@ -175,14 +175,9 @@ fn local_operation_fails() {
             ..SendWr::default()
         };
         requester.post(wr).unwrap();
-        let Some(SendAction::Local {
-            ticket,
-            sequence: 0,
-        }) = requester.poll_action()
-        else {
-            panic!("nothing to execute");
-        };
-        requester.commit(us(0), ticket, outcome);
+        let action = requester.poll_action().unwrap();
+        assert_eq!(action, SendAction::Local { sequence: 0 });
+        requester.commit(us(0), action, outcome);
         assert_eq!(requester.take_error(), Some(status));
     }
 }
@@ -193,15 +188,10 @@ fn placing_fails() {
     requester.post(read(1)).unwrap();
     transmit(&mut requester, us(0));
     let response = read_response(Opcode::RcReadResponseOnly, Psn::new(0), 1);
-    let Received::Place { ticket, .. } = requester.receive(us(1), &response) else {
+    let Received::Place(placement) = requester.receive(us(1), &response) else {
         panic!("not placed");
     };
-    // One at a time.
-    assert_eq!(
-        requester.receive(us(1), &response),
-        Received::Dropped(DropReason::Busy)
-    );
-    requester.commit_place(us(1), ticket, Outcome::Protection);
+    requester.commit_place(us(1), placement, Outcome::Protection);
     assert_eq!(requester.take_error(), Some(Status::LocalProtection));
 }
 
@@ -211,8 +201,7 @@ fn again_parks_a_transmission() {
         let mut requester = requester(psn);
         requester.post(send(300)).unwrap();
         let burst = poll_burst(&mut requester);
-        assert!(requester.poll_action().is_none());
-        requester.commit(us(0), burst.ticket, Outcome::Again);
+        commit_burst(&mut requester, us(0), burst, Outcome::Again);
         assert!(requester.is_parked() && requester.poll_action().is_none());
         assert_eq!(requester.poll_timeout(), None);
         requester.resume();
@@ -233,10 +222,10 @@ fn again_holds_a_response() {
         let response = read_response(Opcode::RcReadResponseOnly, psn, 1);
         for number in 0..5 {
             let now = us(number * 1_000);
-            let Received::Place { ticket, .. } = requester.receive(now, &response) else {
+            let Received::Place(placement) = requester.receive(now, &response) else {
                 panic!("not placed");
             };
-            requester.commit_place(now, ticket, Outcome::Again);
+            requester.commit_place(now, placement, Outcome::Again);
             // The peer has answered: it is not its fault.
             requester.on_timeout(us(number * 1_000 + 2_000));
             assert_eq!(requester.take_error(), None);
@@ -258,10 +247,10 @@ fn response_that_could_not_be_held() {
         requester.post(read(1)).unwrap();
         transmit(&mut requester, us(0));
         let response = read_response(Opcode::RcReadResponseOnly, psn, 1);
-        let Received::Place { ticket, .. } = requester.receive(us(0), &response) else {
+        let Received::Place(placement) = requester.receive(us(0), &response) else {
             panic!("not placed");
         };
-        requester.commit_place(us(0), ticket, Outcome::Again);
+        requester.commit_place(us(0), placement, Outcome::Again);
         requester.response_lost();
         for attempt in 1..=2 {
             let now = us(attempt * 1_000);
@@ -286,10 +275,10 @@ fn nothing_is_asked_for_while_a_response_is_held() {
         respond(&mut requester, us(1), &response(psn));
         requester.post(read(1)).unwrap();
         transmit(&mut requester, us(1));
-        let Received::Place { ticket, .. } = requester.receive(us(2), &response(psn.add(1))) else {
+        let Received::Place(placement) = requester.receive(us(2), &response(psn.add(1))) else {
             panic!("not placed");
         };
-        requester.commit_place(us(2), ticket, Outcome::Again);
+        requester.commit_place(us(2), placement, Outcome::Again);
         for _ in 0..100 {
             let now = requester.poll_timeout().unwrap();
             requester.on_timeout(now);
@@ -374,9 +363,8 @@ fn reset_forgets_everything() {
     requester.post(send(1)).unwrap();
     transmit(&mut requester, us(0));
     requester.post(send(1)).unwrap();
-    let burst = poll_burst(&mut requester);
+    poll_burst(&mut requester);
     requester.reset();
-    requester.commit(us(1), burst.ticket, Outcome::Done);
     assert!(completions(&mut requester).is_empty());
     assert_eq!(requester.poll_timeout(), None);
     requester.configure(requester_config(Psn::new(9)));

@@ -11,6 +11,7 @@ use roce::{
     packet::NakCode,
     psn::Psn,
     requester::{
+        Placement,
         Received,
         Requester,
         RequesterConfig,
@@ -91,7 +92,10 @@ fn implied_nak_by_a_response() {
         let response = read_response(Opcode::RcReadResponseOnly, psn.add(1), 1);
         let received = respond(&mut requester, us(1), &response);
         // Its data are good all the same.
-        assert!(matches!(received, Received::Place { sequence: 1, .. }));
+        assert!(matches!(
+            received,
+            Received::Place(Placement { sequence: 1, .. })
+        ));
         let packets = transmit(&mut requester, us(1));
         assert_eq!(
             outline(&packets, psn),
@@ -268,18 +272,6 @@ fn rnr_nak_behind_a_sequence_nak_is_an_answer() {
 }
 
 #[test]
-fn rnr_nak_before_the_packets_are_committed() {
-    let mut requester = requester(Psn::new(0));
-    requester.post(send(1)).unwrap();
-    let burst = poll_burst(&mut requester);
-    respond(&mut requester, us(10), &rnr(Psn::new(0), 1));
-    requester.commit(us(11), burst.ticket, Outcome::Done);
-    assert_eq!(requester.poll_timeout(), Some(us(20)));
-    requester.on_timeout(us(20));
-    assert_eq!(transmit(&mut requester, us(20)).len(), 1);
-}
-
-#[test]
 fn retry_is_counted_once_per_transmission() {
     let config = RequesterConfig {
         retry_count: 1,
@@ -435,10 +427,10 @@ fn requester_with_a_parked_message(config: RequesterConfig) -> Requester<Vec<Sen
     requester.post(send(1)).unwrap();
     let burst = poll_burst(&mut requester);
     assert_eq!(burst.packets, 3);
-    requester.commit(us(0), burst.ticket, Outcome::Done);
+    commit_burst(&mut requester, us(0), burst, Outcome::Done);
     let burst = poll_burst(&mut requester);
     assert_eq!(burst.sequence, 1);
-    requester.commit(us(0), burst.ticket, Outcome::Again);
+    commit_burst(&mut requester, us(0), burst, Outcome::Again);
     assert!(requester.is_parked());
     requester
 }
@@ -529,9 +521,9 @@ fn gap_in_a_parked_message_is_filled_up_to_where_it_is_parked() {
         requester.post(send(100 * MTU)).unwrap();
         let burst = poll_burst(&mut requester);
         let sent = burst.packets;
-        requester.commit(us(0), burst.ticket, Outcome::Done);
+        commit_burst(&mut requester, us(0), burst, Outcome::Done);
         let burst = poll_burst(&mut requester);
-        requester.commit(us(0), burst.ticket, Outcome::Again);
+        commit_burst(&mut requester, us(0), burst, Outcome::Again);
         let lost = nak(psn.add(sent - 2), NakCode::SequenceError);
         respond(&mut requester, us(2), &lost);
         let packets = transmit(&mut requester, us(2));
@@ -554,10 +546,10 @@ fn parked_message_that_is_acknowledged_does_not_hold_up_the_next() {
         let lost = nak(psn, NakCode::SequenceError);
         respond(&mut requester, us(1), &lost);
         let burst = poll_burst(&mut requester);
-        requester.commit(us(1), burst.ticket, Outcome::Done);
+        commit_burst(&mut requester, us(1), burst, Outcome::Done);
         let burst = poll_burst(&mut requester);
         assert_eq!(burst.sequence, 1);
-        requester.commit(us(1), burst.ticket, Outcome::Again);
+        commit_burst(&mut requester, us(1), burst, Outcome::Again);
         requester.post(send(1)).unwrap();
         assert!(transmit(&mut requester, us(1)).is_empty());
         respond(&mut requester, us(2), &ack(psn.add(1)));

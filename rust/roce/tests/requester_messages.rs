@@ -18,6 +18,7 @@ use roce::{
         Type, //
     },
     requester::{
+        Placement,
         Received,
         Requester,
         RequesterConfig,
@@ -373,27 +374,20 @@ fn what_is_still_to_be_sent() {
 #[test]
 fn what_has_not_asked_before_a_pause_asks_then() {
     let psn = Psn::new(1);
-    for commits_before in [true, false] {
-        let mut requester = requester(psn);
-        requester.post(send(1)).unwrap();
-        requester.post(send(1)).unwrap();
-        let burst = poll_burst(&mut requester);
-        assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
-        if commits_before {
-            requester.commit(us(0), burst.ticket, Outcome::Done);
-            requester.pause(us(5));
-        } else {
-            requester.pause(us(0));
-            requester.commit(us(5), burst.ticket, Outcome::Done);
-        }
-        assert_eq!(requester.poll_timeout(), Some(us(5)));
-        requester.on_timeout(us(5));
-        let packets = transmit(&mut requester, us(5));
-        assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 0)]);
-        assert!(packets[0].ack_request);
-        respond(&mut requester, us(6), &ack(psn));
-        assert!(requester.drained());
-    }
+    let mut requester = requester(psn);
+    requester.post(send(1)).unwrap();
+    requester.post(send(1)).unwrap();
+    let burst = poll_burst(&mut requester);
+    assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
+    commit_burst(&mut requester, us(0), burst, Outcome::Done);
+    requester.pause(us(5));
+    assert_eq!(requester.poll_timeout(), Some(us(5)));
+    requester.on_timeout(us(5));
+    let packets = transmit(&mut requester, us(5));
+    assert_eq!(outline(&packets, psn), [(Opcode::RcSendOnly, 0)]);
+    assert!(packets[0].ack_request);
+    respond(&mut requester, us(6), &ack(psn));
+    assert!(requester.drained());
 }
 
 #[test]
@@ -418,9 +412,9 @@ fn a_probe_asks_in_place_of_what_does_not_follow() {
         requester.post(send(1)).unwrap();
         let burst = poll_burst(&mut requester);
         assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
-        requester.commit(us(0), burst.ticket, Outcome::Done);
+        commit_burst(&mut requester, us(0), burst, Outcome::Done);
         let burst = poll_burst(&mut requester);
-        requester.commit(us(5), burst.ticket, outcome);
+        commit_burst(&mut requester, us(5), burst, outcome);
         assert_eq!(requester.poll_timeout(), Some(us(5)));
         assert!(requester.poll_action().is_none());
         requester.on_timeout(us(6));
@@ -483,7 +477,7 @@ fn bursts_are_bounded_in_packets() {
     let mut lengths = Vec::new();
     while let Some(SendAction::Transmit(burst)) = requester.poll_action() {
         lengths.push(burst.packets);
-        requester.commit(us(0), burst.ticket, Outcome::Done);
+        commit_burst(&mut requester, us(0), burst, Outcome::Done);
     }
     assert_eq!(lengths, [MAX_BURST_PACKETS, 100 - MAX_BURST_PACKETS]);
 }
@@ -504,7 +498,8 @@ fn read_of_two_gib_completes() {
             _ => Opcode::RcReadResponseMiddle,
         };
         let response = read_response(opcode, psn.add(number), MTU);
-        let Received::Place { offset, length, .. } = respond(&mut requester, us(0), &response)
+        let Received::Place(Placement { offset, length, .. }) =
+            respond(&mut requester, us(0), &response)
         else {
             panic!("response {number} is not wanted");
         };
@@ -537,7 +532,7 @@ fn send_of_two_gib_in_bursts() {
             assert_eq!(last.opcode.ends_message(), sent + burst.packets == psns);
             sent += burst.packets;
             bytes += u64::from(burst.length);
-            requester.commit(us(0), burst.ticket, Outcome::Done);
+            commit_burst(&mut requester, us(0), burst, Outcome::Done);
             if sent % (1 << 16) == 0 {
                 respond(&mut requester, us(0), &ack(psn.add(sent - 1)));
             }
@@ -548,39 +543,30 @@ fn send_of_two_gib_in_bursts() {
 }
 
 #[test]
-fn acknowledgement_before_commit() {
-    with_psns(|psn| {
+fn action_that_is_dropped_comes_again() {
+    for wr in [send(600), read(600), fetch_add(), flush(8), atomic_write()] {
+        let psn = Psn::new(0xff_ffff);
         let mut requester = requester(psn);
-        requester.post(send(1)).unwrap();
-        requester.post(read(1)).unwrap();
-        let burst = poll_burst(&mut requester);
-        respond(&mut requester, us(1), &ack(psn));
-        assert_eq!(completions(&mut requester), [(0, Status::Success)]);
-        requester.commit(us(2), burst.ticket, Outcome::Done);
-        assert_eq!(requester.poll_timeout(), None);
-        let burst = poll_burst(&mut requester);
-        let response = read_response(Opcode::RcReadResponseOnly, psn.add(1), 1);
-        respond(&mut requester, us(3), &response);
-        requester.commit(us(4), burst.ticket, Outcome::Done);
-        assert_eq!(completions(&mut requester), [(1, Status::Success)]);
-        assert!(requester.drained());
-    });
-}
-
-#[test]
-fn going_back_before_commit() {
-    with_psns(|psn| {
-        let mut requester = requester(psn);
-        requester.post(send(1)).unwrap();
-        transmit(&mut requester, us(0));
-        requester.post(send(1)).unwrap();
-        let burst = poll_burst(&mut requester);
-        respond(&mut requester, us(1), &nak(psn, NakCode::SequenceError));
-        requester.commit(us(2), burst.ticket, Outcome::Done);
-        let packets = transmit(&mut requester, us(2));
-        assert_eq!(
-            outline(&packets, psn),
-            [(Opcode::RcSendOnly, 0), (Opcode::RcSendOnly, 1)]
-        );
-    });
+        requester.post(wr).unwrap();
+        let local = SendWr {
+            operation: SendOperation::Local,
+            ..SendWr::default()
+        };
+        requester.post(local).unwrap();
+        for sequence in 0..2 {
+            let dropped = requester.poll_action().unwrap();
+            assert_eq!(dropped.sequence(), sequence);
+            // Nothing was sent.
+            assert_eq!(
+                respond(&mut requester, us(0), &ack(psn.add(sequence * 9))),
+                Received::Dropped(DropReason::Ghost)
+            );
+            assert_eq!(requester.poll_timeout().is_some(), sequence > 0);
+            let action = requester.poll_action().unwrap();
+            assert_eq!(action, dropped);
+            requester.commit(us(0), action, Outcome::Done);
+        }
+        assert!(requester.poll_action().is_none());
+        assert_eq!(requester.counters().retransmitted_packets, 0);
+    }
 }

@@ -15,6 +15,7 @@ use roce::{
     packet::Packet,
     psn::Psn,
     requester::{
+        Placement,
         Received,
         Requester,
         RequesterConfig,
@@ -69,7 +70,10 @@ fn long_read_is_asked_for_in_parts() {
         let responses = responses.chain(read_responses(&packets));
         for response in responses {
             let received = respond(&mut requester, us(2), &response);
-            assert!(matches!(received, Received::Place { sequence: 0, .. }));
+            assert!(matches!(
+                received,
+                Received::Place(Placement { sequence: 0, .. })
+            ));
         }
         assert_eq!(completions(&mut requester), [(0, Status::Success)]);
         let packets = transmit(&mut requester, us(2));
@@ -121,13 +125,13 @@ fn read_resumes_in_the_middle_of_a_part() {
         // The requester also takes the responses to its first request.
         for response in &responses[150..200] {
             let received = respond(&mut requester, us(1_002), response);
-            assert!(matches!(received, Received::Place { .. }));
+            assert!(matches!(received, Received::Place(_)));
         }
         let mut stale = 0;
         for response in read_responses(&packets) {
             match respond(&mut requester, us(1_003), &response) {
                 Received::Dropped(DropReason::Stale) => stale += 1,
-                received => assert!(matches!(received, Received::Place { .. })),
+                received => assert!(matches!(received, Received::Place(_))),
             }
         }
         assert_eq!(stale, 50);
@@ -137,7 +141,7 @@ fn read_resumes_in_the_middle_of_a_part() {
         assert_eq!(requester.counters().retransmitted_packets, 1);
         for response in read_responses(&packets) {
             let received = respond(&mut requester, us(1_003), &response);
-            assert!(matches!(received, Received::Place { .. }));
+            assert!(matches!(received, Received::Place(_)));
         }
         assert_eq!(completions(&mut requester), [(0, Status::Success)]);
     });
@@ -224,7 +228,7 @@ fn what_is_asked_for_again_has_the_parts_that_it_had() {
             asked.extend(lengths);
             responses.extend(read_responses(&packets));
             let received = respond(&mut requester, us(at), &responses.remove(0));
-            assert!(matches!(received, Received::Place { .. }));
+            assert!(matches!(received, Received::Place(_)));
             completions(&mut requester);
         }
         let expected = [vec![123, 128], vec![32; 10], vec![64; 11], vec![128]];

@@ -15,6 +15,7 @@ use roce::{
     },
     psn::Psn,
     requester::{
+        Placement,
         Received,
         Requester,
         RequesterConfig,
@@ -58,7 +59,10 @@ fn read_resumes_from_the_first_missing_response() {
             us(2),
             &read_response(Opcode::RcReadResponseFirst, psn.add(2), MTU),
         );
-        assert!(matches!(placed, Received::Place { offset: 512, .. }));
+        assert!(matches!(
+            placed,
+            Received::Place(Placement { offset: 512, .. })
+        ));
         for number in 3..5 {
             respond(
                 &mut requester,
@@ -171,10 +175,8 @@ fn local_operations_are_not_executed_again() {
     );
     let mut actions = 0;
     while let Some(action) = requester.poll_action() {
-        let SendAction::Transmit(burst) = action else {
-            panic!("executed again");
-        };
-        requester.commit(us(1_000), burst.ticket, Outcome::Done);
+        assert!(matches!(action, SendAction::Transmit(_)), "executed again");
+        requester.commit(us(1_000), action, Outcome::Done);
         actions += 1;
     }
     assert_eq!(actions, 2);
@@ -191,9 +193,9 @@ fn early_responses_are_kept() {
         let responses = [read_responses(&packets[..1]), read_responses(&packets[2..])].concat();
         for (number, place) in [(0, (0, 0)), (3, (0, 3))] {
             let received = respond(&mut requester, us(1), &responses[number]);
-            let Received::Place {
+            let Received::Place(Placement {
                 sequence, offset, ..
-            } = received
+            }) = received
             else {
                 panic!("{received:?}");
             };
@@ -276,7 +278,7 @@ fn early_responses_that_are_not_kept() {
             assert_eq!(requester.take_error(), None);
         }
         let received = respond(&mut requester, us(1), &responses[255]);
-        assert!(matches!(received, Received::Place { .. }));
+        assert!(matches!(received, Received::Place(_)));
         assert_eq!(respond(&mut requester, us(1), &responses[255]), dropped);
     });
 }
@@ -293,7 +295,7 @@ fn early_responses_behind_many_requests_are_not_kept() {
         let packets = transmit(&mut requester, us(0));
         let response = read_responses(&packets[packets.len() - 1..]);
         let received = respond(&mut requester, us(1), &response[0]);
-        assert_eq!(matches!(received, Received::Place { .. }), is_kept);
+        assert_eq!(matches!(received, Received::Place(_)), is_kept);
     }
 }
 
@@ -304,10 +306,10 @@ fn early_response_that_cannot_be_placed_fails_in_its_turn() {
     let responses = read_responses(&transmit(&mut requester, us(0)));
     let mut place = |now, response: &Packet, outcome| {
         transmit(&mut requester, now);
-        let Received::Place { ticket, .. } = requester.receive(now, response) else {
+        let Received::Place(placement) = requester.receive(now, response) else {
             panic!("not wanted");
         };
-        requester.commit_place(now, ticket, outcome);
+        requester.commit_place(now, placement, outcome);
         requester.take_error()
     };
     assert_eq!(place(us(1), &responses[1], Outcome::Protection), None);
@@ -334,7 +336,7 @@ proptest! {
         let mut bytes = 0;
         for (response, _) in &responses {
             match respond(&mut requester, us(1), response) {
-                Received::Place { length, .. } => bytes += length,
+                Received::Place(Placement { length, .. }) => bytes += length,
                 other => prop_assert!(false, "{:?}", other),
             }
         }
@@ -372,7 +374,7 @@ proptest! {
         let mut round: Vec<_> = responses.into_iter().map(|(response, _)| response).collect();
         for turn in 0..=count {
             for response in &round {
-                if let Received::Place { sequence, length, .. } = respond(&mut requester, us(1), response) {
+                if let Received::Place(Placement { sequence, length, .. }) = respond(&mut requester, us(1), response) {
                     bytes += length;
                     begun[sequence as usize].get_or_insert(turn);
                     ended[sequence as usize] = turn;
@@ -398,7 +400,7 @@ fn read_of_no_bytes() {
     let response = read_response(Opcode::RcReadResponseOnly, Psn::new(0), 0);
     assert!(matches!(
         respond(&mut requester, us(1), &response),
-        Received::Place { length: 0, .. }
+        Received::Place(Placement { length: 0, .. })
     ));
     assert_eq!(completions(&mut requester), [(0, Status::Success)]);
 }

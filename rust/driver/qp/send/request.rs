@@ -82,23 +82,20 @@ impl SendSide {
             let Some(action) = self.requester.poll_action() else {
                 return;
             };
-            let (ticket, outcome) = match action {
-                SendAction::Transmit(burst) => {
-                    let outcome = self
-                        .transmit(qp, &burst, connected.as_ref(), &mut place, batch)
-                        .unwrap_or_else(|fault| self.engine.outgoing.outcome(qp, Err(fault)));
-                    (burst.ticket, outcome)
-                }
-                SendAction::Local { ticket, sequence } => {
+            let outcome = match &action {
+                SendAction::Transmit(burst) => self
+                    .transmit(qp, burst, connected.as_ref(), &mut place, batch)
+                    .unwrap_or_else(|fault| self.engine.outgoing.outcome(qp, Err(fault))),
+                SendAction::Local { sequence } => {
                     let Some(frames) = &mut batch.frames else {
-                        let outcome = self.perform(qp, sequence);
-                        self.requester.commit(now, ticket, outcome);
+                        let outcome = self.perform(qp, *sequence);
+                        self.requester.commit(now, action, outcome);
                         continue;
                     };
-                    (ticket, self.build_frame(qp, sequence, frames))
+                    self.build_frame(qp, *sequence, frames)
                 }
             };
-            self.requester.commit(now, ticket, outcome);
+            self.requester.commit(now, action, outcome);
             if matches!(outcome, Outcome::Done) && batch.room() == room {
                 // No route, no memory, or a datagram that is too long for the port: without a pause all that is queued
                 // would be lost in one long go, of services that no window stops.

@@ -40,34 +40,25 @@ impl SendSide {
         packet: &Packet,
         skb: &RxSkb,
     ) -> Result<(), WaitsForPages> {
-        let (ticket, placed) = match self.requester.receive(now, packet) {
+        let placement = match self.requester.receive(now, packet) {
             Received::Nothing => return Ok(()),
             Received::Dropped(reason) => {
                 qp.count_drop(reason);
                 return Ok(());
             }
-            Received::Place {
-                ticket,
-                sequence,
-                offset,
-                length,
-            } => {
-                let mut cursor = self.response_cursor(qp, sequence);
-                let (offset, length) = (u64::from(offset), length as usize);
-                let placed = cursor.write_datagram(offset, skb, packet.header_len(), length);
-                (ticket, placed)
-            }
-            Received::PlaceAtomic {
-                ticket,
-                sequence,
-                value,
-            } => {
-                let mut cursor = self.response_cursor(qp, sequence);
-                (ticket, cursor.write(0, &value.to_ne_bytes()))
+            Received::Place(placement) => placement,
+        };
+        let mut cursor = self.response_cursor(qp, placement.sequence);
+        let offset = u64::from(placement.offset);
+        let placed = match placement.original {
+            Some(value) => cursor.write(offset, &value.to_ne_bytes()),
+            None => {
+                let length = placement.length as usize;
+                cursor.write_datagram(offset, skb, packet.header_len(), length)
             }
         };
         let outcome = self.engine.incoming.outcome(qp, placed);
-        self.requester.commit_place(now, ticket, outcome);
+        self.requester.commit_place(now, placement, outcome);
         match outcome {
             Outcome::Again => Err(WaitsForPages),
             _ => Ok(()),

@@ -88,7 +88,8 @@ struct AnySide {
     again: u8,
     absent: u8,
     absent_for: u8,
-    commit_delay: u8,
+    /// As `_window_responses`.
+    _commit_delay: u8,
     respond_delay: u8,
     work: Vec<AnyWork>,
 }
@@ -199,7 +200,6 @@ fn side(any: &AnySide, service: Type, mtu: Mtu) -> Side {
         again: u32::from(any.again) * 1_000,
         absent: u32::from(any.absent & 0x3f) * 1_000,
         absent_for: Duration::from_us(u64::from(any.absent_for) * 16),
-        commit_delay: Duration::from_us(any.commit_delay.into()),
         respond_delay: Duration::from_us(any.respond_delay.into()),
     };
     let mut now = Instant::from_ns(0);

@@ -15,6 +15,7 @@ use roce::{
         Opcode,
         Operation, //
     },
+    packet::Packet,
     psn::Psn,
     qp::Type,
     requester::{
@@ -30,10 +31,7 @@ use roce::{
         MAX_BURST_LEN, //
     },
     status::Status,
-    ticket::{
-        Outcome,
-        Ticket, //
-    },
+    ticket::Outcome,
     time::{
         ack_timeout,
         Duration,
@@ -63,7 +61,7 @@ struct Work {
     psns: u64,
     /// Position of its first PSN, once seen.
     first: Option<u64>,
-    /// How far into it packets have been handed out.
+    /// How far into it packets have been sent.
     handed: u64,
     /// The offsets of the data that have been placed; of an ATOMIC, 0.
     placed: HashSet<u32>,
@@ -82,11 +80,8 @@ struct Model {
     flushed: bool,
     /// It was asked for an action.
     polled: bool,
-    actions: Vec<(Ticket, Option<Burst>, u32)>,
-    places: Vec<(Ticket, u32, u32)>,
-    /// The action, and the place, that is not committed yet. All others mean nothing any more.
-    open_action: Option<Ticket>,
-    open_place: Option<Ticket>,
+    /// The responses that have brought data.
+    responses: Vec<Packet>,
     /// The work request, and how far into its payload, of the last action that the driver could not carry out yet.
     parked: Option<(u32, u32)>,
     /// Positions count from here; the requester has been configured anew since the last ones.
@@ -112,10 +107,7 @@ pub fn run(input: Input) {
         over: false,
         flushed: false,
         polled: false,
-        actions: Vec::new(),
-        places: Vec::new(),
-        open_action: None,
-        open_place: None,
+        responses: Vec::new(),
         parked: None,
         sent: Vec::new(),
         answered: HashSet::new(),
@@ -137,14 +129,19 @@ impl Model {
         match event {
             Event::Post(wr) => self.post(wr.get()),
             Event::Send(fate) => self.send(fate),
-            Event::Commit { back, fate } => self.commit(back, fate),
+            Event::SendLater { drops, fate } => {
+                for _ in 0..drops % 4 {
+                    self.send(None);
+                }
+                self.send(Some(fate));
+            }
             Event::Receive(packet, fate) => {
                 let here = self.requester.config().initial_psn.add(self.una() as u32);
                 let mtu = self.requester.config().mtu.bytes();
                 self.receive(&packet.build(here, mtu), fate);
             }
             Event::Answer { back, how, fate } => self.answer(back, how, fate),
-            Event::CommitPlace { back, fate } => self.commit_place(back, fate),
+            Event::Repeat { back, fate } => self.repeat(back, fate),
             Event::Advance(ns) => self.now = self.now.add(Duration::from_ns(ns.into())),
             Event::Timeout => {
                 if let Some(deadline) = self.requester.poll_timeout() {
@@ -211,8 +208,6 @@ impl Model {
     }
 
     fn forget_positions(&mut self) {
-        self.open_action = None;
-        self.open_place = None;
         self.sent.clear();
         self.answered.clear();
         self.end = 0;
@@ -267,29 +262,40 @@ impl Model {
             assert!((burst.sequence, offset) < parked, "{burst:?} while parked");
             assert!(self.works[burst.sequence as usize].handed > 0);
         }
-        assert_eq!(self.requester.poll_action(), None, "two at a time");
-        let (ticket, at) = match action {
-            SendAction::Local { ticket, sequence } => {
+        let again = self.requester.poll_action();
+        assert_eq!(again.as_ref(), Some(&action), "it was not committed");
+        let sequence = action.sequence();
+        let (offset, sent) = match &action {
+            SendAction::Local { .. } => {
                 let work = &self.works[sequence as usize];
                 assert_eq!(work.wr.operation, SendOperation::Local);
                 assert!(!work.executed && !work.completed, "executed twice");
-                self.actions.push((ticket, None, sequence));
-                (ticket, (sequence, 0))
+                (0, Vec::new())
             }
-            SendAction::Transmit(burst) => {
-                self.check_burst(&burst);
-                self.actions
-                    .push((burst.ticket, Some(burst), burst.sequence));
-                (burst.ticket, (burst.sequence, burst.offset))
-            }
+            SendAction::Transmit(burst) => (burst.offset, self.check_burst(burst)),
         };
-        self.open_action = Some(ticket);
-        if let Some(fate) = fate {
-            self.commit_ticket(ticket, at, fate.outcome());
+        // An action that is dropped has changed nothing.
+        let Some(fate) = fate else {
+            return;
+        };
+        let outcome = fate.outcome();
+        let work = &mut self.works[sequence as usize];
+        match outcome {
+            Outcome::Again => self.parked = Some((sequence, offset)),
+            Outcome::Done => {
+                work.executed |= work.wr.operation == SendOperation::Local;
+                for (position, operation, end) in sent {
+                    work.handed = work.handed.max(end);
+                    self.sent.push((position, operation, sequence));
+                }
+            }
+            _ => {}
         }
+        self.requester.commit(self.now, action, outcome);
     }
 
-    fn check_burst(&mut self, burst: &Burst) {
+    /// Returns of each packet its position, what it is, and how far into its work request it goes.
+    fn check_burst(&mut self, burst: &Burst) -> Vec<(u64, Operation, u64)> {
         let config = *self.requester.config();
         let mtu = config.mtu.bytes();
         let sequence = burst.sequence as usize;
@@ -309,6 +315,7 @@ impl Model {
         );
         let begin = u64::from(burst.offset) / u64::from(mtu);
         let mut bytes = 0;
+        let mut sent = Vec::new();
         for index in 0..burst.packets {
             let (packet, offset, length) = self.requester.packet(burst, index).expect("a packet");
             go_out(&packet);
@@ -365,7 +372,6 @@ impl Model {
                 _ => {}
             }
             assert!(end <= work.psns);
-            work.handed = work.handed.max(end);
             // The peer could not tell new from old.
             if config.service.is_reliable() {
                 assert!(
@@ -374,41 +380,14 @@ impl Model {
                 );
             }
             self.end = self.end.max(first + end);
-            self.sent
-                .push((first + number, packet.opcode.operation(), burst.sequence));
+            sent.push((first + number, packet.opcode.operation(), end));
         }
         assert_eq!(bytes, burst.length);
         if is_message {
             assert!(u64::from(burst.offset) + u64::from(bytes) <= work.wr.length.into());
         }
         assert!(self.requester.packet(burst, burst.packets).is_none());
-    }
-
-    fn commit(&mut self, back: u8, fate: Fate) {
-        let back = usize::from(back % 4);
-        let Some((ticket, burst, sequence)) = self.actions.iter().rev().nth(back).copied() else {
-            return;
-        };
-        let mut offset = 0;
-        if let Some(burst) = burst {
-            let _ = self.requester.packet(&burst, 0);
-            offset = burst.offset;
-        }
-        self.commit_ticket(ticket, (sequence, offset), fate.outcome());
-    }
-
-    fn commit_ticket(&mut self, ticket: Ticket, (sequence, offset): (u32, u32), outcome: Outcome) {
-        let is_open = self.open_action.take_if(|open| *open == ticket).is_some();
-        if is_open && outcome == Outcome::Again {
-            self.parked = Some((sequence, offset));
-        }
-        if let Some(work) = self.works.get_mut(sequence as usize) {
-            let is_local = work.wr.operation == SendOperation::Local;
-            if is_open && is_local && outcome == Outcome::Done {
-                work.executed = true;
-            }
-        }
-        self.requester.commit(self.now, ticket, outcome);
+        sent
     }
 
     fn take_error(&mut self) {
@@ -422,12 +401,10 @@ impl Model {
 
     fn flush(&mut self) {
         self.requester.flush();
-        self.open_action = None;
-        self.open_place = None;
         self.flushed = true;
         assert_eq!(self.requester.poll_action(), None);
         assert_eq!(self.requester.poll_timeout(), None);
-        let answer = roce::packet::Packet::new(Opcode::RcReadResponseMiddle, 1, Psn::new(0));
+        let answer = Packet::new(Opcode::RcReadResponseMiddle, 1, Psn::new(0));
         assert!(matches!(
             self.requester.receive(self.now, &answer),
             Received::Dropped(_)

@@ -127,8 +127,6 @@ pub struct Side {
     pub absent: u32,
     /// How long it takes until the memory is there.
     pub absent_for: Duration,
-    /// How long it takes from handing packets to the network to saying so.
-    pub commit_delay: Duration,
     /// How long responses are collected.
     pub respond_delay: Duration,
 }
@@ -267,7 +265,6 @@ fn side(rng: &mut Rng, service: Type, mtu: Mtu, benign: bool) -> Side {
         again: rng.pick(&[0, 0, 10_000, 200_000]),
         absent: 0,
         absent_for: Duration::ZERO,
-        commit_delay: Duration::from_us(rng.pick(&[0, 0, 1, 50, 200])),
         respond_delay: Duration::from_us(rng.pick(&[0, 0, 2, 20])),
     };
     if !benign {

@@ -115,7 +115,6 @@ pub fn scenario(seed: u64, storm: Storm, operation: SendOperation, mtu: Mtu) -> 
         again: 0,
         absent: 0,
         absent_for: Duration::ZERO,
-        commit_delay: Duration::ZERO,
         respond_delay: Duration::ZERO,
     });
     for _ in 0..MESSAGES {

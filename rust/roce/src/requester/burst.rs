@@ -14,7 +14,6 @@ use crate::{
         ATOMIC_WRITE_LEN, //
     },
     psn::Psn,
-    ticket::Ticket,
     wire::U24, //
 };
 
@@ -35,10 +34,8 @@ pub const MAX_BURST_PACKETS: u32 = 64;
 const ASK_INTERVAL: u32 = 32;
 
 /// Consecutive packets of one work request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// To be returned with the outcome.
-    pub ticket: Ticket,
     /// The work request.
     pub sequence: u32,
     /// Where in the work request's payload the burst begins, in bytes.
@@ -48,8 +45,14 @@ pub struct Burst {
     pub length: u32,
     /// Number of packets, at least 1 and at most [`MAX_BURST_PACKETS`].
     pub packets: u32,
+    /// What the work request does.
+    pub(super) operation: SendOperation,
     /// Position of the first packet.
     pub(super) first: u64,
+    /// The position behind the last packet; of a READ request, behind the last response that it asks for.
+    pub(super) end: u64,
+    /// The position behind the work request's last PSN.
+    pub(super) wr_end: u64,
     /// Whether it has been sent before: then the first packet asks for an acknowledgement, too.
     pub(super) again: bool,
     /// Whether the last packet asks for an acknowledgement.
@@ -88,11 +91,9 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// The `index`-th packet of a burst, where in the work request's payload its own begins, and
     /// how long that is, in bytes.
     ///
-    /// `None` behind the last packet, and if the work request is not there any more: then its
-    /// packets need not be sent.
+    /// `None` behind the last packet.
     pub fn packet(&self, burst: &Burst, index: u32) -> Option<(Packet, u32, u32)> {
-        let age = burst.sequence.wrapping_sub(self.tail);
-        if index >= burst.packets || age >= self.len() {
+        if index >= burst.packets {
             return None;
         }
         let slot = self.slot(burst.sequence)?;

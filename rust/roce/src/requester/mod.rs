@@ -8,12 +8,12 @@
 //!
 //! Everything is called under one lock, the QP's send-side lock. The driver
 //! - posts work requests with [`Requester::post`];
-//! - as long as it can send, takes actions from [`Requester::poll_action`], does them, and returns
-//!   each with [`Requester::commit`] before it asks for the next. It may drop the lock in between,
-//!   and it may commit before the packets are on their way. Having begun it goes on until there are no
-//!   more: the last message asks for an acknowledgement on behalf of those before;
+//! - as long as it can send, takes actions from [`Requester::poll_action`], does them, and gives
+//!   each back with [`Requester::commit`]. It may do so before the packets are on their way. Having
+//!   begun it goes on until there are no more: the last message asks for an acknowledgement on behalf
+//!   of those before;
 //! - hands in each response with [`Requester::receive`], places the data that this returns, and
-//!   says so with [`Requester::commit_place`] before it hands in the next response;
+//!   gives the [`Placement`] back with [`Requester::commit_place`];
 //! - arms a timer for [`Requester::poll_timeout`], and calls [`Requester::on_timeout`] when it
 //!   fires;
 //! - where the QP may have an alternate path, tells so with [`Requester::set_alternate`] before
@@ -21,6 +21,10 @@
 //!   [`Requester::on_timeout`], and after [`Requester::receive`] with the [`Requester::commit_place`] of its data;
 //! - after any of these takes completions from [`Requester::poll_completion`] until there are no
 //!   more, and asks [`Requester::take_error`] whether the QP is in error now.
+//!
+//! Between an action and its `commit`, and between a placement and its `commit_place`, the requester may only be looked at.
+//! Neither can be copied, and each is committed by value: no outcome counts twice. One that is dropped has changed nothing:
+//! the action comes again, and the response is as good as lost.
 
 mod ahead;
 mod attributes;
@@ -43,10 +47,6 @@ use crate::{
         Type, //
     },
     status::Status,
-    ticket::{
-        Ticket,
-        Tickets, //
-    },
     time::Instant, //
 };
 
@@ -65,7 +65,10 @@ pub use self::{
         MAX_BURST_LEN,
         MAX_BURST_PACKETS, //
     },
-    receive::Received,
+    receive::{
+        Placement,
+        Received, //
+    },
     slot::{
         SendCompletion,
         SendOperation,
@@ -116,32 +119,6 @@ enum Phase {
     Flushing,
 }
 
-/// An action that is not committed yet.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    ticket: Ticket,
-    /// The work request. It may be complete by now, and another one in its slot.
-    sequence: u32,
-    operation: SendOperation,
-    /// The positions of the packets; empty for a local operation.
-    first: u64,
-    end: u64,
-    /// The position behind the work request's last packet.
-    wr_end: u64,
-    /// The last packet asks for an acknowledgement.
-    asks: bool,
-    /// It is overtaken: the sender has gone back in between.
-    overtaken: bool,
-}
-
-impl Pending {
-    /// Whether the packet at `position` is one of those.
-    #[inline]
-    fn is_open(&self, position: u64) -> bool {
-        !self.overtaken && position < self.end
-    }
-}
-
 /// The send side of a queue pair.
 ///
 /// # Positions
@@ -163,7 +140,6 @@ pub struct Requester<S> {
     slots: S,
     config: RequesterConfig,
     phase: Phase,
-    tickets: Tickets,
     capacity: u32,
 
     tail: u32,
@@ -183,13 +159,10 @@ pub struct Requester<S> {
     /// Of the positions between `una` and `sent`, those of READs.
     read_psns: u64,
 
-    pending: Option<Pending>,
     /// The driver said `Again` to an action: nothing at or behind this position is sent.
     parked_at: Option<u64>,
     /// What was sent last does not ask for an acknowledgement: what follows does.
     unasked: bool,
-    /// The ticket and position of a response that is being placed.
-    place: Option<(Ticket, u64)>,
     /// READ responses that are placed and wait for those before them.
     ahead: Ahead,
     /// The driver said `Again` to a response.
@@ -264,7 +237,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 window_packets_most: 1,
             },
             phase: Phase::Idle,
-            tickets: Tickets::default(),
             capacity,
             tail: 0,
             oldest: 0,
@@ -276,10 +248,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             max_sent: 0,
             reads: 0,
             read_psns: 0,
-            pending: None,
             parked_at: None,
             unasked: false,
-            place: None,
             ahead: Ahead::default(),
             held: false,
             stop: None,
@@ -390,7 +360,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Whether every work request that was started is complete.
     #[inline]
     pub fn drained(&self) -> bool {
-        self.oldest == self.started && self.pending.is_none()
+        self.oldest == self.started
     }
 
     /// Un-parks after [`Outcome::Again`](crate::ticket::Outcome::Again) for a send action.
@@ -450,14 +420,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.config.initial_psn.add(position as u32)
     }
 
-    /// Whether something is on its way and waits for an answer. Packets of an action that is not
-    /// committed may be.
+    /// Whether something is on its way and waits for an answer.
     #[inline]
     fn in_flight(&self) -> bool {
         self.una < self.sent
-            || self
-                .pending
-                .is_some_and(|pending| pending.is_open(self.una))
     }
 
     /// Fills the retry counters up.
@@ -471,8 +437,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// Gives up what is under way.
     #[inline(never)]
     fn abandon(&mut self) {
-        self.pending = None;
-        self.place = None;
         self.ahead = Ahead::default();
         self.parked_at = None;
         self.unasked = false;

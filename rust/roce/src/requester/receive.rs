@@ -24,10 +24,7 @@ use crate::{
     pkey,
     qp::Type,
     status::Status,
-    ticket::{
-        Outcome,
-        Ticket, //
-    },
+    ticket::Outcome,
     time::Instant, //
 };
 
@@ -40,34 +37,30 @@ use super::{
 };
 
 /// What a response asks the driver to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// Nothing: it has been processed.
     Nothing,
     /// Nothing: it had no effect, or not all of the effect that it should have had.
     Dropped(DropReason),
-    /// Place the packet's payload; then [`commit_place`](Requester::commit_place).
-    Place {
-        /// To be returned with the outcome.
-        ticket: Ticket,
-        /// The READ. Not always the oldest, nor its payload in order.
-        sequence: u32,
-        /// Where in the work request's buffers, in bytes.
-        offset: u32,
-        /// How many bytes: the whole payload of the packet. Zero for a READ of no bytes: then there
-        /// is nothing to place, but the outcome is still waited for.
-        length: u32,
-    },
-    /// Place the 8 bytes of `value` in native byte order; then
-    /// [`commit_place`](Requester::commit_place).
-    PlaceAtomic {
-        /// To be returned with the outcome.
-        ticket: Ticket,
-        /// The ATOMIC.
-        sequence: u32,
-        /// What stood at the remote address before.
-        value: u64,
-    },
+    /// Place its data; then [`commit_place`](Requester::commit_place).
+    Place(Placement),
+}
+
+/// Where the data of a response go.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The work request. Not always the oldest READ, nor its payload in order.
+    pub sequence: u32,
+    /// Where in the work request's buffers, in bytes.
+    pub offset: u32,
+    /// How many bytes: of a READ, the whole payload of the packet. Zero for a READ of no bytes: then
+    /// there is nothing to place, but the outcome is still waited for.
+    pub length: u32,
+    /// Of an ATOMIC: what stood at the remote address before, in native byte order. It is placed, there is no payload.
+    pub original: Option<u64>,
+    /// Position of the response.
+    position: u64,
 }
 
 /// How many requests are looked through for the READ that a response belongs to, if the oldest one is another. A response to
@@ -82,9 +75,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if matches!(opcode.operation(), Operation::Cnp) {
             self.congested(true);
             return Received::Nothing;
-        }
-        if self.place.is_some() {
-            return Received::Dropped(DropReason::Busy);
         }
         if !matches!(self.phase, Phase::Running | Phase::Paused) {
             return Received::Dropped(DropReason::State);
@@ -108,9 +98,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return Received::Dropped(DropReason::Stale);
         };
         let position = self.una.wrapping_add(ahead);
-        // Packets of an action that is not committed may be out already.
-        let pending_end = self.pending.map_or(0, |pending| pending.end);
-        if position >= self.max_sent.max(pending_end) {
+        if position >= self.max_sent {
             return Received::Dropped(DropReason::Ghost);
         }
 
@@ -139,10 +127,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// With [`Outcome::Again`] the packet has not been processed: the driver keeps it and those
     /// behind it, and hands it in again before any other; or it says that it
     /// [could not](Self::response_lost).
-    pub fn commit_place(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
-        let Some((_, position)) = self.place.take_if(|(place, _)| *place == ticket) else {
-            return;
-        };
+    pub fn commit_place(&mut self, now: Instant, placement: Placement, outcome: Outcome) {
+        let Placement { position, .. } = placement;
         let distance = position.wrapping_sub(self.una);
         match outcome {
             Outcome::Again => {
@@ -370,16 +356,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             _ => return self.on_bad_response(Status::BadResponse),
         };
         match expected {
-            Ok((offset, length)) => {
-                let ticket = self.tickets.issue();
-                self.place = Some((ticket, position));
-                Received::Place {
-                    ticket,
-                    sequence,
-                    offset,
-                    length,
-                }
-            }
+            Ok((offset, length)) => Received::Place(Placement {
+                sequence,
+                offset,
+                length,
+                original: None,
+                position,
+            }),
             Err(status) => self.on_bad_response(status),
         }
     }
@@ -405,14 +388,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if distance < MAX_AHEAD && !self.ahead.contains(distance) {
             if let Some((sequence, slot)) = self.find_first_read(position) {
                 if let Ok((offset, length)) = self.expected_response(&slot, position, packet) {
-                    let ticket = self.tickets.issue();
-                    self.place = Some((ticket, position));
-                    return Received::Place {
-                        ticket,
+                    return Received::Place(Placement {
                         sequence,
                         offset,
                         length,
-                    };
+                        original: None,
+                        position,
+                    });
                 }
             }
         }
@@ -482,13 +464,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if !is_atomic {
             return self.on_bad_response(Status::BadResponse);
         }
-        let ticket = self.tickets.issue();
-        self.place = Some((ticket, position));
-        Received::PlaceAtomic {
-            ticket,
+        Received::Place(Placement {
             sequence,
-            value,
-        }
+            offset: 0,
+            length: 8,
+            original: Some(value),
+            position,
+        })
     }
 
     /// A response that makes no sense fails the work request that it answers.

@@ -38,7 +38,7 @@
 //! for noticing that its timer has expired. Probes do not begin the timeout anew, and are ever further
 //! apart.
 //!
-//! Time does not count while the driver places a response, or holds one whose page is not there: the page
+//! Time does not count while the driver holds a response whose page is not there: the page
 //! comes, the access fails, or the driver says that the response is lost.
 
 use core::ops::DerefMut;
@@ -99,7 +99,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
-        if self.place.is_some() || self.held {
+        if self.held {
             // The answer is here; it is the driver that is not done with it.
             self.restart_timer(now);
             return;
@@ -314,9 +314,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.round_trip.forget_sample();
         // It runs again once the packet is sent again.
         self.deadline = None;
-        if let Some(pending) = &mut self.pending {
-            pending.overtaken = true;
-        }
     }
 }
 

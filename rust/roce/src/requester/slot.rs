@@ -106,39 +106,7 @@ pub struct SendSlot {
     pub(super) asked: bool,
 }
 
-/// What sending goes by, of a work request that is started.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    /// What it does.
-    pub(super) operation: SendOperation,
-    /// Length of the payload in bytes.
-    pub(super) length: u32,
-    /// Position of its first PSN.
-    pub(super) first: u64,
-    /// Number of PSNs.
-    pub(super) psns: u32,
-}
-
-impl Extent {
-    /// The position behind the last PSN.
-    #[inline]
-    pub(super) fn end(&self) -> u64 {
-        self.first.wrapping_add(u64::from(self.psns))
-    }
-}
-
 impl SendSlot {
-    /// What sending goes by, once started.
-    #[inline]
-    pub(super) fn extent(&self) -> Extent {
-        Extent {
-            operation: self.wr.operation,
-            length: self.wr.length,
-            first: self.first,
-            psns: self.psns,
-        }
-    }
-
     /// The position behind the last PSN, once started.
     #[inline]
     pub(super) fn end(&self) -> u64 {

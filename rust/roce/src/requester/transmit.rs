@@ -8,17 +8,12 @@ use crate::{
     packet::ATOMIC_WRITE_LEN,
     qp::Type,
     status::Status,
-    ticket::{
-        Outcome,
-        Ticket, //
-    },
-    time::Instant,
+    ticket::Outcome,
+    time::Instant, //
 };
 
 use super::{
     burst::Burst,
-    slot::Extent,
-    Pending,
     Phase,
     Requester,
     SendOperation,
@@ -42,7 +37,7 @@ const MAX_LOCAL_AHEAD: u32 = 1024;
 pub(super) const MIN_BURST_PACKETS: u64 = 16;
 
 /// What the driver shall do for the requester.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum SendAction {
     /// Send these packets. After `Outcome::Again`, only retransmissions of earlier packets are handed out
     /// until [`resume`](Requester::resume), or until these are acknowledged; then the same packets, or
@@ -50,18 +45,27 @@ pub enum SendAction {
     Transmit(Burst),
     /// Execute a local operation. With `Outcome::Again` as above.
     Local {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// The work request.
         sequence: u32,
     },
 }
 
+impl SendAction {
+    /// The work request.
+    #[inline]
+    pub fn sequence(&self) -> u32 {
+        match self {
+            Self::Transmit(burst) => burst.sequence,
+            Self::Local { sequence } => *sequence,
+        }
+    }
+}
+
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
-    /// What to do next; `None` if there is nothing to do now, or if the outcome of the action
-    /// before is still outstanding.
+    /// What to do next; `None` if there is nothing to do now. Nothing advances before
+    /// [`commit`](Self::commit).
     pub fn poll_action(&mut self) -> Option<SendAction> {
-        if self.pending.is_some() || self.rnr_deadline.is_some() {
+        if self.rnr_deadline.is_some() {
             return None;
         }
         if !matches!(self.phase, Phase::Running | Phase::Paused) {
@@ -104,59 +108,76 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 return None;
             }
         }
-        let extent = self.slot(sequence)?.extent();
-        let done = u32::try_from(self.sent.wrapping_sub(extent.first)).ok()?;
-        let left = extent.psns.wrapping_sub(done);
-        match extent.operation {
-            SendOperation::Local => Some(self.hand_out(sequence, &extent, 0, 0, 0)),
+        let slot = self.slot(sequence)?;
+        let (operation, wr_length) = (slot.wr.operation, slot.wr.length);
+        let (wr_first, wr_end) = (slot.first, slot.end());
+        let first = self.sent;
+        let left = wr_end.wrapping_sub(first);
+        let shift = self.config.mtu.shift();
+        let done = u32::try_from(first.wrapping_sub(wr_first)).ok()?;
+        let offset = done.wrapping_shl(shift);
+        let (psns, packets, length) = match operation {
+            SendOperation::Local => return Some(SendAction::Local { sequence }),
             SendOperation::Read => {
-                if self.sent >= self.max_sent {
+                if first >= self.max_sent {
                     let window = self.responses.packets();
-                    self.parts.choose(self.una, self.sent, window);
+                    self.parts.choose(self.una, first, window);
                 }
-                let psns = self.parts.left(extent.first, extent.end(), self.sent);
-                let room =
-                    self.has_read_room() && self.has_room(psns) && self.has_response_room(psns);
-                room.then(|| self.hand_out(sequence, &extent, psns, 1, 0))
+                let psns = self.parts.left(wr_first, wr_end, first);
+                if !self.has_read_room() || !self.has_room(psns) || !self.has_response_room(psns) {
+                    return None;
+                }
+                (psns, 1, 0)
             }
             SendOperation::CompareSwap
             | SendOperation::FetchAdd
             | SendOperation::Flush
             | SendOperation::AtomicWrite => {
-                let room = self.has_read_room() && self.has_room(1) && self.window() > 0;
-                let length = match extent.operation {
+                if !self.has_read_room() || !self.has_room(1) || self.window() == 0 {
+                    return None;
+                }
+                let length = match operation {
                     SendOperation::AtomicWrite => ATOMIC_WRITE_LEN,
                     _ => 0,
                 };
-                room.then(|| self.hand_out(sequence, &extent, 1, 1, length))
+                (1, 1, length)
             }
             SendOperation::Send | SendOperation::Write => {
                 // A SEND that has begun to arrive has its receive WQE. A WRITE needs none, or one for its last packet.
-                let window = if extent.first < self.una {
+                let window = if wr_first < self.una {
                     self.room_of(self.requests.packets_when_ready())
                 } else {
                     self.window()
                 };
-                let wanted = u64::from(left).min(MIN_BURST_PACKETS);
-                if window < wanted && self.in_flight() {
+                if window < left.min(MIN_BURST_PACKETS) && self.in_flight() {
                     return None;
                 }
-                let shift = self.config.mtu.shift();
-                let packets = left
+                let packets = u32::try_from(left.min(window).min(open))
+                    .unwrap_or(u32::MAX)
                     .min(MAX_BURST_LEN.wrapping_shr(shift))
-                    .min(MAX_BURST_PACKETS)
-                    .min(u32::try_from(window.min(open)).unwrap_or(u32::MAX));
+                    .min(MAX_BURST_PACKETS);
                 if packets == 0 || !self.has_room(packets) {
                     return None;
                 }
-                let offset = done.wrapping_shl(shift);
-                let length = extent
-                    .length
+                let length = wr_length
                     .saturating_sub(offset)
                     .min(packets.wrapping_shl(shift));
-                Some(self.hand_out(sequence, &extent, packets, packets, length))
+                (packets, packets, length)
             }
-        }
+        };
+        let end = first.wrapping_add(u64::from(psns));
+        Some(SendAction::Transmit(Burst {
+            sequence,
+            offset,
+            length,
+            packets,
+            operation,
+            first,
+            end,
+            wr_end,
+            again: first < self.max_sent,
+            asks: !is_message(operation) || end < wr_end || !self.follows(sequence, psns),
+        }))
     }
 
     /// Whether there is room for more packets, and there are messages that may be sent now and are as long as `bytes`
@@ -311,46 +332,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         u64::from(window).saturating_sub(outstanding)
     }
 
-    /// Hands out an action on the next `psns` positions of a work request: packets, but of a local one none.
-    fn hand_out(
-        &mut self,
-        sequence: u32,
-        extent: &Extent,
-        psns: u32,
-        packets: u32,
-        length: u32,
-    ) -> SendAction {
-        let first = self.sent;
-        let done = first.wrapping_sub(extent.first) as u32;
-        let is_message = is_message(extent.operation);
-        let asks =
-            !is_message || done.wrapping_add(psns) < extent.psns || !self.follows(sequence, psns);
-        let ticket = self.tickets.issue();
-        self.pending = Some(Pending {
-            ticket,
-            sequence,
-            operation: extent.operation,
-            first,
-            end: first.wrapping_add(u64::from(psns)),
-            wr_end: extent.end(),
-            asks,
-            overtaken: false,
-        });
-        if matches!(extent.operation, SendOperation::Local) {
-            return SendAction::Local { ticket, sequence };
-        }
-        SendAction::Transmit(Burst {
-            ticket,
-            sequence,
-            offset: done.wrapping_shl(self.config.mtu.shift()),
-            length,
-            packets,
-            first,
-            again: first < self.max_sent,
-            asks,
-        })
-    }
-
     /// Whether the work request behind `sequence`, a message, is sent at once when all of that is sent,
     /// which takes `psns` more: then the acknowledgement of the next acknowledges both, and nobody need ask for that
     /// of the first (IBTA 9.7.5.1.2).
@@ -394,86 +375,67 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// [`Outcome::Done`] for packets means that they are with the network, or lost on the way
     /// there: for reliable services that is a loss like any other, for UC and UD a success. An outcome other than
     /// `Done` and `Again` fails the work request, once everything before it is complete.
-    pub fn commit(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
-        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
-            return;
-        };
+    pub fn commit(&mut self, now: Instant, action: SendAction, outcome: Outcome) {
         if !matches!(outcome, Outcome::Done) {
-            return self.not_done(now, &pending, outcome);
+            return self.not_done(now, action.sequence(), outcome);
         }
-        let operation = pending.operation;
-        if matches!(operation, SendOperation::Local) {
-            return self.executed(pending.sequence);
-        }
+        let burst = match &action {
+            SendAction::Transmit(burst) => burst,
+            SendAction::Local { sequence } => return self.executed(*sequence),
+        };
 
         // Packets are on their way.
-        let packets = match operation {
-            SendOperation::Read => 1,
-            _ => pending.end.wrapping_sub(pending.first),
-        };
-        let repeated = self.max_sent.saturating_sub(pending.first).min(packets);
+        let repeated = self
+            .max_sent
+            .saturating_sub(burst.first)
+            .min(u64::from(burst.packets));
         self.counters.retransmitted_packets =
             self.counters.retransmitted_packets.wrapping_add(repeated);
-        self.max_sent = self.max_sent.max(pending.end);
-        if pending.overtaken {
-            // They are out; but they are to be sent again.
-            return;
-        }
-
-        // Answers may have come in already.
-        if operation.is_read_or_atomic() && self.una < pending.end {
+        self.max_sent = self.max_sent.max(burst.end);
+        self.sent = burst.end;
+        if burst.operation.is_read_or_atomic() {
             self.reads = self.reads.wrapping_add(1);
-            if matches!(operation, SendOperation::Read) {
-                let open = pending.end.wrapping_sub(self.una.max(pending.first));
-                self.read_psns = self.read_psns.wrapping_add(open);
-            }
+        }
+        let is_read = matches!(burst.operation, SendOperation::Read);
+        if is_read {
+            let psns = burst.end.wrapping_sub(burst.first);
+            self.read_psns = self.read_psns.wrapping_add(psns);
         }
         if repeated == 0 {
-            self.round_trip.sent(
-                now,
-                match operation {
-                    // The first response is the one that comes soon.
-                    SendOperation::Read => pending.first,
-                    _ => pending.end.saturating_sub(1),
-                },
-            );
-            self.round_trip.acknowledged(now, self.una);
+            // The first response to a READ is the one that comes soon.
+            let position = match is_read {
+                true => burst.first,
+                false => burst.end.saturating_sub(1),
+            };
+            self.round_trip.sent(now, position);
         }
-        if pending.end == pending.wr_end {
-            if let Some(slot) = self.slot_mut(pending.sequence) {
-                slot.asked = pending.asks;
+        if burst.end == burst.wr_end {
+            self.cursor = burst.sequence.wrapping_add(1);
+            if let Some(slot) = self.slot_mut(burst.sequence) {
+                slot.asked = burst.asks;
             }
         }
-        self.sent = self.sent.max(pending.end);
-        self.unasked = !pending.asks;
-        if self.cursor == pending.sequence && self.sent >= pending.wr_end {
-            self.cursor = pending.sequence.wrapping_add(1);
-        }
-        if self.config.service.is_reliable() {
-            if self.deadline.is_none() {
-                // A probe does not begin the timeout anew.
-                if self.probe_end.is_some() && self.resume.is_none() {
-                    self.await_answer(now);
-                } else {
-                    self.start_timer(now);
-                }
-            }
-            if matches!(self.phase, Phase::Paused) {
-                self.ask_soon(now);
-            }
-        } else {
+        self.unasked = !burst.asks;
+        if !self.config.service.is_reliable() {
             self.una = self.sent;
             self.settle();
+        } else if self.deadline.is_none() {
+            // A probe does not begin the timeout anew.
+            if self.probe_end.is_some() && self.resume.is_none() {
+                self.await_answer(now);
+            } else {
+                self.start_timer(now);
+            }
         }
     }
 
-    /// The driver cannot carry out an action, or not now.
-    fn not_done(&mut self, now: Instant, pending: &Pending, outcome: Outcome) {
+    /// The driver cannot carry out the next action, of the work request `sequence`, or not now.
+    fn not_done(&mut self, now: Instant, sequence: u32, outcome: Outcome) {
         self.ask_soon(now);
         let status = match outcome {
             Outcome::Done => return,
             Outcome::Again => {
-                self.parked_at = Some(pending.first);
+                self.parked_at = Some(self.sent);
                 return;
             }
             Outcome::Protection => Status::LocalProtection,
@@ -481,11 +443,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             Outcome::Length => Status::LocalLength,
             Outcome::MemoryWindowBind => Status::MemoryWindowBind,
         };
-        // If it is complete by now, its data are not needed any more.
-        let age = pending.sequence.wrapping_sub(self.oldest);
-        if age < self.head.wrapping_sub(self.oldest) {
-            self.refuse(pending.sequence, status);
-        }
+        self.refuse(sequence, status);
     }
 
     /// A local operation is done.
@@ -493,9 +451,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if let Some(slot) = self.slot_mut(sequence) {
             slot.executed = true;
         }
-        if self.cursor == sequence {
-            self.cursor = sequence.wrapping_add(1);
-        }
+        self.cursor = sequence.wrapping_add(1);
         self.settle();
     }
 }

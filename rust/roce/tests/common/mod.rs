@@ -155,6 +155,16 @@ pub fn poll_burst(requester: &mut Requester<Vec<SendSlot>>) -> Burst {
     }
 }
 
+/// Tells the requester what became of them.
+pub fn commit_burst(
+    requester: &mut Requester<Vec<SendSlot>>,
+    now: Instant,
+    burst: Burst,
+    outcome: Outcome,
+) {
+    requester.commit(now, SendAction::Transmit(burst), outcome);
+}
+
 /// Asserts that the packet's headers have all of it, and nothing else.
 pub fn assert_comes_back(packet: &Packet) {
     let mut headers = [0; MAX_HEADER_LEN];
@@ -166,18 +176,14 @@ pub fn assert_comes_back(packet: &Packet) {
 pub fn transmit(requester: &mut Requester<Vec<SendSlot>>, now: Instant) -> Vec<Packet> {
     let mut packets = Vec::new();
     while let Some(action) = requester.poll_action() {
-        let ticket = match action {
-            SendAction::Local { ticket, .. } => ticket,
-            SendAction::Transmit(burst) => {
-                for index in 0..burst.packets {
-                    let (packet, _, _) = requester.packet(&burst, index).unwrap();
-                    assert_comes_back(&packet);
-                    packets.push(packet);
-                }
-                burst.ticket
+        if let SendAction::Transmit(burst) = &action {
+            for index in 0..burst.packets {
+                let (packet, _, _) = requester.packet(burst, index).unwrap();
+                assert_comes_back(&packet);
+                packets.push(packet);
             }
-        };
-        requester.commit(now, ticket, Outcome::Done);
+        }
+        requester.commit(now, action, Outcome::Done);
     }
     packets
 }
@@ -238,15 +244,19 @@ pub fn xrc(mut packet: Packet, srqn: u32) -> Packet {
     packet
 }
 
-/// Hands in a response, and places what there is to be placed.
+/// Hands in a response, and places what there is to be placed: with the second time, as the first changes nothing.
 pub fn respond(
     requester: &mut Requester<Vec<SendSlot>>,
     now: Instant,
     packet: &Packet,
 ) -> Received {
     let received = requester.receive(now, packet);
-    if let Received::Place { ticket, .. } | Received::PlaceAtomic { ticket, .. } = received {
-        requester.commit_place(now, ticket, Outcome::Done);
+    if let Received::Place(_) = received {
+        let again = requester.receive(now, packet);
+        assert_eq!(again, received);
+        if let Received::Place(placement) = again {
+            requester.commit_place(now, placement, Outcome::Done);
+        }
     }
     received
 }

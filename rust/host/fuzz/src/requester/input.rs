@@ -104,11 +104,11 @@ impl Wr {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Event {
     Post(Wr),
-    /// Takes an action; and commits it at once, if that is not left for later.
+    /// Takes an action; and commits it, or drops it.
     Send(Option<Fate>),
-    /// Commits one of the last actions, again perhaps.
-    Commit {
-        back: u8,
+    /// Takes an action, and commits it after others have been dropped.
+    SendLater {
+        drops: u8,
         fate: Fate,
     },
     /// Any packet.
@@ -119,7 +119,8 @@ pub(super) enum Event {
         how: Answer,
         fate: Option<Fate>,
     },
-    CommitPlace {
+    /// A response that has brought data comes again.
+    Repeat {
         back: u8,
         fate: Fate,
     },

@@ -17,10 +17,7 @@ use roce::{
         Received,
         SendOperation, //
     },
-    ticket::{
-        Outcome,
-        Ticket, //
-    }, //
+    ticket::Outcome, //
 };
 
 use super::{
@@ -103,60 +100,44 @@ impl Model {
         if packet.opcode == Opcode::RcReadResponseOnly && packet.payload_len == 0 {
             self.answered.insert(packet.psn.get());
         }
-        let (ticket, sequence, offset) = match self.requester.receive(self.now, packet) {
+        let placement = match self.requester.receive(self.now, packet) {
             Received::Nothing | Received::Dropped(_) => return,
-            Received::Place {
-                ticket,
-                sequence,
-                offset,
-                length,
-            } => {
-                let work = &self.works[sequence as usize];
-                assert_eq!(work.wr.operation, SendOperation::Read);
-                assert_eq!(length, packet.payload_len);
-                assert!(u64::from(offset) + u64::from(length) <= work.wr.length.into());
-                let mtu = self.requester.config().mtu.bytes();
-                assert!(u64::from(offset / mtu) < work.handed, "not asked for");
-                (ticket, sequence, offset)
-            }
-            Received::PlaceAtomic {
-                ticket,
-                sequence,
-                value,
-            } => {
-                let work = &self.works[sequence as usize];
-                assert!(matches!(
-                    work.wr.operation,
-                    SendOperation::CompareSwap | SendOperation::FetchAdd
-                ));
-                assert_eq!(Some(value), packet.atomic_ack);
-                assert!(work.handed > 0, "not asked for");
-                (ticket, sequence, 0)
-            }
+            Received::Place(placement) => placement,
         };
+        let (offset, length) = (placement.offset, placement.length);
+        let work = &mut self.works[placement.sequence as usize];
+        assert_eq!(placement.original, packet.atomic_ack);
+        if placement.original.is_some() {
+            assert!(matches!(
+                work.wr.operation,
+                SendOperation::CompareSwap | SendOperation::FetchAdd
+            ));
+            assert_eq!((offset, length), (0, 8));
+        } else {
+            assert_eq!(work.wr.operation, SendOperation::Read);
+            assert_eq!(length, packet.payload_len);
+            assert!(u64::from(offset) + u64::from(length) <= work.wr.length.into());
+        }
+        let mtu = self.requester.config().mtu.bytes();
+        assert!(u64::from(offset / mtu) < work.handed, "not asked for");
         assert!(!was_over, "data after a flush");
-        assert!(!self.works[sequence as usize].completed);
-        self.places.push((ticket, sequence, offset));
-        self.open_place = Some(ticket);
-        if let Some(fate) = fate {
-            self.commit_place_of(ticket, sequence, offset, fate.outcome());
+        assert!(!work.completed);
+        self.responses.push(*packet);
+        // A response that is dropped is lost.
+        let Some(fate) = fate else {
+            return;
+        };
+        if fate.outcome() == Outcome::Done {
+            work.placed.insert(offset);
         }
+        self.requester
+            .commit_place(self.now, placement, fate.outcome());
     }
 
-    pub(super) fn commit_place(&mut self, back: u8, fate: Fate) {
+    pub(super) fn repeat(&mut self, back: u8, fate: Fate) {
         let back = usize::from(back % 4);
-        if let Some((ticket, sequence, offset)) = self.places.iter().rev().nth(back).copied() {
-            self.commit_place_of(ticket, sequence, offset, fate.outcome());
+        if let Some(packet) = self.responses.iter().rev().nth(back).copied() {
+            self.receive(&packet, Some(fate));
         }
-    }
-
-    fn commit_place_of(&mut self, ticket: Ticket, sequence: u32, offset: u32, outcome: Outcome) {
-        let is_open = self.open_place.take_if(|open| *open == ticket).is_some();
-        if is_open && outcome == Outcome::Done {
-            if let Some(work) = self.works.get_mut(sequence as usize) {
-                work.placed.insert(offset);
-            }
-        }
-        self.requester.commit_place(self.now, ticket, outcome);
     }
 }

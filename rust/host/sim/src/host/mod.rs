@@ -31,10 +31,7 @@ use roce::{
         ResponderEvent, //
     },
     status::Status,
-    ticket::{
-        Outcome,
-        Ticket, //
-    },
+    ticket::Outcome,
     time::{
         Duration,
         Instant, //
@@ -61,8 +58,6 @@ const MAX_HELD: usize = 64;
 pub enum Wake {
     /// A timer, or something to post.
     Timer,
-    /// Packets are with the network: time to say so.
-    Commit(Ticket),
     /// A send action can be done now.
     ResumeSend,
     /// A response can be placed now.
@@ -269,7 +264,6 @@ impl Host {
                 }
                 self.requester.on_timeout(now);
             }
-            Wake::Commit(ticket) => self.requester.commit(now, ticket, Outcome::Done),
             Wake::ResumeSend => self.requester.resume(),
             Wake::ResumeResponses => self.responses_parked = false,
             Wake::ResumeRequests => self.requests_parked = false,
@@ -399,48 +393,40 @@ impl Host {
 
     fn send(&mut self, now: Instant, out: &mut Output) {
         while let Some(action) = self.requester.poll_action() {
-            let (SendAction::Local { ticket, sequence }
-            | SendAction::Transmit(roce::requester::Burst {
-                ticket, sequence, ..
-            })) = action;
             if self.again() {
-                self.requester.commit(now, ticket, Outcome::Again);
+                self.requester.commit(now, action, Outcome::Again);
                 out.wakes.push((self.later(now), Wake::ResumeSend));
                 break;
             }
-            let work = &self.side.work[sequence as usize];
+            let sequence = action.sequence() as usize;
+            let work = &self.side.work[sequence];
             let fails_here = match work.wr.operation {
                 SendOperation::Send | SendOperation::Write => work.fault == Fault::LocalKey,
                 _ => work.fault == Fault::Operation,
             };
             if fails_here {
-                self.requester.commit(now, ticket, Outcome::Protection);
+                self.requester.commit(now, action, Outcome::Protection);
                 continue;
             }
-            let SendAction::Transmit(burst) = action else {
-                self.requester.commit(now, ticket, Outcome::Done);
+            let SendAction::Transmit(burst) = &action else {
+                self.requester.commit(now, action, Outcome::Done);
                 continue;
             };
 
-            let buffer = &self.buffers[sequence as usize];
+            let buffer = &self.buffers[sequence];
             let mut bytes = 0;
             for index in 0..burst.packets {
                 let (packet, offset, length) = self
                     .requester
-                    .packet(&burst, index)
-                    .expect("the work request is not complete");
+                    .packet(burst, index)
+                    .expect("a packet of the burst");
                 let payload = &buffer[offset as usize..][..length as usize];
                 bytes += length;
                 out.packets.push((packet, payload.to_vec()));
             }
             assert_eq!(bytes, burst.length);
-            assert!(self.requester.packet(&burst, burst.packets).is_none());
-            if self.side.commit_delay == Duration::ZERO {
-                self.requester.commit(now, ticket, Outcome::Done);
-            } else {
-                let at = now.add(self.side.commit_delay);
-                out.wakes.push((at, Wake::Commit(ticket)));
-            }
+            assert!(self.requester.packet(burst, burst.packets).is_none());
+            self.requester.commit(now, action, Outcome::Done);
         }
     }
 
@@ -460,7 +446,7 @@ impl Host {
         payload: Vec<u8>,
         out: &mut Output,
     ) {
-        let (ticket, sequence, offset, bytes) = match self.requester.receive(now, &packet) {
+        let placement = match self.requester.receive(now, &packet) {
             Received::Dropped(
                 DropReason::State | DropReason::Opcode | DropReason::Pkey | DropReason::Syndrome,
             ) => return,
@@ -472,37 +458,30 @@ impl Host {
                 out.noted.push((What::Noted, packet));
                 return;
             }
-            Received::Place {
-                ticket,
-                sequence,
-                offset,
-                length,
-            } => {
-                assert_eq!(length as usize, payload.len());
-                (ticket, sequence, offset as usize, payload.clone())
-            }
-            Received::PlaceAtomic {
-                ticket,
-                sequence,
-                value,
-            } => (ticket, sequence, 0, value.to_ne_bytes().to_vec()),
+            Received::Place(placement) => placement,
         };
+        let bytes = match placement.original {
+            Some(value) => value.to_ne_bytes().to_vec(),
+            None => payload.clone(),
+        };
+        assert_eq!(placement.length as usize, bytes.len());
         if self.again() {
-            self.requester.commit_place(now, ticket, Outcome::Again);
+            self.requester.commit_place(now, placement, Outcome::Again);
             self.responses.push_front((packet, payload));
             self.responses_parked = true;
             out.wakes.push((self.later(now), Wake::ResumeResponses));
             return;
         }
-        if self.side.work[sequence as usize].fault == Fault::LocalKey {
+        let (sequence, offset) = (placement.sequence as usize, placement.offset as usize);
+        if self.side.work[sequence].fault == Fault::LocalKey {
             out.noted.push((What::Unplaced, packet));
             self.requester
-                .commit_place(now, ticket, Outcome::Protection);
+                .commit_place(now, placement, Outcome::Protection);
             return;
         }
         out.noted.push((What::Noted, packet));
-        self.buffers[sequence as usize][offset..][..bytes.len()].copy_from_slice(&bytes);
-        self.requester.commit_place(now, ticket, Outcome::Done);
+        self.buffers[sequence][offset..][..bytes.len()].copy_from_slice(&bytes);
+        self.requester.commit_place(now, placement, Outcome::Done);
     }
 
     /// To the error state.
