@@ -33,6 +33,4 @@ pub enum DropReason {
     TooLong,
     /// UC: a request that RC would have answered with an error (IBTA 9.8.2.2).
     Invalid,
-    /// The outcome of the packet before is still outstanding.
-    Busy,
 }

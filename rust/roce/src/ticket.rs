@@ -1,27 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! The two-phase contract: an action is handed out with a ticket, and takes effect when the ticket
-//! comes back with its outcome.
-
-/// Names one action that was handed out.
-///
-/// A ticket that is no longer wanted (the QP was flushed or reset in between) may still be
-/// returned: it is ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u32);
-
-/// Makes [`Ticket`]s; each differs from the 2^32 - 1 before.
-#[derive(Debug, Default)]
-pub(crate) struct Tickets(u32);
-
-impl Tickets {
-    /// A new ticket.
-    #[inline]
-    pub(crate) fn issue(&mut self) -> Ticket {
-        self.0 = self.0.wrapping_add(1);
-        Ticket(self.0)
-    }
-}
+//! The two-phase contract: an action is handed out, and takes effect when it comes back with its outcome.
+//!
+//! Between the two phases nothing else happens to the requester or responder: whoever drives it holds its lock. An action
+//! cannot be copied, and `commit` takes it by value, so it has one outcome. An action that is dropped has none: nothing has
+//! changed, and what is due comes again.
 
 /// How an action went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use roce::{
     },
     psn::Psn,
     responder::{
+        Action,
         RemoteAccess,
         Step, //
     },
@@ -37,9 +38,9 @@ fn flush_needs_the_right_of_each_placement() {
             } else {
                 assert_eq!(error(&mut peer).1, Syndrome::Nak(NakCode::InvalidRequest));
                 assert!(!peer
-                    .steps
+                    .actions
                     .iter()
-                    .any(|step| matches!(step, Step::Flush { .. })));
+                    .any(|action| matches!(action, Action::Flush { .. })));
             }
         }
     }
@@ -55,17 +56,16 @@ fn atomic_write_and_flush_are_answered_by_empty_read_responses() {
         peer.deliver(&flush_request(psn.add(3), 1, 1, u64::MAX, u32::MAX));
         peer.deliver(&flush_request(psn.add(4), 2, 0, 0, 0));
         let done: Vec<_> = peer
-            .steps
+            .actions
             .iter()
-            .filter_map(|step| match *step {
-                Step::Flush {
+            .filter_map(|action| match *action {
+                Action::Flush {
                     rkey,
                     flush,
                     va,
                     length,
-                    ..
                 } => Some((rkey, flush.placement, flush.is_region(), va, length)),
-                Step::AtomicWrite { rkey, va, .. } => Some((rkey, 0, false, va, 8)),
+                Action::AtomicWrite { rkey, va } => Some((rkey, 0, false, va, 8)),
                 _ => None,
             })
             .collect();
@@ -111,7 +111,7 @@ fn duplicate_atomic_write_and_flush_are_answered_but_not_executed() {
             peer.deliver(&flush(2 * number + 1));
             assert_eq!(peer.responses().len(), 2);
         }
-        peer.steps.clear();
+        peer.actions.clear();
         // The first two have made room for the last.
         let forgotten = Step::Dropped(DropReason::Forgotten);
         assert_eq!(peer.deliver(&write(0)), forgotten);
@@ -131,10 +131,7 @@ fn duplicate_atomic_write_and_flush_are_answered_but_not_executed() {
                 assert_eq!(packets[0].aeth.unwrap().msn, number as u32 + 1);
             }
         }
-        assert!(peer
-            .steps
-            .iter()
-            .all(|step| matches!(step, Step::Done | Step::Dropped(_))));
+        assert!(peer.actions.is_empty());
         // It goes on behind them.
         assert_eq!(peer.deliver(&write(6)), Step::Done);
         assert_eq!(peer.response().0, psn.add(6));

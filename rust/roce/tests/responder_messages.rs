@@ -15,6 +15,7 @@ use roce::{
     },
     psn::Psn,
     responder::{
+        Action,
         ReceiveOperation,
         ResponderEvent,
         Step, //
@@ -35,10 +36,10 @@ fn send_of_several_packets() {
         last.solicited = true;
         peer.deliver(&last);
         let offsets: Vec<_> = peer
-            .steps
+            .actions
             .iter()
-            .filter_map(|step| match step {
-                Step::PlaceReceive { offset, length, .. } => Some((*offset, *length)),
+            .filter_map(|action| match action {
+                Action::PlaceReceive { offset, length } => Some((*offset, *length)),
                 _ => None,
             })
             .collect();
@@ -283,15 +284,14 @@ fn write_checks_the_whole_message_first() {
     peer.deliver(&request(Opcode::RcWriteMiddle, psn.add(1), MTU));
     peer.deliver(&request(Opcode::RcWriteLast, psn.add(2), 88));
     let places: Vec<_> = peer
-        .steps
+        .actions
         .iter()
-        .filter_map(|step| match *step {
-            Step::PlaceRemote {
+        .filter_map(|action| match *action {
+            Action::PlaceRemote {
                 rkey,
                 va,
                 length,
                 check_length,
-                ..
             } => Some((rkey, va, length, check_length)),
             _ => None,
         })
@@ -317,10 +317,10 @@ fn duplicate_sends_and_writes_are_acknowledged_again() {
         peer.deliver(&write);
         peer.deliver(&read_request(psn.add(2), 0, 1));
         assert_eq!(peer.responses().len(), 2);
-        peer.steps.clear();
+        peer.actions.clear();
         assert_eq!(peer.deliver(&send), Step::Done);
         assert_eq!(peer.deliver(&write), Step::Done);
-        assert_eq!(peer.steps, [Step::Done, Step::Done]);
+        assert!(peer.actions.is_empty());
         // The newest SEND or WRITE, never the READ.
         let (at, aeth) = peer.response();
         assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(1), ACK, 2));

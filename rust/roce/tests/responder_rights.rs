@@ -172,7 +172,7 @@ fn error_waits_for_the_responses_before() {
         peer.deliver(&read_request(psn, 0, 3 * MTU));
         peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(3), 1, 0, 2));
         let burst = peer.poll_read(1);
-        peer.responder.commit_read(burst.ticket, Outcome::Done);
+        peer.responder.commit_read(burst, Outcome::Done);
         peer.responder.take_event();
         assert_eq!(peer.responder.take_event(), None);
         let packets = peer.responses();

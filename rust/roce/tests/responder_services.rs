@@ -17,6 +17,7 @@ use roce::{
     psn::Psn,
     qp::Type,
     responder::{
+        Action,
         Receive,
         ResponderConfig,
         ResponderEvent,
@@ -64,12 +65,11 @@ fn datagrams() {
         peer.deliver(&datagram(0x55, 100));
         // Behind the place for the GRH.
         assert!(matches!(
-            peer.steps[peer.steps.len() - 2],
-            Step::PlaceReceive {
+            peer.actions.last(),
+            Some(Action::PlaceReceive {
                 offset: 40,
                 length: 100,
-                ..
-            }
+            })
         ));
         let completion = peer.completions[0];
         assert_eq!(
@@ -245,7 +245,7 @@ fn requests_of_xrc_are_executed_and_answered() {
         assert_eq!(first.aeth.unwrap().syndrome, ACK);
         let burst = peer.poll_read(1);
         assert_eq!(burst.xrc_srqn, Some(U24::new(7)));
-        peer.responder.commit_read(burst.ticket, Outcome::Again);
+        peer.responder.commit_read(burst, Outcome::Again);
         peer.responder.resume();
         let packets = peer.responses();
         assert_eq!(
@@ -400,8 +400,7 @@ fn srq_that_there_is_not() {
         let mut peer = target(psn);
         peer.deliver(&xrc(read_request(psn, 0, 1), 9));
         let burst = peer.poll_read(1);
-        peer.responder
-            .commit_read(burst.ticket, Outcome::InvalidRequest);
+        peer.responder.commit_read(burst, Outcome::InvalidRequest);
         assert_eq!(
             error(&mut peer),
             (
@@ -426,7 +425,7 @@ fn duplicates_of_xrc() {
         peer.deliver(&xrc(read, 3));
         let burst = peer.poll_read(2);
         assert!(burst.is_repeated && burst.xrc_srqn == Some(U24::new(3)));
-        peer.responder.commit_read(burst.ticket, Outcome::Again);
+        peer.responder.commit_read(burst, Outcome::Again);
         peer.responder.resume();
         peer.deliver(&xrc(atomic, 3));
         assert_eq!(peer.responses(), answers);

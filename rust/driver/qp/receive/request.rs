@@ -44,13 +44,13 @@ use roce::{
     qp::Type,
     requester::MAX_BURST_LEN,
     responder::{
+        Action,
         AtomicOperation,
         ReceiveCompletion,
         ReceiveOperation,
         Step,
         GRH_LEN, //
     },
-    ticket::Ticket,
     wire::U24, //
 };
 
@@ -89,7 +89,8 @@ impl ReceiveSide {
         let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
         loop {
-            step = match step {
+            let (action, stage) = match step {
+                Step::Do(action, stage) => (action, stage),
                 Step::Done => return Ok(()),
                 Step::Park => return Err(WaitsForPages),
                 Step::Complete(completion) => {
@@ -100,22 +101,19 @@ impl ReceiveSide {
                     qp.count_drop(reason);
                     return Ok(());
                 }
-                Step::TakeReceive { ticket } => {
+            };
+            let done = match action {
+                Action::TakeReceive => {
                     self.place.rewind();
                     let receive = self.queue.take(qp, xrc);
-                    self.responder.commit_receive(ticket, packet, receive)
+                    step = self.responder.commit_receive(stage, packet, receive);
+                    continue;
                 }
-                Step::PlaceReceive {
-                    ticket,
-                    offset,
-                    length,
-                } => {
+                Action::PlaceReceive { offset, length } => {
                     let offset = u64::from(offset);
-                    let placed = self.place_receive(qp, xrc, offset, skb, payload, length as usize);
-                    self.commit(qp, packet, ticket, placed)
+                    self.place_receive(qp, xrc, offset, skb, payload, length as usize)
                 }
-                Step::PlaceRemote {
-                    ticket,
+                Action::PlaceRemote {
                     rkey,
                     va,
                     length,
@@ -124,35 +122,26 @@ impl ReceiveSide {
                     let check = u64::from(check_length);
                     let length = length as usize;
                     let key = (packet.xrc_srqn, rkey);
-                    let placed = self.place_remote(qp, pd, key, va, check, skb, payload, length);
-                    self.commit(qp, packet, ticket, placed)
+                    self.place_remote(qp, pd, key, va, check, skb, payload, length)
                 }
-                Step::CheckRead {
-                    ticket,
-                    rkey,
-                    va,
-                    length,
-                } => {
+                Action::CheckRead { rkey, va, length } => {
                     let checked = access(qp, pd, rkey, va, u64::from(length), Access::REMOTE_READ);
                     // The peer is told of pages that are not there as long as this is not executed.
-                    let checked = checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)));
-                    self.commit(qp, packet, ticket, checked)
+                    checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)))
                 }
-                Step::Atomic {
-                    ticket,
+                Action::Atomic {
                     rkey,
                     va,
                     operation,
                 } => match atomic(qp, pd, rkey, va, operation) {
-                    Ok(original) => self.responder.commit_atomic(ticket, packet, original),
-                    Err(fault) => self.commit(qp, packet, ticket, Err(fault)),
+                    Ok(original) => {
+                        step = self.responder.commit_atomic(stage, packet, original);
+                        continue;
+                    }
+                    Err(fault) => Err(fault),
                 },
-                Step::AtomicWrite { ticket, rkey, va } => {
-                    let written = atomic_write(qp, pd, rkey, va, skb, payload);
-                    self.commit(qp, packet, ticket, written)
-                }
-                Step::Flush {
-                    ticket,
+                Action::AtomicWrite { rkey, va } => atomic_write(qp, pd, rkey, va, skb, payload),
+                Action::Flush {
                     rkey,
                     flush,
                     va,
@@ -166,30 +155,16 @@ impl ReceiveSide {
                     if flush.is_persistent() {
                         need = need | Access::FLUSH_PERSISTENT;
                     }
-                    let flushed = pd
-                        .ok_or(Fault::NoQueue)
-                        .and_then(|pd| key::remote_flush(pd, qp.number, rkey, range, need));
-                    self.commit(qp, packet, ticket, flushed)
+                    pd.ok_or(Fault::NoQueue)
+                        .and_then(|pd| key::remote_flush(pd, qp.number, rkey, range, need))
                 }
-                Step::Invalidate { ticket, rkey } => {
-                    let invalidated = pd
-                        .ok_or(Fault::NoQueue)
-                        .and_then(|pd| key::invalidate(pd, qp.number, rkey, true));
-                    self.commit(qp, packet, ticket, invalidated)
-                }
+                Action::Invalidate { rkey } => pd
+                    .ok_or(Fault::NoQueue)
+                    .and_then(|pd| key::invalidate(pd, qp.number, rkey, true)),
             };
+            let outcome = self.engine.incoming.outcome(qp, done);
+            step = self.responder.commit(stage, packet, outcome);
         }
-    }
-
-    fn commit(
-        &mut self,
-        qp: &Arc<Qp>,
-        packet: &Packet,
-        ticket: Ticket,
-        done: Result<(), Fault>,
-    ) -> Step {
-        let outcome = self.engine.incoming.outcome(qp, done);
-        self.responder.commit(ticket, packet, outcome)
     }
 
     /// Places payload into the current receive request; a datagram's is preceded by the GRH.

@@ -67,7 +67,7 @@ impl ReceiveSide {
                 Some(Response::Read(burst)) => {
                     let sent = self.read(qp, &tx_path, &burst, batch);
                     let outcome = self.engine.outgoing.outcome(qp, sent);
-                    self.responder.commit_read(burst.ticket, outcome);
+                    self.responder.commit_read(burst, outcome);
                     matches!(outcome, Outcome::Done)
                 }
             };
@@ -88,7 +88,7 @@ impl ReceiveSide {
                 Some(Response::Packet(_)) => qp.count_unsent(1),
                 Some(Response::Read(burst)) => {
                     qp.count_unsent(burst.packets);
-                    self.responder.commit_read(burst.ticket, Outcome::Done);
+                    self.responder.commit_read(burst, Outcome::Done);
                 }
             }
         }

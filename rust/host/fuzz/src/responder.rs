@@ -20,8 +20,8 @@ use roce::{
     psn::Psn,
     qp::Type,
     responder::{
+        Action,
         Arrival,
-        ReadBurst,
         Receive,
         Resource,
         Responder,
@@ -76,7 +76,6 @@ struct Model {
     current: Option<u32>,
     xrc_srqn: Option<U24>,
     done: u32,
-    reads: Vec<ReadBurst>,
     /// The ATOMICs' memory.
     value: u64,
     /// The responder was told to end, or has said that it does.
@@ -98,7 +97,6 @@ pub fn run(input: Input) {
         current: None,
         xrc_srqn: None,
         done: 0,
-        reads: Vec::new(),
         value: 0,
         dead: true,
         in_message: false,
@@ -174,10 +172,11 @@ impl Model {
             }
             Event::PostMalformed => self.receives.push_back(Receive::Malformed),
             Event::Respond { budget, fate } => self.respond(budget.get(), fate),
-            Event::CommitRead { back, fate } => {
-                if let Some(burst) = self.reads.iter().rev().nth(usize::from(back % 3)) {
-                    self.responder.commit_read(burst.ticket, fate.outcome());
+            Event::RespondLater { drops, fate } => {
+                for budget in 1..=drops % 3 {
+                    self.respond(budget.into(), None);
                 }
+                self.respond(u32::MAX, Some(fate));
             }
             Event::Resume(fates) => {
                 self.responder.resume();
@@ -288,18 +287,18 @@ impl Model {
             steps += 1;
             assert!(steps < 6, "no end");
             let is_next = packet.psn == self.expected;
-            let is_access = !matches!(
-                step,
-                Step::Done | Step::Dropped(_) | Step::Park | Step::Complete(_)
-            );
-            assert!(!is_access || !self.dead, "an access after the end");
-            // Each once, in order.
-            assert!(!is_access || !self.is_reliable() || is_next, "out of turn");
-            if is_access {
-                assert!(matches!(self.responder.receive(&packet), Step::Dropped(_)));
+            if let Step::Do(action, _) = &step {
+                assert!(!self.dead, "an access after the end");
+                // Each once, in order.
+                assert!(!self.is_reliable() || is_next, "out of turn");
+                // What is dropped comes again. An invalidation comes behind the access.
+                if !matches!(action, Action::Invalidate { .. }) {
+                    assert_eq!(self.responder.receive(&packet), step);
+                }
             }
             let outcome = fates.next().map_or(Outcome::Done, Fate::outcome);
-            step = match step {
+            let (action, stage) = match step {
+                Step::Do(action, stage) => (action, stage),
                 Step::Done => {
                     self.executed(&packet, original);
                     return true;
@@ -322,7 +321,9 @@ impl Model {
                 }
                 Step::Dropped(_) => return true,
                 Step::Park => return false,
-                Step::TakeReceive { ticket } => {
+            };
+            match action {
+                Action::TakeReceive => {
                     assert_eq!(self.current, None, "a receive is lost");
                     let receive = match outcome {
                         Outcome::InvalidRequest => Receive::Invalid,
@@ -334,13 +335,10 @@ impl Model {
                         Receive::Empty | Receive::Invalid => None,
                     };
                     self.xrc_srqn = packet.xrc_srqn;
-                    self.responder.commit_receive(ticket, &packet, receive)
+                    step = self.responder.commit_receive(stage, &packet, receive);
+                    continue;
                 }
-                Step::PlaceReceive {
-                    ticket,
-                    offset,
-                    length,
-                } => {
+                Action::PlaceReceive { offset, length } => {
                     let capacity = self.current.expect("a current receive");
                     assert_eq!(packet.xrc_srqn, self.xrc_srqn, "of another SRQ");
                     assert_eq!(length, packet.payload_len);
@@ -348,10 +346,8 @@ impl Model {
                     if self.is_reliable() {
                         assert_eq!(offset, self.done, "a hole in a message");
                     }
-                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::PlaceRemote {
-                    ticket,
+                Action::PlaceRemote {
                     length,
                     check_length,
                     ..
@@ -359,26 +355,21 @@ impl Model {
                     assert_eq!(length, packet.payload_len);
                     assert!(length > 0 && length <= check_length && check_length <= 1 << 31);
                     assert!(self.responder.config().access.write || self.in_message);
-                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::CheckRead { ticket, length, .. } => {
+                Action::CheckRead { length, .. } => {
                     assert!(length > 0 && length <= 1 << 31);
                     assert!(self.responder.config().access.read);
-                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::Invalidate { ticket, rkey } => {
+                Action::Invalidate { rkey } => {
                     assert_eq!(packet.invalidate_rkey, Some(rkey));
-                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::AtomicWrite { ticket, rkey, va } => {
+                Action::AtomicWrite { rkey, va } => {
                     let reth = packet.reth.expect("a RETH");
                     assert_eq!((reth.rkey, reth.va, reth.length), (rkey, va, 8));
                     assert_eq!((va & 7, packet.payload_len), (0, 8));
                     assert!(self.responder.config().access.write);
-                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::Flush {
-                    ticket,
+                Action::Flush {
                     rkey,
                     flush,
                     va,
@@ -391,20 +382,19 @@ impl Model {
                     assert!(flush.is_valid());
                     assert!(access.flush_global || !flush.is_global());
                     assert!(access.flush_persistent || !flush.is_persistent());
-                    self.responder.commit(ticket, &packet, outcome)
                 }
-                Step::Atomic { ticket, va, .. } => {
+                Action::Atomic { va, .. } => {
                     assert_eq!(va & 7, 0);
                     assert!(self.responder.config().access.atomic);
                     if matches!(outcome, Outcome::Done) {
                         self.value += 1;
                         original = self.value;
-                        self.responder.commit_atomic(ticket, &packet, original)
-                    } else {
-                        self.responder.commit(ticket, &packet, outcome)
+                        step = self.responder.commit_atomic(stage, &packet, original);
+                        continue;
                     }
                 }
-            };
+            }
+            step = self.responder.commit(stage, &packet, outcome);
         }
     }
 
@@ -456,9 +446,8 @@ impl Model {
             Response::Packet(packet) => self.check_answer(&packet),
             Response::Read(burst) => {
                 self.check_read(&burst, budget);
-                self.reads.push(burst);
                 if let Some(fate) = fate {
-                    self.responder.commit_read(burst.ticket, fate.outcome());
+                    self.responder.commit_read(burst, fate.outcome());
                 }
             }
         }

@@ -138,9 +138,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         if resource.run.replace(run).is_none() {
             self.runs = self.runs.saturating_add(1);
         }
-        if self.read.is_some_and(|(_, reading, _)| reading == index) {
-            self.read = None;
-        }
         Some(())
     }
 }

@@ -16,10 +16,7 @@ use crate::{
     psn::Psn,
     qp::Type,
     status::Status,
-    ticket::{
-        Outcome,
-        Ticket, //
-    }, //
+    ticket::Outcome, //
 };
 
 use super::{
@@ -27,10 +24,11 @@ use super::{
         Kind,
         Run, //
     },
+    step::Doing,
+    Action,
     AtomicOperation,
     Message,
     Negative,
-    Pending,
     Phase,
     Receive,
     ReceiveCompletion,
@@ -50,28 +48,23 @@ const EXECUTED_MOST: u32 = 7 << 20;
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Takes the outcome of a step. `packet` is the one that the step was for, here and below.
-    pub fn commit(&mut self, ticket: Ticket, packet: &Packet, outcome: Outcome) -> Step {
-        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
-            return Step::Dropped(DropReason::State);
-        };
-        match (pending.stage, outcome) {
+    pub fn commit(&mut self, stage: Stage, packet: &Packet, outcome: Outcome) -> Step {
+        let Stage(doing) = stage;
+        match (doing, outcome) {
             // They have an answer of their own; without it, nothing has happened.
-            (Stage::Take, _) | (_, Outcome::Again) => self.park(packet),
-            (stage, Outcome::Done) => self.finish(packet, stage),
+            (Doing::Take, _) | (_, Outcome::Again) => self.park(packet),
+            (_, Outcome::Done) => self.finish(packet, doing),
             (_, Outcome::InvalidRequest) => self.invalid(packet),
-            (Stage::Access, Outcome::Protection) => self.access_failed(packet, true),
-            (Stage::Access, _) => self.access_failed(packet, false),
-            (Stage::Invalidate, _) => {
+            (Doing::Access, Outcome::Protection) => self.access_failed(packet, true),
+            (Doing::Access, _) => self.access_failed(packet, false),
+            (Doing::Invalidate, _) => {
                 self.fail(packet, NakCode::RemoteAccess, Status::RemoteInvalidRequest)
             }
         }
     }
 
-    /// Answers [`Step::TakeReceive`].
-    pub fn commit_receive(&mut self, ticket: Ticket, packet: &Packet, receive: Receive) -> Step {
-        if !self.take_pending(ticket, Stage::Take) {
-            return Step::Dropped(DropReason::State);
-        }
+    /// Answers [`Action::TakeReceive`].
+    pub fn commit_receive(&mut self, _: Stage, packet: &Packet, receive: Receive) -> Step {
         match receive {
             Receive::Taken { capacity } => {
                 self.receive = Some(capacity);
@@ -98,21 +91,11 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// Answers [`Step::Atomic`] that is done: `original` stood at the address before. Any other outcome is for
+    /// Answers [`Action::Atomic`] that is done: `original` stood at the address before. Any other outcome is for
     /// [`Self::commit`].
     #[inline(never)]
-    pub fn commit_atomic(&mut self, ticket: Ticket, packet: &Packet, original: u64) -> Step {
-        if !self.take_pending(ticket, Stage::Access) {
-            return Step::Dropped(DropReason::State);
-        }
+    pub fn commit_atomic(&mut self, _: Stage, packet: &Packet, original: u64) -> Step {
         self.remember(packet, Kind::Atomic { original }, 1)
-    }
-
-    /// Whether that step of that stage is what is pending; it is not any more.
-    fn take_pending(&mut self, ticket: Ticket, stage: Stage) -> bool {
-        self.pending
-            .take_if(|pending| pending.ticket == ticket && pending.stage == stage)
-            .is_some()
     }
 
     /// Executes the packet that is expected next: finds a receive for it, if it takes one, then hands out the access to memory.
@@ -122,10 +105,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let wants_receive = matches!(operation, Operation::Send) || packet.opcode.has_immediate();
         // There is one already in the middle of a SEND, and after `Again`.
         if wants_receive && self.receive.is_none() {
-            let ticket = self.expect(Stage::Take);
-            return Step::TakeReceive { ticket };
+            return Step::Do(Action::TakeReceive, Stage(Doing::Take));
         }
-        match operation {
+        let action = match operation {
             Operation::Send => {
                 let offset = self.send_offset();
                 let capacity = self.receive.unwrap_or(0);
@@ -135,28 +117,21 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 // In front of an empty datagram there still is a GRH.
                 let is_datagram = matches!(self.config.service, Type::Ud | Type::Gsi);
                 if length == 0 && !is_datagram {
-                    return self.finish(packet, Stage::Access);
+                    return self.finish(packet, Doing::Access);
                 }
-                let ticket = self.expect(Stage::Access);
-                Step::PlaceReceive {
-                    ticket,
-                    offset,
-                    length,
-                }
+                Action::PlaceReceive { offset, length }
             }
             Operation::Write => {
                 // No key is looked at for no bytes (IBTA 9.7.4.1.5, C9-88).
                 if length == 0 {
-                    return self.finish(packet, Stage::Access);
+                    return self.finish(packet, Doing::Access);
                 }
                 let (va, rkey, check_length) = match (self.message, packet.reth) {
                     (Message::Write { va, rkey, .. }, _) => (va, rkey, length),
                     (_, Some(reth)) => (reth.va, reth.rkey, reth.length),
                     _ => return Step::Dropped(DropReason::Opcode),
                 };
-                let ticket = self.expect(Stage::Access);
-                Step::PlaceRemote {
-                    ticket,
+                Action::PlaceRemote {
                     rkey,
                     va,
                     length,
@@ -165,17 +140,15 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             // They have an answer of their own.
             Operation::ReadRequest => match packet.reth {
-                Some(reth) if reth.length > 0 => Step::CheckRead {
-                    ticket: self.expect(Stage::Access),
+                Some(reth) if reth.length > 0 => Action::CheckRead {
                     rkey: reth.rkey,
                     va: reth.va,
                     length: reth.length,
                 },
-                _ => self.finish(packet, Stage::Access),
+                _ => return self.finish(packet, Doing::Access),
             },
             Operation::CompareSwap | Operation::FetchAdd => match packet.atomic {
-                Some(atomic) => Step::Atomic {
-                    ticket: self.expect(Stage::Access),
+                Some(atomic) => Action::Atomic {
                     rkey: atomic.rkey,
                     va: atomic.va,
                     operation: match operation {
@@ -188,35 +161,33 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                         },
                     },
                 },
-                None => Step::Dropped(DropReason::Opcode),
+                None => return Step::Dropped(DropReason::Opcode),
             },
             Operation::AtomicWrite => match packet.reth {
-                Some(reth) => Step::AtomicWrite {
-                    ticket: self.expect(Stage::Access),
+                Some(reth) => Action::AtomicWrite {
                     rkey: reth.rkey,
                     va: reth.va,
                 },
-                None => Step::Dropped(DropReason::Opcode),
+                None => return Step::Dropped(DropReason::Opcode),
             },
             Operation::Flush => match (packet.flush, packet.reth) {
-                (Some(flush), Some(reth)) => Step::Flush {
-                    ticket: self.expect(Stage::Access),
+                (Some(flush), Some(reth)) => Action::Flush {
                     rkey: reth.rkey,
                     flush,
                     va: reth.va,
                     length: reth.length,
                 },
-                _ => Step::Dropped(DropReason::Opcode),
+                _ => return Step::Dropped(DropReason::Opcode),
             },
-            _ => Step::Dropped(DropReason::Opcode),
-        }
+            _ => return Step::Dropped(DropReason::Opcode),
+        };
+        Step::Do(action, Stage(Doing::Access))
     }
 
     /// A stage is done. Hands out the invalidation, if there is one to come; otherwise the packet has been executed.
-    fn finish(&mut self, packet: &Packet, done: Stage) -> Step {
-        if let (Stage::Access, Some(rkey)) = (done, packet.invalidate_rkey) {
-            let ticket = self.expect(Stage::Invalidate);
-            return Step::Invalidate { ticket, rkey };
+    fn finish(&mut self, packet: &Packet, done: Doing) -> Step {
+        if let (Doing::Access, Some(rkey)) = (done, packet.invalidate_rkey) {
+            return Step::Do(Action::Invalidate { rkey }, Stage(Doing::Invalidate));
         }
         let length = packet.payload_len;
         let ends = packet.opcode.ends_message();
@@ -312,9 +283,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 }),
                 answered: false,
             };
-            if self.read.is_some_and(|(_, reading, _)| reading == index) {
-                self.read = None;
-            }
             let next = index.wrapping_add(1);
             self.ring = if next < self.resources.len() { next } else { 0 };
         }
@@ -361,13 +329,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             (_, Message::Send { done }) => done,
             _ => 0,
         }
-    }
-
-    /// Hands out a step.
-    fn expect(&mut self, stage: Stage) -> Ticket {
-        let ticket = self.tickets.issue();
-        self.pending = Some(Pending { ticket, stage });
-        ticket
     }
 
     /// The current receive is complete.

@@ -6,8 +6,9 @@
 //! # Use
 //!
 //! Everything is called under one lock, the QP's receive-side lock. The driver
-//! - hands in each request with [`Responder::receive`], and follows the [`Step`]s that come of it;
-//!   it may drop the lock between two of them, but hands in no other request meanwhile;
+//! - hands in each request with [`Responder::receive`], and follows the [`Step`]s that come of it to
+//!   the end: in between the responder may only be looked at, and so between READ responses and their
+//!   [`Responder::commit_read`];
 //! - after [`Step::Park`] asks [`Responder::arrive`] what to do with each request that comes, until
 //!   it hands in the parked one again;
 //! - after a batch of requests sends what [`Responder::poll_response`] has, as long as it can send;
@@ -39,10 +40,6 @@ use crate::{
         Mtu,
         Type, //
     },
-    ticket::{
-        Ticket,
-        Tickets, //
-    },
     wire::U24, //
 };
 
@@ -53,11 +50,13 @@ pub use self::{
         Response, //
     },
     step::{
+        Action,
         AtomicOperation,
         Receive,
         ReceiveCompletion,
         ReceiveOperation,
         ResponderEvent,
+        Stage,
         Step, //
     },
     waiting::Arrival, //
@@ -157,24 +156,6 @@ enum Message {
     },
 }
 
-/// What the driver is doing with the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It takes a receive.
-    Take,
-    /// It moves data, or checks a key.
-    Access,
-    /// It invalidates a key.
-    Invalidate,
-}
-
-/// A step that is not committed yet.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    ticket: Ticket,
-    stage: Stage,
-}
-
 /// A negative acknowledgement that is to be sent, behind all responses.
 #[derive(Clone, Copy, Debug)]
 struct Negative {
@@ -196,7 +177,6 @@ pub struct Responder<R> {
     resources: R,
     config: ResponderConfig,
     phase: Phase,
-    tickets: Tickets,
 
     /// The PSN of the next request.
     expected: Psn,
@@ -208,7 +188,6 @@ pub struct Responder<R> {
     /// XRC: the SRQ of the last request that was expected: in the middle of a message, that of the
     /// message; with a current receive, that of the receive.
     xrc_srqn: Option<U24>,
-    pending: Option<Pending>,
     /// The gap before `expected` has been answered, with a sequence error NAK or an RNR NAK.
     gap_answered: bool,
     /// The request that is expected next waits, and those behind it up to this PSN (exclusive).
@@ -220,8 +199,6 @@ pub struct Responder<R> {
     /// Index of the oldest resource: the next to be overwritten.
     ring: usize,
     runs: u32,
-    /// READ responses that are not committed yet, with the index of the resource.
-    read: Option<(Ticket, usize, u32)>,
     /// The driver said `Again` to READ responses.
     parked: bool,
 
@@ -256,19 +233,16 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 has_srq: false,
             },
             phase: Phase::Idle,
-            tickets: Tickets::default(),
             expected: Psn::new(0),
             msn: 0,
             message: Message::None,
             receive: None,
             xrc_srqn: None,
-            pending: None,
             gap_answered: false,
             waiting_end: None,
             postponed: None,
             ring: 0,
             runs: 0,
-            read: None,
             parked: false,
             executed: None,
             acknowledge: false,
@@ -302,7 +276,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 self.runs = self.runs.saturating_add(1);
             }
         }
-        self.read = None;
         core::mem::replace(&mut self.resources, storage)
     }
 
@@ -357,7 +330,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// driver to ask for and complete.
     pub fn flush(&mut self) {
         self.phase = Phase::Error;
-        self.pending = None;
         self.message = Message::None;
         self.gap_answered = false;
         self.waiting_end = None;
@@ -365,7 +337,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.resources.fill(Resource::default());
         self.ring = 0;
         self.runs = 0;
-        self.read = None;
         self.parked = false;
         self.acknowledge = false;
         self.ack_pending = false;

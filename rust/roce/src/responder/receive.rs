@@ -36,9 +36,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// Processes a request for this QP, in the order of arrival. The driver follows the steps to
     /// their end before it hands in the next one.
     pub fn receive(&mut self, packet: &Packet) -> Step {
-        if self.pending.is_some() {
-            return Step::Dropped(DropReason::Busy);
-        }
         if let Some(reason) = self.objection(packet) {
             return Step::Dropped(reason);
         }

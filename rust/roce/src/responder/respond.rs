@@ -14,10 +14,7 @@ use crate::{
     },
     psn::Psn,
     requester::MAX_BURST_LEN,
-    ticket::{
-        Outcome,
-        Ticket, //
-    },
+    ticket::Outcome,
     wire::{
         aeth::CREDITS_INVALID,
         U24, //
@@ -39,21 +36,18 @@ const ACK: Syndrome = Syndrome::Ack {
 };
 
 /// What to send next.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Response {
     /// A packet without payload: ACK, NAK, RNR NAK, ATOMIC acknowledgement, the response to FLUSH and
     /// ATOMIC WRITE. It counts as sent.
     Packet(Packet),
-    /// READ responses. To be returned with [`commit_read`](Responder::commit_read) before more is
-    /// asked for.
+    /// READ responses. To be returned with [`commit_read`](Responder::commit_read); if they are dropped, they come again.
     Read(ReadBurst),
 }
 
 /// Consecutive READ responses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ReadBurst {
-    /// To be returned with the outcome.
-    pub ticket: Ticket,
     /// R_Key, to be checked for this burst.
     pub rkey: u32,
     /// For XRC: the number of the SRQ that the READ is for.
@@ -67,16 +61,18 @@ pub struct ReadBurst {
     pub packets: u32,
     /// The peer has asked for it again.
     pub is_repeated: bool,
+    /// Index of the resource.
+    resource: usize,
 }
 
 impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// The next response; READ responses in bursts of at most `budget` packets (but at least one).
-    /// `None` if there is nothing to send, or READ responses are parked or not committed.
+    /// `None` if there is nothing to send, or READ responses are parked.
     ///
     /// Acknowledgements coalesce: only the newest one is sent. So this is best called once for many
     /// requests.
     pub fn poll_response(&mut self, budget: u32) -> Option<Response> {
-        if self.parked || self.read.is_some() {
+        if self.parked {
             return None;
         }
         let oldest = self.oldest_run();
@@ -114,16 +110,14 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                     .end_offset
                     .saturating_sub(offset)
                     .min(packets.wrapping_shl(shift));
-                let ticket = self.tickets.issue();
-                self.read = Some((ticket, index, packets));
                 Some(Response::Read(ReadBurst {
-                    ticket,
                     rkey,
                     xrc_srqn,
                     va: va.wrapping_add(u64::from(offset)),
                     length,
                     packets,
                     is_repeated: run.again,
+                    resource: index,
                 }))
             }
             Kind::Atomic { original } => {
@@ -143,13 +137,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     }
 
     /// The `index`-th packet of a burst, and its part of the data: offset from the burst's `va`, and
-    /// length, in bytes. `None` behind the last packet, and if the burst is not wanted any more.
+    /// length, in bytes. `None` behind the last packet.
     pub fn read_packet(&self, burst: &ReadBurst, index: u32) -> Option<(Packet, u32, u32)> {
-        let (ticket, resource, packets) = self.read?;
-        if ticket != burst.ticket || index >= packets {
+        if index >= burst.packets {
             return None;
         }
-        let resource = self.resources.get(resource)?;
+        let resource = self.resources.get(burst.resource)?;
         let run = resource.run?;
         let number = run.next.wrapping_add(index);
         let offset = index.wrapping_shl(self.config.mtu.shift());
@@ -180,11 +173,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
 
     /// Takes the outcome of READ responses. With [`Outcome::Again`] no response leaves before
     /// [`resume`](Self::resume); then the same burst, or what is due by then, comes again.
-    pub fn commit_read(&mut self, ticket: Ticket, outcome: Outcome) {
-        let Some((_, index, packets)) = self.read.take_if(|(reading, ..)| *reading == ticket)
-        else {
-            return;
-        };
+    pub fn commit_read(&mut self, burst: ReadBurst, outcome: Outcome) {
+        let ReadBurst {
+            resource: index,
+            packets,
+            ..
+        } = burst;
         match outcome {
             Outcome::Done => {
                 let run = self
@@ -283,7 +277,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.resources.fill(Resource::default());
         self.ring = 0;
         self.runs = 0;
-        self.pending = None;
         self.acknowledge = false;
         // Messages behind the READ may have been executed: that the MSN counts them is right.
         self.negative = Some(Negative {

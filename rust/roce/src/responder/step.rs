@@ -8,16 +8,11 @@ use crate::{
         Flush,
         NakCode, //
     },
-    status::Status,
-    ticket::Ticket, //
+    status::Status, //
 };
 
 /// What comes next with the packet that was handed in.
-///
-/// `Done`, `Complete`, `Dropped` and `Park` end the packet; each of the others is answered with the
-/// `commit` function of the [`Responder`](super::Responder) that it names, and that returns what
-/// comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The packet has been processed.
     Done,
@@ -29,16 +24,35 @@ pub enum Step {
     /// those behind it, in order and bounded, as [`arrive`](super::Responder::arrive) says, and hands
     /// it in again later; a packet that it does not keep is a lost packet.
     Park,
+    /// Do this, and answer with the `commit` function of the [`Responder`](super::Responder) that the action names: it
+    /// returns what comes next. Every other step ends the packet.
+    Do(Action, Stage),
+}
+
+/// What the driver is doing with a packet: to be returned with what came of it, once, as it can neither be made nor copied
+/// elsewhere. If it is dropped, nothing has changed, and the packet is as good as lost.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stage(pub(super) Doing);
+
+/// See [`Stage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// It takes a receive.
+    Take,
+    /// It moves data, or checks a key.
+    Access,
+    /// It invalidates a key.
+    Invalidate,
+}
+
+/// What the driver shall do for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
     /// Take a receive from the receive queue, to be the current one; answer with `commit_receive`.
-    TakeReceive {
-        /// To be returned with the answer.
-        ticket: Ticket,
-    },
+    TakeReceive,
     /// Place the packet's payload into the current receive; answer with `commit`. For UD the payload may
     /// be empty: there is the GRH in front of it.
     PlaceReceive {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// Where in the receive's buffers, in bytes. For UD 40: the GRH goes to the front, which
         /// is the driver's to write.
         offset: u32,
@@ -50,8 +64,6 @@ pub enum Step {
     /// The key must allow for a remote write of all of `va..va + check_length`. On the first
     /// packet of a message that is the whole message, otherwise the payload.
     PlaceRemote {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// R_Key.
         rkey: u32,
         /// Where the payload goes.
@@ -65,8 +77,6 @@ pub enum Step {
     /// `commit`. The data are asked for later, by
     /// [`poll_response`](super::Responder::poll_response).
     CheckRead {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// R_Key.
         rkey: u32,
         /// Beginning of the range.
@@ -77,8 +87,6 @@ pub enum Step {
     /// Execute an atomic operation on the 8 bytes at `va`, which is a multiple of 8; answer with
     /// `commit_atomic` if it is done, else with `commit`.
     Atomic {
-        /// To be returned with the answer.
-        ticket: Ticket,
         /// R_Key.
         rkey: u32,
         /// Address.
@@ -91,8 +99,6 @@ pub enum Step {
     ///
     /// The key must allow for a remote write.
     AtomicWrite {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// R_Key.
         rkey: u32,
         /// Address.
@@ -104,8 +110,6 @@ pub enum Step {
     /// The key must allow for a FLUSH of each kind that is asked for, of all of `va..va + length`
     /// if `flush` is not for the whole region.
     Flush {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// R_Key.
         rkey: u32,
         /// What to do. It is valid.
@@ -117,8 +121,6 @@ pub enum Step {
     },
     /// Invalidate `rkey`; answer with `commit`.
     Invalidate {
-        /// To be returned with the outcome.
-        ticket: Ticket,
         /// R_Key.
         rkey: u32,
     },
@@ -141,7 +143,7 @@ pub enum AtomicOperation {
     },
 }
 
-/// What became of [`Step::TakeReceive`].
+/// What became of [`Action::TakeReceive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
     /// There is a current receive now.

@@ -33,6 +33,7 @@ use roce::{
         SendWr, //
     },
     responder::{
+        Action,
         ReadBurst,
         Receive,
         ReceiveCompletion,
@@ -295,8 +296,8 @@ pub struct Peer {
     pub responder: Responder<Vec<Resource>>,
     /// Lengths of the receives that are posted.
     pub receives: Vec<Receive>,
-    /// The steps that were asked for, of all packets.
-    pub steps: Vec<Step>,
+    /// What was asked for, of all packets.
+    pub actions: Vec<Action>,
     /// The completions.
     pub completions: Vec<ReceiveCompletion>,
     /// What becomes of accesses to memory.
@@ -313,7 +314,7 @@ impl Peer {
         Self {
             responder,
             receives: Vec::new(),
-            steps: Vec::new(),
+            actions: Vec::new(),
             completions: Vec::new(),
             outcome: Outcome::Done,
             value: 0,
@@ -337,37 +338,29 @@ impl Peer {
     pub fn deliver(&mut self, packet: &Packet) -> Step {
         let mut step = self.responder.receive(packet);
         loop {
-            self.steps.push(step);
-            step = match step {
-                Step::Done | Step::Dropped(_) | Step::Park => return step,
+            let (action, stage) = match step {
+                Step::Do(action, stage) => (action, stage),
                 Step::Complete(completion) => {
                     self.completions.push(completion);
                     return step;
                 }
-                Step::TakeReceive { ticket } => {
+                _ => return step,
+            };
+            self.actions.push(action);
+            step = match action {
+                Action::TakeReceive => {
                     let receive = if self.receives.is_empty() {
                         Receive::Empty
                     } else {
                         self.receives.remove(0)
                     };
-                    self.responder.commit_receive(ticket, packet, receive)
+                    self.responder.commit_receive(stage, packet, receive)
                 }
-                Step::Atomic { ticket, .. } => {
-                    if self.outcome == Outcome::Done {
-                        self.value += 1;
-                        self.responder.commit_atomic(ticket, packet, self.value - 1)
-                    } else {
-                        self.responder.commit(ticket, packet, self.outcome)
-                    }
+                Action::Atomic { .. } if self.outcome == Outcome::Done => {
+                    self.value += 1;
+                    self.responder.commit_atomic(stage, packet, self.value - 1)
                 }
-                Step::PlaceReceive { ticket, .. }
-                | Step::PlaceRemote { ticket, .. }
-                | Step::CheckRead { ticket, .. }
-                | Step::AtomicWrite { ticket, .. }
-                | Step::Flush { ticket, .. }
-                | Step::Invalidate { ticket, .. } => {
-                    self.responder.commit(ticket, packet, self.outcome)
-                }
+                _ => self.responder.commit(stage, packet, self.outcome),
             };
         }
     }
@@ -387,7 +380,7 @@ impl Peer {
                         assert_comes_back(&packet);
                         packets.push(packet);
                     }
-                    self.responder.commit_read(burst.ticket, Outcome::Done);
+                    self.responder.commit_read(burst, Outcome::Done);
                 }
             }
         }

@@ -10,7 +10,10 @@ use roce::{
         Syndrome, //
     },
     requester::MAX_BURST_LEN,
-    responder::ReadBurst, //
+    responder::{
+        ReadBurst,
+        Response, //
+    }, //
 };
 
 use crate::packet::go_out;
@@ -81,7 +84,8 @@ impl Model {
 
     pub(super) fn check_read(&mut self, burst: &ReadBurst, budget: u32) {
         let mtu = self.responder.config().mtu.bytes();
-        assert_eq!(self.responder.poll_response(budget), None, "two at a time");
+        let again = self.responder.poll_response(budget);
+        assert!(matches!(again, Some(Response::Read(again)) if again == *burst));
         assert!(burst.packets > 0 && burst.packets <= budget.max(1));
         assert!(burst.length <= MAX_BURST_LEN);
         let mut bytes = 0;

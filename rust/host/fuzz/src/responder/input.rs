@@ -68,12 +68,14 @@ pub(super) enum Event {
     Again(u8, [Fate; 2]),
     Post(Number),
     PostMalformed,
+    /// Takes a response; READ responses are committed, or dropped.
     Respond {
         budget: Number,
         fate: Option<Fate>,
     },
-    CommitRead {
-        back: u8,
+    /// Takes READ responses, and commits them after others have been dropped.
+    RespondLater {
+        drops: u8,
         fate: Fate,
     },
     /// Memory is there now.

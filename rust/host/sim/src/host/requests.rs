@@ -5,8 +5,10 @@
 use roce::{
     packet::Packet,
     responder::{
+        Action,
         Receive,
         Response,
+        Stage,
         Step, //
     },
     ticket::Outcome,
@@ -40,7 +42,11 @@ impl Host {
         self.owing = true;
         let mut step = self.responder.receive(&packet);
         loop {
-            let parks = match step {
+            step = match step {
+                Step::Do(action, stage) => {
+                    let parks = self.is_absent(now) || self.again();
+                    self.act(action, stage, &packet, &payload, parks)
+                }
                 Step::Done | Step::Dropped(_) => return,
                 Step::Park => {
                     self.requests.push_front((packet, payload));
@@ -53,153 +59,101 @@ impl Host {
                     self.receive_completions.push(completion);
                     return;
                 }
-                _ => self.is_absent(now) || self.again(),
             };
-            step = self.step(step, &packet, &payload, parks);
         }
     }
 
-    /// Does one step of a request.
-    fn step(&mut self, step: Step, packet: &Packet, payload: &[u8], parks: bool) -> Step {
+    /// Does one action of a request.
+    fn act(
+        &mut self,
+        action: Action,
+        stage: Stage,
+        packet: &Packet,
+        payload: &[u8],
+        parks: bool,
+    ) -> Step {
         let srqn = packet.xrc_srqn;
-        if srqn.is_some_and(|srqn| !SRQNS.contains(&srqn.get())) {
-            return self.refuse(step, packet);
-        }
-        match step {
-            Step::TakeReceive { ticket } => {
-                let receive = self.take_receive(srqn);
-                self.responder.commit_receive(ticket, packet, receive)
+        let is_srq_absent = srqn.is_some_and(|srqn| !SRQNS.contains(&srqn.get()));
+        let outcome = match action {
+            Action::TakeReceive => {
+                let receive = if is_srq_absent {
+                    Receive::Invalid
+                } else {
+                    self.take_receive(srqn)
+                };
+                return self.responder.commit_receive(stage, packet, receive);
             }
-            Step::PlaceReceive {
-                ticket,
-                offset,
-                length,
-            } => {
+            _ if is_srq_absent => Outcome::InvalidRequest,
+            _ if parks => Outcome::Again,
+            Action::PlaceReceive { offset, length } => {
                 assert_eq!(length as usize, payload.len());
                 let current = *self.taken.last().expect("a current receive");
-                let outcome = if parks {
-                    Outcome::Again
-                } else if self.side.receives[current].fault {
+                if self.side.receives[current].fault {
                     Outcome::Protection
                 } else {
                     self.received[current][offset as usize..][..payload.len()]
                         .copy_from_slice(payload);
                     Outcome::Done
-                };
-                self.responder.commit(ticket, packet, outcome)
+                }
             }
-            Step::PlaceRemote {
-                ticket,
+            Action::PlaceRemote {
                 rkey,
                 va,
                 length,
                 check_length,
             } => {
                 assert_eq!(length as usize, payload.len());
-                let outcome = if parks {
-                    Outcome::Again
-                } else if self.range(srqn, rkey, va, check_length).is_none() {
+                if self.range(srqn, rkey, va, check_length).is_none() {
                     Outcome::Protection
                 } else {
                     let place = self.memory.range(rkey, va, length).expect("it was checked");
                     place.copy_from_slice(payload);
                     Outcome::Done
-                };
-                self.responder.commit(ticket, packet, outcome)
+                }
             }
-            Step::CheckRead {
-                ticket,
-                rkey,
-                va,
-                length,
-            } => {
-                let outcome = if parks {
-                    Outcome::Again
-                } else if self.range(srqn, rkey, va, length).is_none() {
-                    Outcome::Protection
-                } else {
-                    Outcome::Done
-                };
-                self.responder.commit(ticket, packet, outcome)
-            }
-            Step::Atomic {
-                ticket,
+            Action::CheckRead { rkey, va, length } => match self.range(srqn, rkey, va, length) {
+                None => Outcome::Protection,
+                Some(_) => Outcome::Done,
+            },
+            Action::Atomic {
                 rkey,
                 va,
                 operation,
-            } => {
-                let refused = match self.range(srqn, rkey, va, 8) {
-                    _ if parks => Outcome::Again,
-                    None => Outcome::Protection,
-                    Some(place) => {
-                        let bytes: [u8; 8] = (&*place).try_into().expect("8 bytes");
-                        let original = u64::from_ne_bytes(bytes);
-                        let new = apply(original, operation);
-                        place.copy_from_slice(&new.to_ne_bytes());
-                        return self.responder.commit_atomic(ticket, packet, original);
-                    }
-                };
-                self.responder.commit(ticket, packet, refused)
-            }
-            Step::AtomicWrite { ticket, rkey, va } => {
-                let outcome = match self.range(srqn, rkey, va, 8) {
-                    _ if parks => Outcome::Again,
-                    None => Outcome::Protection,
-                    Some(place) => {
-                        place.copy_from_slice(payload);
-                        Outcome::Done
-                    }
-                };
-                self.responder.commit(ticket, packet, outcome)
-            }
-            Step::Flush {
-                ticket,
+            } => match self.range(srqn, rkey, va, 8) {
+                None => Outcome::Protection,
+                Some(place) => {
+                    let bytes: [u8; 8] = (&*place).try_into().expect("8 bytes");
+                    let original = u64::from_ne_bytes(bytes);
+                    let new = apply(original, operation);
+                    place.copy_from_slice(&new.to_ne_bytes());
+                    return self.responder.commit_atomic(stage, packet, original);
+                }
+            },
+            Action::AtomicWrite { rkey, va } => match self.range(srqn, rkey, va, 8) {
+                None => Outcome::Protection,
+                Some(place) => {
+                    place.copy_from_slice(payload);
+                    Outcome::Done
+                }
+            },
+            Action::Flush {
                 rkey,
                 flush,
                 va,
                 length,
             } => {
-                let outcome = if parks {
-                    Outcome::Again
-                } else if self.memory.flush((rkey, flush, va, length)) {
+                if self.memory.flush((rkey, flush, va, length)) {
                     Outcome::Done
                 } else {
                     Outcome::Protection
-                };
-                self.responder.commit(ticket, packet, outcome)
+                }
             }
-            Step::Invalidate { ticket, rkey } => {
-                let outcome = if parks {
-                    Outcome::Again
-                } else {
-                    self.memory.invalidated.push(rkey);
-                    Outcome::Done
-                };
-                self.responder.commit(ticket, packet, outcome)
+            Action::Invalidate { rkey } => {
+                self.memory.invalidated.push(rkey);
+                Outcome::Done
             }
-            Step::Done | Step::Dropped(_) | Step::Park | Step::Complete(_) => step,
-        }
-    }
-
-    /// Answers a step of a request that is for an XRC SRQ that there is not.
-    fn refuse(&mut self, step: Step, packet: &Packet) -> Step {
-        match step {
-            Step::TakeReceive { ticket } => {
-                self.responder
-                    .commit_receive(ticket, packet, Receive::Invalid)
-            }
-            Step::Atomic { ticket, .. }
-            | Step::PlaceReceive { ticket, .. }
-            | Step::PlaceRemote { ticket, .. }
-            | Step::CheckRead { ticket, .. }
-            | Step::AtomicWrite { ticket, .. }
-            | Step::Flush { ticket, .. }
-            | Step::Invalidate { ticket, .. } => {
-                self.responder
-                    .commit(ticket, packet, Outcome::InvalidRequest)
-            }
-            Step::Done | Step::Dropped(_) | Step::Park | Step::Complete(_) => step,
-        }
+        };
+        self.responder.commit(stage, packet, outcome)
     }
 
     /// Takes the first receive; for XRC, of this SRQ.
@@ -236,7 +190,7 @@ impl Host {
                 Response::Read(burst) => burst,
             };
             if self.again() {
-                self.responder.commit_read(burst.ticket, Outcome::Again);
+                self.responder.commit_read(burst, Outcome::Again);
                 out.wakes.push((self.later(now), Wake::ResumeRead));
                 return;
             }
@@ -244,8 +198,7 @@ impl Host {
                 Some(data) => data.to_vec(),
                 None if burst.length == 0 => Vec::new(),
                 None => {
-                    self.responder
-                        .commit_read(burst.ticket, Outcome::Protection);
+                    self.responder.commit_read(burst, Outcome::Protection);
                     continue;
                 }
             };
@@ -260,7 +213,7 @@ impl Host {
                 out.packets.push((packet, payload.to_vec()));
             }
             assert_eq!(bytes, burst.length);
-            self.responder.commit_read(burst.ticket, Outcome::Done);
+            self.responder.commit_read(burst, Outcome::Done);
         }
     }
 }
