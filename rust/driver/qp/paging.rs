@@ -46,9 +46,9 @@ use net::{
     RxSkb, //
 };
 use roce::{
+    outcome::Outcome,
     packet::Packet,
-    responder::Arrival,
-    ticket::Outcome, //
+    responder::Arrival, //
 };
 use sync::SpinLockBh;
 

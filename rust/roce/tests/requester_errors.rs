@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::NakCode,
     psn::Psn,
     qp::Type,
@@ -19,8 +20,7 @@ use roce::{
         SendOperation,
         SendWr, //
     },
-    status::Status,
-    ticket::Outcome, //
+    status::Status, //
 };
 
 #[test]

@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::NakCode,
     psn::Psn,
     requester::{
@@ -18,7 +19,6 @@ use roce::{
         SendSlot, //
     },
     status::Status,
-    ticket::Outcome,
     time::{
         rnr_delay,
         Duration, //

@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         NakCode,
         Packet, //
@@ -29,7 +30,6 @@ use roce::{
         MAX_BURST_PACKETS, //
     },
     status::Status,
-    ticket::Outcome,
     time::{
         rnr_delay,
         Instant, //

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         NakCode,
         Packet, //
@@ -23,8 +24,7 @@ use roce::{
         SendOperation,
         SendWr, //
     },
-    status::Status,
-    ticket::Outcome, //
+    status::Status, //
 };
 
 #[test]

@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         NakCode,
         Packet, //
@@ -23,8 +24,7 @@ use roce::{
         SendSlot,
         SendWr, //
     },
-    status::Status,
-    ticket::Outcome, //
+    status::Status, //
 };
 
 #[test]

@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         NakCode,
         Syndrome, //
@@ -17,8 +18,7 @@ use roce::{
         Action,
         RemoteAccess,
         Step, //
-    },
-    ticket::Outcome, //
+    }, //
 };
 
 #[test]

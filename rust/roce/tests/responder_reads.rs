@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         NakCode,
         Syndrome, //
@@ -18,8 +19,7 @@ use roce::{
         ResponderEvent,
         Response,
         Step, //
-    },
-    ticket::Outcome, //
+    }, //
 };
 
 #[test]

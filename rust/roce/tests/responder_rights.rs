@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         NakCode,
         Syndrome, //
@@ -19,8 +20,7 @@ use roce::{
         ResponderEvent,
         Step, //
     },
-    status::Status,
-    ticket::Outcome, //
+    status::Status, //
 };
 
 #[test]

@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         Deth,
         NakCode,
@@ -25,7 +26,6 @@ use roce::{
         Step, //
     },
     status::Status,
-    ticket::Outcome,
     wire::U24, //
 };
 

@@ -8,6 +8,7 @@ use common::*;
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::Syndrome,
     psn::Psn,
     responder::{
@@ -15,8 +16,7 @@ use roce::{
         Arrival,
         ResponderEvent,
         Step, //
-    },
-    ticket::Outcome, //
+    }, //
 };
 
 #[test]

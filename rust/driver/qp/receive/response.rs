@@ -29,11 +29,11 @@ use kernel::{
     sync::Arc, //
 };
 use roce::{
+    outcome::Outcome,
     responder::{
         ReadBurst,
         Response, //
-    },
-    ticket::Outcome, //
+    }, //
 };
 
 impl ReceiveSide {

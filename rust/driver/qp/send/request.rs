@@ -46,11 +46,11 @@ use kernel::{
 };
 use rdma::ah::AddressHandle;
 use roce::{
+    outcome::Outcome,
     requester::{
         Burst,
         SendAction, //
     },
-    ticket::Outcome,
     time::Instant, //
 };
 

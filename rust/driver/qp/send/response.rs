@@ -24,9 +24,9 @@ use kernel::{
 };
 use net::RxSkb;
 use roce::{
+    outcome::Outcome,
     packet::Packet,
     requester::Received,
-    ticket::Outcome,
     time::Instant, //
 };
 

@@ -11,6 +11,7 @@ use roce::{
         Opcode,
         Operation, //
     },
+    outcome::Outcome,
     packet::{
         Aeth,
         AtomicRequest,
@@ -25,7 +26,6 @@ use roce::{
         Mtu,
         Type, //
     },
-    ticket::Outcome,
     wire::U24, //
 };
 use sim::rng::Rng;

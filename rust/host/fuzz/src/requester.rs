@@ -15,6 +15,7 @@ use roce::{
         Opcode,
         Operation, //
     },
+    outcome::Outcome,
     packet::Packet,
     psn::Psn,
     qp::Type,
@@ -31,7 +32,6 @@ use roce::{
         MAX_BURST_LEN, //
     },
     status::Status,
-    ticket::Outcome,
     time::{
         ack_timeout,
         Duration,

@@ -16,6 +16,7 @@ use roce::{
         Operation,
         Transport, //
     },
+    outcome::Outcome,
     packet::Packet,
     psn::Psn,
     qp::Type,
@@ -32,7 +33,6 @@ use roce::{
         Step, //
     },
     status::Status,
-    ticket::Outcome,
     wire::U24, //
 };
 

@@ -363,7 +363,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.oldest == self.started
     }
 
-    /// Un-parks after [`Outcome::Again`](crate::ticket::Outcome::Again) for a send action.
+    /// Un-parks after [`Outcome::Again`](crate::outcome::Outcome::Again) for a send action.
     #[inline]
     pub fn resume(&mut self) {
         self.parked_at = None;

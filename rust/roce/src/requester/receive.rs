@@ -16,6 +16,7 @@ use crate::{
         Operation,
         Transport, //
     },
+    outcome::Outcome,
     packet::{
         NakCode,
         Packet,
@@ -24,7 +25,6 @@ use crate::{
     pkey,
     qp::Type,
     status::Status,
-    ticket::Outcome,
     time::Instant, //
 };
 

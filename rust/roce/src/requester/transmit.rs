@@ -5,10 +5,10 @@
 use core::ops::DerefMut;
 
 use crate::{
+    outcome::Outcome,
     packet::ATOMIC_WRITE_LEN,
     qp::Type,
     status::Status,
-    ticket::Outcome,
     time::Instant, //
 };
 

@@ -7,6 +7,7 @@ use core::ops::DerefMut;
 use crate::{
     dropped::DropReason,
     opcode::Operation,
+    outcome::Outcome,
     packet::{
         NakCode,
         Packet,
@@ -15,8 +16,7 @@ use crate::{
     },
     psn::Psn,
     qp::Type,
-    status::Status,
-    ticket::Outcome, //
+    status::Status, //
 };
 
 use super::{

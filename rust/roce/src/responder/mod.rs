@@ -17,7 +17,7 @@
 //! For XRC, receives come from the SRQ [`Packet::xrc_srqn`](crate::packet::Packet::xrc_srqn) of the request,
 //! and memory is accessed on its behalf; responses to a READ have the number in [`ReadBurst`]. It is
 //! for the driver to find the SRQ each time, and to say so if there is none: [`Receive::Invalid`],
-//! [`Outcome::InvalidRequest`](crate::ticket::Outcome::InvalidRequest).
+//! [`Outcome::InvalidRequest`](crate::outcome::Outcome::InvalidRequest).
 //!
 //! When the QP goes to the error state or is reset, the driver completes the current receive, if
 //! [`Responder::has_receive`], and then the receives in the queue.

@@ -6,6 +6,7 @@ use core::ops::DerefMut;
 
 use crate::{
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         Aeth,
         NakCode,
@@ -14,7 +15,6 @@ use crate::{
     },
     psn::Psn,
     requester::MAX_BURST_LEN,
-    ticket::Outcome,
     wire::{
         aeth::CREDITS_INVALID,
         U24, //

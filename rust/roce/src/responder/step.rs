@@ -20,7 +20,7 @@ pub enum Step {
     Complete(ReceiveCompletion),
     /// The packet had no effect.
     Dropped(DropReason),
-    /// The driver said [`Outcome::Again`](crate::ticket::Outcome::Again). It keeps this packet and
+    /// The driver said [`Outcome::Again`](crate::outcome::Outcome::Again). It keeps this packet and
     /// those behind it, in order and bounded, as [`arrive`](super::Responder::arrive) says, and hands
     /// it in again later; a packet that it does not keep is a lost packet.
     Park,

@@ -7,6 +7,7 @@
 use roce::{
     dropped::DropReason,
     opcode::Opcode,
+    outcome::Outcome,
     packet::{
         Aeth,
         AtomicRequest,
@@ -46,7 +47,6 @@ use roce::{
         Step, //
     },
     status::Status,
-    ticket::Outcome,
     time::{
         Duration,
         Instant, //

@@ -7,6 +7,7 @@ use roce::{
         Opcode,
         Operation, //
     },
+    outcome::Outcome,
     packet::{
         Aeth,
         Packet,
@@ -16,8 +17,7 @@ use roce::{
     requester::{
         Received,
         SendOperation, //
-    },
-    ticket::Outcome, //
+    }, //
 };
 
 use super::{

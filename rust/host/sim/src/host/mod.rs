@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use roce::{
     dropped::DropReason,
+    outcome::Outcome,
     packet::Packet,
     qp::Type,
     requester::{
@@ -31,7 +32,6 @@ use roce::{
         ResponderEvent, //
     },
     status::Status,
-    ticket::Outcome,
     time::{
         Duration,
         Instant, //

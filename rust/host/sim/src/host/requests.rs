@@ -3,6 +3,7 @@
 //! What a driver does around the responder.
 
 use roce::{
+    outcome::Outcome,
     packet::Packet,
     responder::{
         Action,
@@ -11,7 +12,6 @@ use roce::{
         Stage,
         Step, //
     },
-    ticket::Outcome,
     time::Instant,
     wire::U24, //
 };
