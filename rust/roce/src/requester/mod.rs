@@ -311,23 +311,6 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.error = None;
     }
 
-    /// Queues a work request, and returns its sequence number: they count up by one and wrap
-    /// around at 2^32. In the error state it is flushed.
-    #[inline]
-    pub fn post(&mut self, wr: SendWr) -> Result<u32, Full> {
-        if self.len() >= self.capacity {
-            return Err(Full);
-        }
-        let sequence = self.head;
-        let slot = self.slot_mut(sequence).ok_or(Full)?;
-        *slot = SendSlot {
-            wr,
-            ..SendSlot::default()
-        };
-        self.head = sequence.wrapping_add(1);
-        Ok(sequence)
-    }
-
     /// To RTS: starts new work requests. Also from the paused state, and, for services that are not
     /// reliable, from error (SQE to RTS): what was posted before is flushed.
     pub fn start(&mut self) {

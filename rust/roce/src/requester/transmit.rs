@@ -14,6 +14,7 @@ use crate::{
 
 use super::{
     burst::Burst,
+    Full,
     Phase,
     Requester,
     SendOperation,
@@ -62,6 +63,23 @@ impl SendAction {
 }
 
 impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
+    /// Queues a work request, and returns its sequence number: they count up by one and wrap
+    /// around at 2^32. In the error state it is flushed.
+    #[inline]
+    pub fn post(&mut self, wr: SendWr) -> Result<u32, Full> {
+        if self.len() >= self.capacity {
+            return Err(Full);
+        }
+        let sequence = self.head;
+        let slot = self.slot_mut(sequence).ok_or(Full)?;
+        *slot = SendSlot {
+            wr,
+            ..SendSlot::default()
+        };
+        self.head = sequence.wrapping_add(1);
+        Ok(sequence)
+    }
+
     /// What to do next; `None` if there is nothing to do now. Nothing advances before
     /// [`commit`](Self::commit).
     pub fn poll_action(&mut self) -> Option<SendAction> {
