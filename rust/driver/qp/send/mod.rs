@@ -135,7 +135,6 @@ impl Sending {
             requester: Requester::new(requests),
             wqes,
             source,
-            next: 0,
             qkey: 0,
             datagram_path: None,
             engine: Engine::new(batch),
@@ -170,8 +169,6 @@ pub(crate) struct SendSide {
     pub(crate) requester: Requester<KVVec<SendSlot>>,
     wqes: SendWqes,
     source: SendSource,
-    /// The sequence number of the next request.
-    next: u32,
     /// The QP's own queue key, for datagrams that ask for it.
     pub(crate) qkey: u32,
     /// The route of the last datagram.
@@ -203,7 +200,6 @@ impl SendSide {
         self.requester.reset();
         self.tell_drained = false;
         self.wait_no_more(qp);
-        self.next = 0;
         self.wqes.clear();
         self.datagram_path = None;
         // The next time must not be taken for later than this one.

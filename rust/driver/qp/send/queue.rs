@@ -162,7 +162,7 @@ impl SendSide {
                 return false;
             }
             fresh = fresh.wrapping_sub(1);
-            let sequence = self.next;
+            let sequence = self.requester.next_sequence();
             let wr = match &mut self.source {
                 SendSource::User(requests) => {
                     let Some(wqe) = requests.peek(self.requester.len()) else {
@@ -187,7 +187,6 @@ impl SendSide {
             if self.requester.post(wr).is_err() {
                 return false;
             }
-            self.next = sequence.wrapping_add(1);
         }
         fresh > 0 && self.requester.len() < self.requester.capacity()
     }

@@ -283,6 +283,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.capacity
     }
 
+    /// The sequence number of the work request that is posted next.
+    #[inline]
+    pub fn next_sequence(&self) -> u32 {
+        self.head
+    }
+
     /// How many work requests are posted and not polled as complete.
     #[inline]
     pub fn len(&self) -> u32 {
