@@ -31,7 +31,7 @@ fn send_of_several_packets() {
         peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
         peer.deliver(&request(Opcode::RcSendMiddle, psn.add(1), MTU));
         assert!(peer.responses().is_empty());
-        assert!(peer.responder.has_receive());
+        assert!(peer.has_receive);
         let mut last = request(Opcode::RcSendLastImm, psn.add(2), 88);
         last.solicited = true;
         peer.deliver(&last);
@@ -51,7 +51,7 @@ fn send_of_several_packets() {
             (completion.length, completion.immediate),
             (600, Some(0xabcd))
         );
-        assert!(completion.solicited && !peer.responder.has_receive());
+        assert!(completion.solicited && !peer.has_receive);
         let (at, aeth) = peer.response();
         // No credits are given: 0x1f (IBTA 9.7.7.2).
         assert_eq!((at, aeth.syndrome, aeth.msn), (psn.add(2), ACK, 1));
@@ -395,7 +395,7 @@ fn opcode_sequence() {
                         peer.completions.iter().map(|done| done.status).collect();
                     let expected = fills_receive.then_some(Status::RemoteInvalidRequest);
                     assert_eq!(completed, Vec::from_iter(expected));
-                    assert!(!peer.responder.has_receive());
+                    assert!(!peer.has_receive);
                 }
             }
         }
@@ -466,7 +466,7 @@ fn send_that_is_too_long_for_its_receive() {
         peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
         peer.deliver(&request(Opcode::RcSendLast, psn.add(1), 45));
         assert_eq!(peer.completions[0].status, Status::LocalLength);
-        assert!(!peer.responder.has_receive());
+        assert!(!peer.has_receive);
         assert_eq!(
             error(&mut peer),
             (

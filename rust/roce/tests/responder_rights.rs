@@ -186,18 +186,6 @@ fn error_waits_for_the_responses_before() {
 }
 
 #[test]
-fn receive_in_the_middle_of_a_message_is_left_at_an_error() {
-    let psn = Psn::new(0);
-    let mut peer = peer(psn);
-    peer.post(600);
-    peer.deliver(&request(Opcode::RcSendFirst, psn, MTU));
-    peer.responder.flush();
-    assert!(peer.responder.has_receive());
-    peer.responder.reset();
-    assert!(!peer.responder.has_receive());
-}
-
-#[test]
 fn what_is_not_for_a_responder() {
     let psn = Psn::new(0);
     let mut peer = peer(psn);

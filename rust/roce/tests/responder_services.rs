@@ -100,7 +100,7 @@ fn receives_of_an_srq_are_not_kept() {
     peer.post(140);
     peer.post(140);
     assert_eq!(end(&mut peer, &datagram(0x55, 101)), Status::LocalLength);
-    assert!(!peer.responder.has_receive() && !peer.responder.has_failed());
+    assert!(!peer.has_receive && !peer.responder.has_failed());
     assert_eq!(end(&mut peer, &datagram(0x55, 100)), Status::Success);
 
     with_psns(|psn| {
@@ -132,7 +132,7 @@ fn receives_of_an_srq_are_not_kept() {
         peer.outcome = Outcome::Protection;
         let write = remote(UcWriteOnlyImm, psn.add(9), 1, 0, 1);
         assert_eq!(end(&mut peer, &write), Status::LocalAccess);
-        assert!(peer.receives.is_empty() && !peer.responder.has_receive());
+        assert!(peer.receives.is_empty() && !peer.has_receive);
         assert_eq!(
             peer.responder.take_event(),
             Some(ResponderEvent::CommunicationEstablished)
@@ -328,11 +328,11 @@ fn receive_of_one_srq_is_not_for_another() {
         peer.post(1);
         peer.outcome = Outcome::Again;
         assert_eq!(peer.deliver(&xrc(send, 1)), Step::Park);
-        assert!(peer.responder.has_receive());
+        assert!(peer.has_receive);
         peer.outcome = Outcome::Done;
         // The parked one was lost, and is not what it was when it comes again.
         peer.deliver(&xrc(send, srqn));
-        assert!(!peer.responder.has_receive());
+        assert!(!peer.has_receive);
         assert_eq!(peer.completions.len(), 1);
         let status = peer.completions[0].status;
         if srqn == 1 {
@@ -372,7 +372,7 @@ fn srq_that_there_is_not() {
             peer.receives.push(Receive::Invalid);
             peer.outcome = Outcome::InvalidRequest;
             assert_eq!(peer.deliver(&xrc(packet, 9)), Step::Done);
-            assert!(!peer.responder.has_receive() && peer.completions.is_empty());
+            assert!(!peer.has_receive && peer.completions.is_empty());
             assert_eq!(
                 error(&mut peer),
                 (

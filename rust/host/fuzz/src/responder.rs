@@ -455,17 +455,14 @@ impl Model {
 
     fn take_events(&mut self) {
         while let Some(event) = self.responder.take_event() {
-            if event.is_error() {
+            if event != ResponderEvent::CommunicationEstablished {
                 self.dead = true;
                 assert_eq!(self.responder.poll_response(1), None, "after the end");
-            } else {
-                assert_eq!(event, ResponderEvent::CommunicationEstablished);
             }
         }
     }
 
     fn check(&mut self) {
-        assert_eq!(self.responder.has_receive(), self.current.is_some());
         let counters = *self.responder.counters();
         let numbers = |counters: &ResponderCounters| {
             [

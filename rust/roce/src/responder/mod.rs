@@ -19,8 +19,8 @@
 //! for the driver to find the SRQ each time, and to say so if there is none: [`Receive::Invalid`],
 //! [`Outcome::InvalidRequest`](crate::outcome::Outcome::InvalidRequest).
 //!
-//! When the QP goes to the error state or is reset, the driver completes the current receive, if
-//! [`Responder::has_receive`], and then the receives in the queue.
+//! When the QP goes to the error state or is reset, the driver completes the current receive, if one has been taken and is
+//! not complete, and then the receives in the queue.
 
 mod duplicate;
 mod execute;
@@ -326,8 +326,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         self.established_told = false;
     }
 
-    /// To the error state: nothing is received or sent any more. The current receive stays, for the
-    /// driver to ask for and complete.
+    /// To the error state: nothing is received or sent any more.
     pub fn flush(&mut self) {
         self.phase = Phase::Error;
         self.message = Message::None;
@@ -347,12 +346,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     #[inline]
     pub fn has_failed(&self) -> bool {
         matches!(self.phase, Phase::Failing(_) | Phase::Error)
-    }
-
-    /// Whether a receive is current: taken from the queue and not complete.
-    #[inline]
-    pub fn has_receive(&self) -> bool {
-        self.receive.is_some()
     }
 
     /// Whether requests have been executed, completed maybe, of which the peer has not been told.

@@ -210,10 +210,4 @@ impl ResponderEvent {
             _ => Self::RequestError,
         }
     }
-
-    /// Whether the QP goes to the error state.
-    #[inline]
-    pub const fn is_error(self) -> bool {
-        !matches!(self, Self::CommunicationEstablished)
-    }
 }

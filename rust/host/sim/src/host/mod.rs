@@ -313,7 +313,7 @@ impl Host {
         }
         while let Some(event) = self.responder.take_event() {
             self.events.push(event);
-            if event.is_error() {
+            if event != ResponderEvent::CommunicationEstablished {
                 self.fail();
                 self.work(now, out);
             }
@@ -491,7 +491,8 @@ impl Host {
         }
         self.failed = true;
         self.requester.flush();
-        if self.responder.has_receive() {
+        // One is current.
+        if self.receive_completions.len() < self.taken.len() {
             self.receive_completions.push(flushed());
         }
         self.responder.reset();
