@@ -1724,6 +1724,7 @@ static bool run_counted_responder(void)
 		{ &a->device, "out_of_seq_request", 1 },
 		{ &a->device, "sent_seq_err", 1 },
 		{ &a->device, "send_rnr_err", 1 },
+		{ &a->device, "no_receive", 0 },
 		{ &a->device, "sent_nak", 0 },
 		{ &a->device, "rdma_recvs", 1 },
 		{ &a->device, "duplicate_request", 2 },

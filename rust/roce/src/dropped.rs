@@ -27,7 +27,7 @@ pub enum DropReason {
     Forgotten,
     /// UC: in the middle of a message whose beginning is missing.
     NoMessage,
-    /// No receive is posted. RC answers with an RNR NAK.
+    /// UC and UD: no receive is posted. Reliable services answer with an RNR NAK.
     NoReceive,
     /// UC and UD: the message is longer than the receive buffer, which is kept for the next message.
     TooLong,

@@ -83,7 +83,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 self.nak(Syndrome::Rnr {
                     timer: self.config.min_rnr_timer,
                 });
-                Step::Dropped(DropReason::NoReceive)
+                Step::Done
             }
             Receive::Empty => {
                 self.give_up(packet, DropReason::NoReceive, Status::RemoteInvalidRequest)

@@ -14,7 +14,7 @@ use crate::{
 /// What comes next with the packet that was handed in.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The packet has been processed.
+    /// The packet has been processed, or answered with a NAK.
     Done,
     /// The packet has been processed, and the current receive is complete with it.
     Complete(ReceiveCompletion),
