@@ -83,7 +83,7 @@ const POOL_BYTES: usize = 2 << 20;
 const LEAST_FLUSHES: u32 = 4;
 const MOST_FLUSHES: u32 = 100;
 
-/// What the devices of the module share. Dropped in process context: it ends workqueues and page pools.
+/// State that the devices of the module share. Dropped in process context: it ends workqueues and page pools.
 #[pin_data]
 pub(crate) struct Registry {
     pub(crate) module: &'static ThisModule,
@@ -106,8 +106,7 @@ pub(crate) struct Registry {
     /// On which the tables give back what was removed from them. Nothing else, so that work on any other queue may
     /// wait for it.
     pub(crate) releases: Arc<WorkQueue>,
-    /// For page faults: they take as long as whoever serves them likes, and nothing waits for them but
-    /// the end of the module.
+    /// For page faults: they may take any time, and nothing waits for them but the end of the module.
     pub(crate) paging: Arc<WorkQueue>,
     /// For work that keeps a CPU busy.
     pub(crate) bulk: Arc<WorkQueue>,
@@ -176,7 +175,7 @@ impl Registry {
     pub(crate) fn attach(self: &Arc<Self>, netdev: &net::NetDev) -> Result<Arc<Device>> {
         let netns = self.namespaces.of(netdev)?;
         let device = self.enlist(netdev, &netns)?;
-        // What became of the netdev before the device was on the list was told to nobody.
+        // No event tells of changes of the netdev before the device was on the list.
         if !netdev.is_settled_in(&netns) {
             self.withdraw(&device);
             return Err(ENODEV);
@@ -225,7 +224,7 @@ impl Registry {
     fn publish(&self, device: &Arc<Device>) -> Result {
         let site = device.site().ok_or(ENODEV)?;
         hash::insert(&self.on_netdevs, site_keys(&site), device)?;
-        // Who has let go of it meanwhile has looked for it already.
+        // If it has left meanwhile, its removal may have found no entry.
         if device.site() != Some(site) {
             self.unpublish(device, &site);
             return Err(ENODEV);
@@ -347,7 +346,7 @@ impl Registry {
 
     /// Waits for all that was put off, when there are no devices on the list any more. Context: process, may sleep.
     pub(crate) fn flush(&self) {
-        // What is freed after a grace period is freed by work; which may put off more: a device that is unregistered by
+        // Work frees objects after a grace period, and may put off more work: a device that is unregistered by
         // work tells an SRQ of its end, by work, which tells the SRQ's consumer, by work. Packets of a device that
         // waited are taken in some at a time, and then the rest is put off again.
         for turn in 0..MOST_FLUSHES {

@@ -51,7 +51,7 @@ pub(crate) struct Ah {
     _live: Live,
 }
 
-/// What `create_ah` answers to librxe.
+/// The answer of `create_ah` to librxe.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct CreateAhResponse {

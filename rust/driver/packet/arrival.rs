@@ -38,7 +38,7 @@ pub(crate) enum Came {
     Own,
 }
 
-/// What is left of the datagrams that came together.
+/// The rest of the datagrams that came together.
 pub(crate) struct Burst<'a> {
     device: &'a Arc<Device>,
     packets: RxList,
@@ -89,7 +89,7 @@ pub(crate) struct Run<'a, 'b> {
     /// The first of them, and its headers.
     pub(crate) packet: &'a Packet,
     pub(crate) skb: RxSkb,
-    /// What comes behind it, of which some may belong to it.
+    /// The packets behind it, some of which may be of the run.
     pub(crate) burst: &'a mut Burst<'b>,
 }
 

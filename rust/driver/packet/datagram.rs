@@ -109,7 +109,7 @@ pub(crate) struct Batch {
     paths: KVec<Arc<Path>>,
     /// Each datagram is to leave on its own.
     is_scattered: bool,
-    /// What a raw packet QP has instead.
+    /// A raw packet QP has these instead.
     pub(crate) frames: Option<Frames>,
 }
 
@@ -187,8 +187,8 @@ impl Batch {
         pushed.map_err(|_| BuildError::NoMemory)
     }
 
-    /// Has each datagram leave on its own, for what is sent again: whoever has to cut up super-packets on the way may
-    /// lack the memory for it, now and the next time.
+    /// Has each datagram leave on its own, for packets that are sent again: segmentation of super-packets on the way
+    /// may lack memory, now and the next time.
     pub(crate) fn scatter(&mut self) {
         self.is_scattered = true;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a raw packet QP sends: whole frames, past the IP stack.
+//! Whole frames that a raw packet QP sends, past the IP stack.
 
 use crate::{
     device::Device,

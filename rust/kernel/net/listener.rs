@@ -60,7 +60,7 @@ pub trait Receive: Send + Sync + 'static {
     fn receive_burst(&self, owner: Self::Owner<'_>, packets: RxBurst);
 }
 
-/// What a socket's user data points at. The core wants three low bits of the pointer.
+/// The target of a socket's user data. The core wants three low bits of the pointer.
 #[repr(align(8))]
 struct Endpoint<H> {
     handler: Arc<H>,
@@ -216,7 +216,7 @@ impl Drop for Socket {
 /// A reference of it is ours.
 pub(crate) struct Sock(NonNull<kernel_bindings::sock>);
 
-// SAFETY: What we use of a `sock` may be used from any thread.
+// SAFETY: Our uses of a `sock` are allowed on any thread.
 unsafe impl Send for Sock {}
 // SAFETY: As above.
 unsafe impl Sync for Sock {}
@@ -357,7 +357,7 @@ fn is_without_ipv6(err: Error) -> bool {
     err == eafnosupport() || err == epfnosupport()
 }
 
-/// What is needed to send from the port of a [`Listener`].
+/// The means to send from the port of a [`Listener`].
 ///
 /// It goes on working when the listener is gone, as long as there is a route. Like a [`Net`], it holds off the
 /// end of its namespace. Clone and drop: any context.

@@ -42,7 +42,7 @@ use rdma_bindings as bindings;
 /// - `sender` has a socket of that family; `template` is of it, too.
 pub struct Path {
     dst: NonNull<kernel_bindings::dst_entry>,
-    /// What says that an IPv6 route is still the same.
+    /// Tells whether an IPv6 route is still valid.
     cookie: u32,
     pub(crate) sender: Sender,
     query: Query,

@@ -55,7 +55,7 @@ const MAX_BURST: usize = (64 << 10) - 1 - header::MAX_LEN - 256;
 /// Bytes of the shortest body that becomes a fragment: that of shorter ones would save no instructions.
 const LEAST_FRAGMENT: usize = 512;
 
-/// What is known of a packet until it leaves: in its control block, so that only a pointer is moved around.
+/// The state of a packet until it leaves: in its control block, so that only a pointer is moved around.
 struct Control {
     last: *mut kernel_bindings::sk_buff,
     body: *mut u8,

@@ -2,7 +2,7 @@
 
 //! The two-phase contract: an action is handed out, and takes effect when it comes back with its outcome.
 //!
-//! Between the two phases nothing else happens to the requester or responder: whoever drives it holds its lock. An action
+//! Between the two phases nothing else happens to the requester or responder: the driver holds its lock. An action
 //! cannot be copied, and `commit` takes it by value, so it has one outcome. An action that is dropped has none: nothing has
 //! changed, and what is due comes again.
 

@@ -87,8 +87,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.config.timeout = timeout;
     }
 
-    /// Changes the number of retries. What is under way gets no more than it had before its next
-    /// progress.
+    /// Changes the number of retries. Until the next progress, the requests under way get
+    /// no more than they had.
     pub fn set_retry_count(&mut self, count: u8) {
         self.config.retry_count = count;
         let all = retry_units(count);
@@ -124,7 +124,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// The QP has migrated: to a path with this timeout, of which nothing is known yet, and with all
-    /// of its retries left. What is on its way goes on.
+    /// of its retries left. The requests under way go on.
     pub fn path_changed(&mut self, timeout: Option<Duration>) {
         self.config.timeout = timeout;
         self.round_trip = RoundTrip::default();

@@ -45,7 +45,7 @@ pub struct Burst {
     pub length: u32,
     /// Number of packets, at least 1 and at most [`MAX_BURST_PACKETS`].
     pub packets: u32,
-    /// What the work request does.
+    /// Operation of the work request.
     pub(super) operation: SendOperation,
     /// Position of the first packet.
     pub(super) first: u64,

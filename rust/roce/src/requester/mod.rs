@@ -85,7 +85,7 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// from duplicates (IBTA 9.7.1).
 const MAX_OUTSTANDING: u64 = 1 << 23;
 
-/// What has happened so far. The numbers wrap around.
+/// Counts of events so far. They wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequesterCounters {
     /// Packets sent more than once.
@@ -104,18 +104,17 @@ pub struct RequesterCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What a requester is up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not started.
     Idle,
     /// Everything goes on.
     Running,
-    /// What has been started goes on.
+    /// Started work requests go on.
     Paused,
     /// A work request has failed: nothing goes on.
     Failed,
-    /// What is posted is flushed.
+    /// Posted work requests are flushed.
     Flushing,
 }
 
@@ -161,7 +160,7 @@ pub struct Requester<S> {
 
     /// The driver said `Again` to an action: nothing at or behind this position is sent.
     parked_at: Option<u64>,
-    /// What was sent last does not ask for an acknowledgement: what follows does.
+    /// The last burst sent does not ask for an acknowledgement: a later one does.
     unasked: bool,
     /// READ responses that are placed and wait for those before them.
     ahead: Ahead,
@@ -175,7 +174,7 @@ pub struct Requester<S> {
     rnr_retries_left: u8,
     /// A gap has been answered by going back, and nothing has come of it yet.
     recovering: bool,
-    /// What lies before this is being asked for again, all of it.
+    /// All that lies before this is being asked for again.
     recovery_end: u64,
     /// Since it went back, there have been answers to what lies behind the gap.
     alive: bool,
@@ -365,8 +364,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     }
 
     /// The error that the QP must go to the error state for (SQE for services that are not reliable), once.
-    /// The driver then calls [`flush`](Self::flush); best before it polls completions, so that whoever
-    /// sees the one in error finds the QP in its new state.
+    /// The driver then calls [`flush`](Self::flush); best before it polls completions, so that a
+    /// consumer that sees the one in error finds the QP in its new state.
     #[inline]
     pub fn take_error(&mut self) -> Option<Status> {
         self.error.take()
@@ -383,7 +382,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         self.psn(self.max_sent)
     }
 
-    /// What has happened so far.
+    /// The counts of events so far.
     #[inline]
     pub fn counters(&self) -> &RequesterCounters {
         &self.counters

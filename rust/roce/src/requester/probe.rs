@@ -73,7 +73,7 @@ impl RoundTrip {
         self.sample.take_if(|(sample, _)| *sample == position);
     }
 
-    /// What is under way is sent again: its answers do not say what they answer.
+    /// Packets under way are sent again: answers do not say which transmission they answer.
     #[inline]
     pub(super) fn forget_sample(&mut self) {
         self.sample = None;

@@ -36,7 +36,7 @@ use super::{
     SendSlot, //
 };
 
-/// What a response asks the driver to do.
+/// The driver's task for a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// Nothing: it has been processed.
@@ -381,8 +381,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// A response to a READ of which one before is missing: that one is asked for again, but this
     /// one need not be wasted, unless it is another READ's that is asked for again: what is read by
-    /// the later one must not be older than what is read by that (IBTA 10.8.3.3). What makes no sense
-    /// is dropped here: it is looked at when its turn has come.
+    /// the later one must not be older than what is read by that (IBTA 10.8.3.3). A response that makes no
+    /// sense is dropped here: it is looked at when its turn has come.
     fn on_early_response(&mut self, now: Instant, position: u64, packet: &Packet) -> Received {
         let distance = position.wrapping_sub(self.una);
         if distance < MAX_AHEAD && !self.ahead.contains(distance) {

@@ -61,7 +61,7 @@ use super::{
 /// The number of RNR retries that means: for ever (IBTA 9.7.5.2.8).
 const RNR_RETRY_FOREVER: u8 = 7;
 
-/// What an attempt costs, in units of the retry counter, after which nothing was heard. One after
+/// The cost, in units of the retry counter, of an attempt after which nothing was heard. One after
 /// which something was heard costs one unit.
 ///
 /// READ needs the difference: at a loss of 10 %, an attempt fails with a probability of 0.19, as the
@@ -116,7 +116,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             SILENCE
         };
         let doubt = self.doubt();
-        // What comes in from now on answers what is sent from now on.
+        // Responses from now on answer packets sent from now on.
         if self.retry(cost) {
             self.recovering = false;
             self.recovery_end = 0;

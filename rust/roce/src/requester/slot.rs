@@ -7,7 +7,7 @@ use crate::{
     status::Status, //
 };
 
-/// What a send work request does.
+/// The operation of a send work request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SendOperation {
     /// SEND.
@@ -32,8 +32,8 @@ pub enum SendOperation {
 
 impl SendOperation {
     /// Whether it has responses of its own, and counts against the limit of outstanding READs and
-    /// ATOMICs: these, and FLUSHes and ATOMIC WRITEs (IBTA 1.7, annex A19). What is said of ATOMICs
-    /// holds for those two wherever nothing else is said.
+    /// ATOMICs: these, and FLUSHes and ATOMIC WRITEs (IBTA 1.7, annex A19). Statements about ATOMICs
+    /// hold for those two wherever nothing else is said.
     #[inline]
     pub(crate) const fn is_read_or_atomic(self) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl SendOperation {
 /// A send work request, as far as the protocol is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendWr {
-    /// What it does.
+    /// Its operation.
     pub operation: SendOperation,
     /// Length of the payload in bytes, or of a FLUSH's range. Ignored for ATOMICs and ATOMIC WRITEs (8);
     /// of a local operation, what its completion shall say.
@@ -67,11 +67,11 @@ pub struct SendWr {
     pub immediate: Option<u32>,
     /// R_Key that a SEND invalidates; without `immediate` only.
     pub invalidate_rkey: Option<u32>,
-    /// What a compare and swap compares with.
+    /// Compare data of a compare and swap.
     pub compare: u64,
-    /// What an ATOMIC swaps in, or adds.
+    /// Swap or add data of an ATOMIC.
     pub swap_add: u64,
-    /// What a FLUSH does.
+    /// The kind of a FLUSH.
     pub flush: Flush,
     /// Start only when all READs and ATOMICs before are complete (IBTA 10.8.3.3); for a local
     /// operation: only when everything before is complete. A local invalidate should always have
@@ -123,7 +123,7 @@ pub struct SendCompletion {
     pub status: Status,
     /// Whether the consumer hears of it: it asked for it, or the status is not `Success`.
     pub signaled: bool,
-    /// What it did.
+    /// Its operation.
     pub operation: SendOperation,
     /// Number of bytes moved: 8 for an ATOMIC or ATOMIC WRITE, 0 for a FLUSH, for a local operation what the
     /// request says.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! What to send next (IBTA 9.7.2, 9.7.3, 9.8.1).
+//! The choice of the next action (IBTA 9.7.2, 9.7.3, 9.8.1).
 
 use core::ops::DerefMut;
 
@@ -37,7 +37,7 @@ const MAX_LOCAL_AHEAD: u32 = 1024;
 /// acknowledgement that makes room for one packet should not make us send a burst of one.
 pub(super) const MIN_BURST_PACKETS: u64 = 16;
 
-/// What the driver shall do for the requester.
+/// An action of the driver for the requester.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendAction {
     /// Send these packets. After `Outcome::Again`, only retransmissions of earlier packets are handed out
@@ -80,7 +80,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         Ok(sequence)
     }
 
-    /// What to do next; `None` if there is nothing to do now. Nothing advances before
+    /// The next action; `None` if there is nothing to do now. Nothing advances before
     /// [`commit`](Self::commit).
     pub fn poll_action(&mut self) -> Option<SendAction> {
         if self.rnr_deadline.is_some() {
@@ -90,7 +90,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             return None;
         }
 
-        // What is behind a local operation has to be sent again, but not the operation.
+        // An executed local operation is skipped: only requests behind it are sent again.
         while self.cursor != self.started {
             match self.slot(self.cursor) {
                 Some(slot) if slot.executed => self.cursor = self.cursor.wrapping_add(1),
@@ -301,7 +301,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
     /// The work request `sequence` fails once everything before it is complete.
     fn refuse(&mut self, sequence: u32, status: Status) {
         if let Some((later, _)) = self.stop.replace((sequence, status)) {
-            // What was refused before any of it was sent begins anew, if it comes to that once more.
+            // If none of the later request was sent, it begins anew when its turn comes again.
             if self
                 .slot(later)
                 .is_some_and(|slot| slot.first >= self.max_sent)
@@ -380,8 +380,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             && self.has_room(psns.saturating_add(wanted))
     }
 
-    /// What was sent last has not asked for an acknowledgement, and what would have asked for it does not
-    /// follow: a probe does, at once.
+    /// If the last burst sent asked for no acknowledgement, a probe asks at once: the burst that would have
+    /// asked does not follow.
     pub(super) fn ask_soon(&mut self, now: Instant) {
         if core::mem::take(&mut self.unasked) && self.deadline.is_some() {
             self.deadline = Some(now);

@@ -76,8 +76,8 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
             }
             Receive::Invalid => self.invalid(packet),
             Receive::Empty if self.config.service.is_reliable() => {
-                // What follows is dropped without a word until this packet comes again (IBTA
-                // 9.7.5.2.8): also what has waited behind it for memory, and is to come again.
+                // Later packets are dropped without a word until this one comes again (IBTA
+                // 9.7.5.2.8): also those that have waited behind it for memory, and are to come again.
                 self.gap_answered = true;
                 self.waiting_end = None;
                 self.nak(Syndrome::Rnr {

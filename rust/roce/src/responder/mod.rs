@@ -68,7 +68,7 @@ pub const GRH_LEN: u32 = 40;
 /// The bits of an MSN.
 const MSN_MASK: u32 = 0xff_ffff;
 
-/// What the peer may do to memory, as far as the QP has a say. Wherever READs and ATOMICs are spoken
+/// The peer's rights to memory, as far as the QP has a say. Wherever READs and ATOMICs are spoken
 /// of as requests with responses of their own, FLUSHes and ATOMIC WRITEs are meant, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteAccess {
@@ -101,13 +101,13 @@ pub struct ResponderConfig {
     pub expected_psn: Psn,
     /// The 5-bit timer code in RNR NAKs.
     pub min_rnr_timer: u8,
-    /// What the peer may do to memory.
+    /// The peer's rights to memory.
     pub access: RemoteAccess,
     /// Receives come from an SRQ.
     pub has_srq: bool,
 }
 
-/// What has happened so far. The numbers wrap around.
+/// Counts of events so far. They wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderCounters {
     /// Requests that had been executed before.
@@ -120,7 +120,6 @@ pub struct ResponderCounters {
     pub error_naks: u64,
 }
 
-/// What a responder is up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not configured.
@@ -382,7 +381,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         })
     }
 
-    /// What has happened so far.
+    /// The counts of events so far.
     #[inline]
     pub fn counters(&self) -> &ResponderCounters {
         &self.counters

@@ -8,7 +8,7 @@ use crate::{
     wire::U24, //
 };
 
-/// What a resource is kept for.
+/// The request that a resource is kept for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     },
     /// An ATOMIC.
     Atomic {
-        /// What stood at the address before.
+        /// The value at the address before.
         original: u64,
     },
     /// A FLUSH.
@@ -61,7 +61,7 @@ pub struct Resource {
     pub(super) psns: u32,
     /// The MSN in the responses.
     pub(super) msn: u32,
-    /// What is to be sent now.
+    /// The responses to be sent now.
     pub(super) run: Option<Run>,
     /// Whether the last response has been sent at least once.
     pub(super) answered: bool,

@@ -35,7 +35,7 @@ const ACK: Syndrome = Syndrome::Ack {
     credits: CREDITS_INVALID,
 };
 
-/// What to send next.
+/// The response to send next.
 #[derive(Debug, PartialEq)]
 pub enum Response {
     /// A packet without payload: ACK, NAK, RNR NAK, ATOMIC acknowledgement, the response to FLUSH and
@@ -262,7 +262,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
     /// The data of a READ cannot be read any more.
     ///
     /// A READ that has been answered before fails without a word: its peer may well have its data,
-    /// and have said so to whoever took the memory away.
+    /// and have said so to the consumer that took the memory away.
     fn read_failed(&mut self, index: usize, code: NakCode) {
         let Some(resource) = self.resources.get(index) else {
             return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! What a request asks the driver to do.
+//! The actions that a request asks of the driver.
 
 use crate::{
     dropped::DropReason,
@@ -11,7 +11,7 @@ use crate::{
     status::Status, //
 };
 
-/// What comes next with the packet that was handed in.
+/// The next step for the packet that was handed in.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The packet has been processed, or answered with a NAK.
@@ -29,7 +29,7 @@ pub enum Step {
     Do(Action, Stage),
 }
 
-/// What the driver is doing with a packet: to be returned with what came of it, once, as it can neither be made nor copied
+/// The action under way for a packet: to be returned with its result, once, as it can neither be made nor copied
 /// elsewhere. If it is dropped, nothing has changed, and the packet is as good as lost.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stage(pub(super) Doing);
@@ -45,7 +45,7 @@ pub(super) enum Doing {
     Invalidate,
 }
 
-/// What the driver shall do for a packet.
+/// An action of the driver for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Take a receive from the receive queue, to be the current one; answer with `commit_receive`.
@@ -91,7 +91,7 @@ pub enum Action {
         rkey: u32,
         /// Address.
         va: u64,
-        /// What to do, in native byte order.
+        /// The operation, in native byte order.
         operation: AtomicOperation,
     },
     /// Write the packet's payload, 8 bytes, to `va`, which is a multiple of 8, all at once: nobody
@@ -112,7 +112,7 @@ pub enum Action {
     Flush {
         /// R_Key.
         rkey: u32,
-        /// What to do. It is valid.
+        /// The kind of the FLUSH. It is valid.
         flush: Flush,
         /// Beginning of the range. Means nothing for a whole region.
         va: u64,
@@ -131,19 +131,19 @@ pub enum Action {
 pub enum AtomicOperation {
     /// Write `swap` if what stands there is `compare`.
     CompareSwap {
-        /// What to compare with.
+        /// Compare data.
         compare: u64,
-        /// What to write.
+        /// Swap data.
         swap: u64,
     },
     /// Add `add`, wrapping.
     FetchAdd {
-        /// What to add.
+        /// Add data.
         add: u64,
     },
 }
 
-/// What became of [`Action::TakeReceive`].
+/// The result of [`Action::TakeReceive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
     /// There is a current receive now.
@@ -159,7 +159,7 @@ pub enum Receive {
     Invalid,
 }
 
-/// What a receive completion tells of.
+/// The operation that a receive completion tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveOperation {
     /// A SEND.

@@ -7,8 +7,8 @@
 //! again by itself, as often as it takes.
 //!
 //! The parked request stays where it is, and is executed as soon as it can be, whatever the peer was
-//! told. Otherwise memory that is paged out again before each repetition would never be written. What
-//! the peer then sends again is a duplicate, and answered as one.
+//! told. Otherwise memory that is paged out again before each repetition would never be written. A
+//! request that the peer then repeats is a duplicate, and answered as one.
 
 use core::ops::DerefMut;
 
@@ -27,7 +27,7 @@ use super::{
     Step, //
 };
 
-/// What becomes of a request that comes while others wait.
+/// The treatment of a request that comes while others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It waits behind the others.
