@@ -133,9 +133,11 @@ impl Counter {
         NAMES.get(self as usize).copied().unwrap_or_default()
     }
 
-    /// The counter of packets that a QP dropped for `reason`.
-    pub(crate) fn of_drop(reason: DropReason) -> Self {
-        match reason {
+    /// The counter of packets that a QP dropped for `reason`; [`None`] if it counts its answers.
+    pub(crate) fn of_drop(reason: DropReason) -> Option<Self> {
+        let counter = match reason {
+            // Counted as an RNR NAK.
+            DropReason::NotReady => return None,
             DropReason::Pkey => Self::BadPkey,
             DropReason::Qkey => Self::BadQkey,
             DropReason::SequenceGap => Self::OutOfSequence,
@@ -143,7 +145,8 @@ impl Counter {
             DropReason::NoReceive | DropReason::TooLong => Self::NoReceive,
             DropReason::Ghost | DropReason::Stale | DropReason::OutOfOrder => Self::StaleResponse,
             _ => Self::Refused,
-        }
+        };
+        Some(counter)
     }
 }
 

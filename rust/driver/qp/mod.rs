@@ -291,8 +291,9 @@ impl Qp {
     }
 
     fn count_drop(&self, reason: DropReason) {
-        self.device()
-            .count_drop(Counter::of_drop(reason), self.number);
+        if let Some(counter) = Counter::of_drop(reason) {
+            self.device().count_drop(counter, self.number);
+        }
     }
 
     /// Packets could not leave: there is no route, no memory, or a datagram is longer than the port's MTU.

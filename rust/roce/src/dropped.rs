@@ -27,8 +27,10 @@ pub enum DropReason {
     Forgotten,
     /// UC: in the middle of a message whose beginning is missing.
     NoMessage,
-    /// UC and UD: no receive is posted. Reliable services answer with an RNR NAK.
+    /// UC and UD: no receive is posted.
     NoReceive,
+    /// Reliable services: no receive is posted. The answer is an RNR NAK (IBTA 9.7.5.2.8).
+    NotReady,
     /// UC and UD: the message is longer than the receive buffer, which is kept for the next message.
     TooLong,
     /// UC: a request that RC would have answered with an error (IBTA 9.8.2.2).

@@ -232,7 +232,7 @@ fn rnr_nak_and_silence_until_the_retry() {
     with_psns(|psn| {
         let mut peer = peer(psn);
         let send = |number| request(Opcode::RcSendOnly, psn.add(number), 1);
-        assert_eq!(peer.deliver(&send(0)), Step::Done);
+        assert_eq!(peer.deliver(&send(0)), Step::Dropped(DropReason::NotReady));
         peer.deliver(&send(1));
         let (at, aeth) = peer.response();
         assert_eq!(

@@ -262,7 +262,7 @@ fn requests_of_xrc_are_executed_and_answered() {
             Step::Dropped(DropReason::Opcode)
         );
         let send = xrc(request(RcSendOnly, psn.add(6), 1), 5);
-        assert_eq!(peer.deliver(&send), Step::Done);
+        assert_eq!(peer.deliver(&send), Step::Dropped(DropReason::NotReady));
         let answer = peer.responses()[0];
         assert_eq!(answer.opcode, XrcAcknowledge);
         let syndrome = answer.aeth.unwrap().syndrome;

@@ -83,7 +83,7 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
                 self.nak(Syndrome::Rnr {
                     timer: self.config.min_rnr_timer,
                 });
-                Step::Done
+                Step::Dropped(DropReason::NotReady)
             }
             Receive::Empty => {
                 self.give_up(packet, DropReason::NoReceive, Status::RemoteInvalidRequest)

@@ -14,7 +14,7 @@ use crate::{
 /// The next step for the packet that was handed in.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The packet has been processed, or answered with a NAK.
+    /// The packet has been processed.
     Done,
     /// The packet has been processed, and the current receive is complete with it.
     Complete(ReceiveCompletion),
