@@ -177,14 +177,17 @@ impl Batch {
         let (_, rest) = skb.parts_mut();
         *rest.last_chunk_mut().ok_or(BuildError::NoMemory)? = icrc;
         trace::packet_out(|| traced(packet));
+        self.push(skb, path).ok_or(BuildError::NoMemory)
+    }
+
+    /// Adds a datagram, if there is room. Not a part of [`Self::build`]: that would contain panics of the kernel's vectors.
+    fn push(&mut self, skb: TxSkb, path: &Arc<Path>) -> Option<()> {
         let is_last = |last: &Arc<Path>| Arc::ptr_eq(last, path);
         if !self.paths.last().is_some_and(is_last) {
-            let pushed = self.paths.push_within_capacity(path.clone());
-            pushed.map_err(|_| BuildError::NoMemory)?;
+            self.paths.push_within_capacity(path.clone()).ok()?;
         }
         let index = self.paths.len().wrapping_sub(1);
-        let pushed = self.datagrams.push_within_capacity((skb, index));
-        pushed.map_err(|_| BuildError::NoMemory)
+        self.datagrams.push_within_capacity((skb, index)).ok()
     }
 
     /// Has each datagram leave on its own, for packets that are sent again: segmentation of super-packets on the way
