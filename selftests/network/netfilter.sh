@@ -134,11 +134,12 @@ device_without_hooks()
 	only_ferroce
 	in1 rdma link delete "$dev1" || fail "the device does not go"
 	echo "selftests: hooks, device" >/dev/kmsg
-	fill_netfilter n1 || fail "no chains"
-	! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || status=1
-	in1 ss -Huln "sport = $port" | grep . && status=2
+	fill_netfilter n1 || status=1
+	! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || status=2
+	in1 ss -Huln "sport = $port" | grep . && status=3
 	in1 nft delete table inet full
 	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || fail "no device without the chains"
+	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null || status=4
 	[ "$status" -eq 0 ] || fail "status $status"
 	refused_for_hooks "hooks, device" || fail "no word of it"
 }
@@ -167,7 +168,9 @@ remove_child()
 {
 	ip -n n2 neighbour delete "$child" dev "$netdev2"
 	ip -n n2 neighbour delete "$child_v6" dev "$netdev2"
-	ip netns delete n3 || skip "there is no ipvlan in another namespace"
+	# Its hook is in n1, and goes with it; a namespace goes later than the command ends.
+	ip -n n3 link delete child || skip "there is no ipvlan in another namespace"
+	ip netns delete n3
 }
 
 # Messages, rdma_cm's too, with the number of datagrams that went by the device's socket.

@@ -171,7 +171,8 @@ impl Registry {
     /// Makes the core of a device on `netdev` and puts it on the list.
     ///
     /// Errors: `EEXIST` if there is a device on `netdev`, `EADDRINUSE` if somebody else has the UDP
-    /// port, `ENODEV` if `netdev` goes, or changes its namespace. Context: process, may sleep, not under RTNL.
+    /// port, `E2BIG` if netfilter takes no more hooks, `ENODEV` if `netdev` goes, or changes its namespace. Context: process,
+    /// may sleep, not under RTNL.
     pub(crate) fn attach(self: &Arc<Self>, netdev: &net::NetDev) -> Result<Arc<Device>> {
         let netns = self.namespaces.of(netdev)?;
         let device = self.enlist(netdev, &netns)?;
@@ -253,7 +254,7 @@ impl Registry {
         let netns = sender.net().id();
         let arrived = device
             .arrive(netdev, sender)
-            .inspect_err(|_| device.registry.leave(netns));
+            .inspect_err(|_| self.leave(netns));
         arrived.and_then(|()| self.publish(device))
     }
 
@@ -278,8 +279,8 @@ impl Registry {
     /// Takes in packets of the namespace of `netdev` from now on. Returns the sender for packets from there. The caller
     /// calls [`Self::leave`] once.
     ///
-    /// Errors: `EADDRINUSE` if somebody else has the UDP port, `ENODEV` if the namespace is about to end. Context:
-    /// process, may sleep; RTNL may be held.
+    /// Errors: `EADDRINUSE` if somebody else has the UDP port, `E2BIG` if netfilter takes no more hooks, `ENODEV` if the
+    /// namespace is about to end. Context: process, may sleep; RTNL may be held.
     pub(crate) fn enter(self: &Arc<Self>, netdev: &net::NetDevice) -> Result<net::Sender> {
         let netns = self.namespaces.of(netdev)?;
         let sender = self.devices.lock().sockets.enter(&netns);

@@ -117,7 +117,7 @@ pub(super) trait Side: Sized + Unpin {
     /// Builds until the batch is full.
     fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch);
 
-    /// Ends a round, under the lock. `is_sent`: no packets are on their way out of a batch.
+    /// Ends a round, under the lock, also one that built nothing. `is_sent`: no packets are on their way out of a batch.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool);
 
     /// Forgets packets and accesses that wait for pages, and what the peer was to be told.

@@ -330,13 +330,14 @@ impl<H: Receive> Listener<H> {
     pub fn listen(&mut self) -> Result {
         let ports = &mut self.ports;
         let net = self.sender.net();
+        // Datagrams that come before stay in the sockets, which nobody reads.
+        ports.attach();
         if ports.v4.is_some() && ports.hook_v4.is_none() {
             ports.hook_v4 = Some(ports.hook(net, true)?);
         }
         if ports.v6.is_some() && ports.hook_v6.is_none() {
             ports.hook_v6 = Some(ports.hook(net, false)?);
         }
-        ports.attach();
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use rdma_bindings as bindings;
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
 /// Bytes of a packet's control block.
-const CONTROL_BLOCK_LEN: usize = 48;
+pub(crate) const CONTROL_BLOCK_LEN: usize = 48;
 
 /// Returns whether a `T` may stand in a packet's control block.
 pub(crate) const fn fits_control_block<T>() -> bool {

@@ -19,8 +19,9 @@ use crate::{
     path::Path,
     skb::{
         self,
-        set_next, //
-    },
+        set_next,
+        CONTROL_BLOCK_LEN, //
+    }, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -67,13 +68,7 @@ struct Control {
     headers_len: u8,
 }
 
-/// Bytes of a packet's control block.
-const CONTROL_BLOCK_LEN: usize = 48;
-const _: () = assert!(size_of::<Control>() <= CONTROL_BLOCK_LEN);
-const _: () = assert!(
-    core::mem::offset_of!(kernel_bindings::sk_buff, cb) % align_of::<Control>() == 0
-        && align_of::<kernel_bindings::sk_buff>() % align_of::<Control>() == 0
-);
+const _: () = assert!(skb::fits_control_block::<Control>());
 
 /// The outcome for a packet that was given to the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
