@@ -105,7 +105,8 @@ static uint64_t rnr_time(uint8_t timer, uint8_t retries)
 	uint64_t before, took;
 	bool ok;
 
-	start((struct patience){ .timeout = 18, .retries = 7, .rnr_retries = retries });
+	/* No ACK timeout: on a machine that stands still, one would add a repetition. */
+	start((struct patience){ .timeout = 0, .retries = 7, .rnr_retries = retries });
 	qp_change(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = timer }, IBV_QP_MIN_RNR_TIMER,
 		  "RNR timer");
 	before = now_us();
@@ -187,8 +188,8 @@ static bool run_not_ready(void)
 #define ATTEMPTS 3
 
 /*
- * What has to end in less than `most` ms does so in one of several attempts: others may have had the CPU in the first.
- * The attempt returns how long it took, or -1 if anything else was wrong with it: that is never tried again.
+ * One of several attempts takes less than `most` ms: others may have had the CPU in the first. An attempt returns how
+ * long it took, or -1 if anything else was wrong with it: that is never tried again.
  */
 static bool in_time(int64_t (*attempt)(void), unsigned int most)
 {
@@ -560,7 +561,7 @@ static bool run_cq_holds_more(void)
 		if (try_send(id, id * LENGTH))
 			die("ibv_post_send");
 	}
-	/* What is acknowledged has been received: it is in the queue. */
+	/* A message that is acknowledged has been received: it is in the queue. */
 	for (id = 0; ok && id < HELD; id++)
 		ok = completed(send_cqs[0], "a send", id, IBV_WC_SUCCESS);
 	ok = ok && resized(cq, TOO_FEW, EINVAL) && resized(cq, HELD, 0);
@@ -574,9 +575,12 @@ static bool run_cq_holds_more(void)
 		ksft_print_msg("the bytes that arrived are others\n");
 		ok = false;
 	}
-	receive_one(1, HELD, 0);
-	send_one(HELD);
-	ok = ok && completed(cq, "the receive behind it", HELD, IBV_WC_SUCCESS);
+	/* Otherwise the queues may still be full. */
+	if (ok) {
+		receive_one(1, HELD, 0);
+		send_one(HELD);
+		ok = completed(cq, "the receive behind it", HELD, IBV_WC_SUCCESS);
+	}
 	finish();
 	cq_free(cq);
 	return ok;
