@@ -1200,26 +1200,24 @@ static pid_t flooder_start(enum flood_kind kind, struct news *news)
 }
 
 /*
- * Who only looks at the clock, on the same CPU, sees how long others keep it, and how much is left. Whether that is a
- * twentieth at least.
+ * A process that only looks at the clock, on the same CPU, sees how long others keep it, and how much is left. True if
+ * that is more than a twentieth.
  */
 static bool watch_clock(uint64_t ms, uint64_t *longest_us)
 {
-	struct timespec now, used;
-	uint64_t end = now_ms() + ms, last = 0, share;
+	struct timespec used;
+	uint64_t share, now, last = now_us(), end = last + 1000 * ms;
 
 	*longest_us = 0;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
 	share = used.tv_sec * 1000 + used.tv_nsec / 1000000;
-	while (now_ms() < end) {
-		uint64_t us;
-
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		us = (uint64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-		if (last && us - last > *longest_us)
-			*longest_us = us - last;
-		last = us;
-	}
+	/* A wait that lasts beyond the end counts, too. */
+	do {
+		now = now_us();
+		if (now - last > *longest_us)
+			*longest_us = now - last;
+		last = now;
+	} while (now < end);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
 	share = used.tv_sec * 1000 + used.tv_nsec / 1000000 - share;
 	ksft_print_msg("%llu of %llu ms are left to others, the longest wait is %llu us\n",
@@ -1233,12 +1231,12 @@ static bool watch_clock(uint64_t ms, uint64_t *longest_us)
  */
 static bool others_may_run(void)
 {
-	const uint64_t most = 1000ULL * patience_ms(FLOOD_MS / 2);
+	const uint64_t ms = patience_ms(FLOOD_MS), most = 1000 * ms / 2;
 	uint64_t longest = most;
 	int i;
 
 	for (i = 0; longest >= most && i < 3; i++) {
-		if (!watch_clock(FLOOD_MS, &longest))
+		if (!watch_clock(ms, &longest))
 			return false;
 	}
 	return longest < most;
