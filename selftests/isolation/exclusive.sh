@@ -92,11 +92,18 @@ above_up()
 		namespace_up pod above 1500 10.6.0.5 fd06::5 && has_gid "$1" "$dev1" 10.6.0.5
 }
 
-# UDP port 4791 of the pod is free: a program can have it, and answers until its time is over.
+# UDP port 4791 of the pod is free: a program can have it, and answers until its time is over. If it has said nothing
+# by then, it had no time to start, and is tried again.
 port_is_free()
 {
-	ip netns exec pod timeout $((5 * slowness)) python3 "$here/lib/udp_echo.py" answer :: 4791 >"$ktap_dir/answer" 2>&1
-	[ $? -eq 124 ] && grep -qx ready "$ktap_dir/answer"
+	local status
+	for _ in 1 2 3; do
+		ip netns exec pod timeout $((5 * slowness)) python3 "$here/lib/udp_echo.py" answer :: 4791 \
+			>"$ktap_dir/answer" 2>&1
+		status=$?
+		[ ! -s "$ktap_dir/answer" ] || break
+	done
+	[ "$status" -eq 124 ] && grep -qx ready "$ktap_dir/answer"
 }
 
 # The pod cannot use the device; so it keeps its port.
