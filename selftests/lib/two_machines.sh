@@ -35,7 +35,7 @@ across()
 	await_listener "$to_server" "$port" "$pid"
 	"$to_client" timeout -k 2 "$seconds" "$@" >"$ktap_dir/client" 2>"$ktap_dir/client.errors"
 	client_status=$?
-	# Nobody is left to end it. What runs on the other machine ends with who asked for it.
+	# Nobody is left to end it. A program on the other machine ends with the one that asked for it.
 	[ "$client_status" -eq 0 ] || kill "$pid" 2>/dev/null
 	wait "$pid"
 	server_status=$?

@@ -33,7 +33,7 @@
 #define PAGES 48
 #define DEPTH 16
 #define WAIT_MS 60000
-/* What is in a word before an atomic, what one adds, and what the other one puts there. */
+/* The value of a word before an atomic, the number that one adds, and the value that the other one puts there. */
 #define OLD 0x0123456789abcdef
 #define ADDED 5
 #define SWAPPED 0x1122334455667788

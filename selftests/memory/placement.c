@@ -245,7 +245,7 @@ static bool run_atomic_write_queue(void)
 	return finish() && ok;
 }
 
-/* What a word has, one after the other: each bit differs. */
+/* The values of a word, one after the other: each bit differs. */
 static uint64_t values[2];
 
 static bool is_written(uint64_t value)

@@ -473,7 +473,7 @@ static bool run_request(enum ibv_qp_type type, int who, int first_to_send, int a
 	return ok;
 }
 
-/* What the ends send in turn. */
+/* The ends send these in turn. */
 static enum ibv_wr_opcode opcode_of(size_t slot)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a device counts while something happens (Documentation/counters.rst). */
+/* The events that a device counts while something happens (Documentation/counters.rst). */
 #ifndef GROWTH_H
 #define GROWTH_H
 
@@ -12,7 +12,7 @@ struct growth {
 	const struct device *device;
 	const char *counter;
 	unsigned long long by;
-	/* What it was when it began. */
+	/* Its value at the beginning. */
 	unsigned long long before;
 };
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* So many changes of the word have to be seen: who sees none, as the thread did not run, sees no half of one either. */
+/* So many changes of the word have to be seen. A thread that did not run sees none, and no half of one either. */
 #define CHANGES 100
 
 struct watcher {
