@@ -8,6 +8,9 @@
 
 set -euo pipefail
 
+# A plain `su` leaves the user's PATH, in which chroot, losetup and the programs of dpkg are missing.
+export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
 # A command that exits with 130 after ^C, as scripts/in-root and selftests/run do, has handled it as far as bash knows: a
 # script without a trap goes on.
 trap 'exit 130' INT

@@ -285,6 +285,8 @@ class Run:
         for line in node.log_text().splitlines():
             if "Kernel panic" in line or "BUG:" in line or "Oops:" in line:
                 return ": " + line.partition("] ")[2]
+        if node.process.poll() == -signal.SIGKILL:
+            return ": QEMU was killed, as the kernel does when memory is short"
         return ""
 
     def show_log(self, whole_tail):
