@@ -60,11 +60,13 @@ void cq_forget(struct ibv_cq *ibcq, uint32_t qp_num)
 		if (to != from)
 			memcpy(ring_slot(&cq->ring, to), wc, sizeof(*wc));
 	}
-	if (to != consumer)
+	/* Otherwise nothing is written: where there is no lock, another thread may poll. */
+	if (to != consumer) {
 		ring_give_back(&cq->ring, to);
-	cq->at = to;
-	if (cq->current)
-		cq->current = ring_slot(&cq->ring, to);
+		cq->at = to;
+		if (cq->current)
+			cq->current = ring_slot(&cq->ring, to);
+	}
 	lock_release(&cq->lock);
 }
 

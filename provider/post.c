@@ -80,29 +80,37 @@ static int wqe_set_sges(const struct qp *qp, struct rxe_send_wqe *wqe, const str
 	return 0;
 }
 
-/* Appends to the inline data that the element has. */
-static int wqe_add_inline(const struct qp *qp, struct rxe_send_wqe *wqe, const void *data, size_t length)
+/* Appends to the inline data of an element, which has so many bytes. That number is not read from the shared ring. */
+static int wqe_add_inline(const struct qp *qp, struct rxe_send_wqe *wqe, uint32_t *used, const void *data,
+			  size_t length)
 {
-	if (length > qp->max_inline - wqe->dma.length)
+	if (length > qp->max_inline - *used)
 		return EINVAL;
 	/* Nothing may stand at no address. */
 	if (length)
-		memcpy(wqe->dma.inline_data + wqe->dma.length, data, length);
-	wqe->dma.length += length;
-	wqe->dma.resid = wqe->dma.length;
+		memcpy(wqe->dma.inline_data + *used, data, length);
+	*used += length;
 	return 0;
+}
+
+static void wqe_set_length(struct rxe_send_wqe *wqe, uint32_t length)
+{
+	wqe->dma.length = length;
+	wqe->dma.resid = length;
 }
 
 static int wqe_set_inline_sges(const struct qp *qp, struct rxe_send_wqe *wqe, const struct ibv_sge *list, size_t count)
 {
+	uint32_t used = 0;
 	size_t i;
 	int error;
 
 	for (i = 0; i < count; i++) {
-		error = wqe_add_inline(qp, wqe, (const void *)(uintptr_t)list[i].addr, list[i].length);
+		error = wqe_add_inline(qp, wqe, &used, (const void *)(uintptr_t)list[i].addr, list[i].length);
 		if (error)
 			return error;
 	}
+	wqe_set_length(wqe, used);
 	wqe->dma.num_sge = count;
 	return 0;
 }
@@ -432,8 +440,12 @@ static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey, c
 {
 	struct rxe_send_wqe *wqe = wr_begin(qp, IBV_WR_BIND_MW);
 
-	if (wqe)
+	if (!wqe)
+		return;
+	if (mw)
 		wqe_set_bind(wqe, mw, rkey, info);
+	else
+		qp_of_ex(qp)->error = EINVAL;
 }
 
 /* The request that is being completed. */
@@ -476,14 +488,15 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibqp, size_t count, const 
 {
 	struct qp *qp = qp_of_ex(ibqp);
 	struct rxe_send_wqe *wqe = wr_current(qp);
+	uint32_t used = 0;
 	size_t i;
 
 	if (!wqe)
 		return;
 	wqe->wr.send_flags |= IBV_SEND_INLINE;
-	wqe->dma.length = 0;
 	for (i = 0; i < count && !qp->error; i++)
-		qp->error = wqe_add_inline(qp, wqe, list[i].addr, list[i].length);
+		qp->error = wqe_add_inline(qp, wqe, &used, list[i].addr, list[i].length);
+	wqe_set_length(wqe, used);
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t count, const struct ibv_sge *list)
@@ -491,8 +504,11 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t count, const struct i
 	struct qp *qp = qp_of_ex(ibqp);
 	struct rxe_send_wqe *wqe = wr_current(qp);
 
-	if (wqe)
-		qp->error = wqe_set_sges(qp, wqe, list, count);
+	if (!wqe)
+		return;
+	/* Of several calls of setters the last one counts. */
+	wqe->wr.send_flags &= ~IBV_SEND_INLINE;
+	qp->error = wqe_set_sges(qp, wqe, list, count);
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ibqp, uint32_t lkey, uint64_t addr, uint32_t length)

@@ -434,6 +434,71 @@ static bool run_zero_based(void)
 	return refused == EINVAL && !taken;
 }
 
+/* --- The functions that build a request -------------------------------------------------------- */
+
+/* A queue pair with these functions, connected to a peer. */
+static struct ibv_qp_ex *builder_make(struct pair *pair)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = pair->cq,
+		.recv_cq = pair->cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
+			 .max_inline_data = LENGTH },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = a->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_BIND_MW,
+	};
+
+	pair->qp = ibv_create_qp_ex(a->context, &attr);
+	if (!pair->qp)
+		die("ibv_create_qp_ex: %s", strerror(errno));
+	pair->peer_cq = cq_make(b, CQES);
+	pair->peer = qp_make(b, IBV_QPT_RC, pair->peer_cq, pair->peer_cq, depth, NULL);
+	qp_connect(a, pair->qp, b, pair->peer, IBV_MTU_1024, PATIENT);
+	return ibv_qp_to_qp_ex(pair->qp);
+}
+
+/* Two setters for one request: the last one counts. */
+static bool run_last_setter(void)
+{
+	struct pair pair = { .cq = cq_make(a, CQES) };
+	struct ibv_qp_ex *qp = builder_make(&pair);
+	unsigned char data[LENGTH];
+	bool ok;
+
+	memset(data, 0x11, LENGTH);
+	memset(source.memory, 0x22, LENGTH);
+	memset(target.memory, 0, LENGTH);
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(qp, target.mr->rkey, (uintptr_t)target.memory);
+	ibv_wr_set_inline_data(qp, data, LENGTH);
+	ibv_wr_set_sge(qp, source.mr->lkey, (uintptr_t)source.memory, LENGTH);
+	ok = !ibv_wr_complete(qp) && cq_expect(pair.cq, "WRITE", 1, IBV_WC_SUCCESS, WAIT_MS) &&
+	     !memcmp(target.memory, source.memory, LENGTH);
+	pair_free(&pair);
+	cq_free(pair.cq);
+	return ok;
+}
+
+static bool run_no_window(void)
+{
+	struct pair pair = { .cq = cq_make(a, CQES) };
+	struct ibv_qp_ex *qp = builder_make(&pair);
+	struct ibv_mw_bind_info info = {};
+	int error;
+
+	ibv_wr_start(qp);
+	ibv_wr_bind_mw(qp, NULL, 0, &info);
+	error = ibv_wr_complete(qp);
+	ksft_print_msg("ibv_wr_complete: %s\n", strerror(error));
+	pair_free(&pair);
+	cq_free(pair.cq);
+	return error == EINVAL;
+}
+
 static const struct row rows[] = {
 	{ "a process without the credentials that opened the device posts", run_credentials },
 	{ "a context and a domain that were imported, and other credentials", run_imported },
@@ -445,6 +510,8 @@ static const struct row rows[] = {
 	{ "a ring that cannot be mapped", run_resize_without_room },
 	{ "UC: SEND with invalidate is refused with the queue pair", run_uc_invalidate },
 	{ "a window of type 1 with addresses from 0 on is refused", run_zero_based },
+	{ "ibv_wr_set_sge() after ibv_wr_set_inline_data()", run_last_setter },
+	{ "ibv_wr_bind_mw() without a window", run_no_window },
 };
 
 static void begin(char **names)
