@@ -61,6 +61,12 @@ static struct rxe_send_wqe *wqe_begin(struct qp *qp, uint32_t at, uint64_t id, u
 	return wqe;
 }
 
+static void wqe_set_length(struct rxe_send_wqe *wqe, uint32_t length)
+{
+	wqe->dma.length = length;
+	wqe->dma.resid = length;
+}
+
 static int wqe_set_sges(const struct qp *qp, struct rxe_send_wqe *wqe, const struct ibv_sge *list, size_t count)
 {
 	uint32_t length = 0;
@@ -74,8 +80,7 @@ static int wqe_set_sges(const struct qp *qp, struct rxe_send_wqe *wqe, const str
 		};
 		length += list[i].length;
 	}
-	wqe->dma.length = length;
-	wqe->dma.resid = length;
+	wqe_set_length(wqe, length);
 	wqe->dma.num_sge = count;
 	return 0;
 }
@@ -91,12 +96,6 @@ static int wqe_add_inline(const struct qp *qp, struct rxe_send_wqe *wqe, uint32_
 		memcpy(wqe->dma.inline_data + *used, data, length);
 	*used += length;
 	return 0;
-}
-
-static void wqe_set_length(struct rxe_send_wqe *wqe, uint32_t length)
-{
-	wqe->dma.length = length;
-	wqe->dma.resid = length;
 }
 
 static int wqe_set_inline_sges(const struct qp *qp, struct rxe_send_wqe *wqe, const struct ibv_sge *list, size_t count)
@@ -408,8 +407,7 @@ static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, 
 		return;
 	wqe_set_rdma(wqe, addr, rkey);
 	memcpy(wqe->dma.atomic_wr, value, ATOMIC_WRITE_LENGTH);
-	wqe->dma.length = ATOMIC_WRITE_LENGTH;
-	wqe->dma.resid = ATOMIC_WRITE_LENGTH;
+	wqe_set_length(wqe, ATOMIC_WRITE_LENGTH);
 }
 
 #if HAS_FLUSH
@@ -431,8 +429,7 @@ static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t 
 	wqe->wr.wr.flush.rkey = rkey;
 	wqe->wr.wr.flush.type = type;
 	wqe->wr.wr.flush.level = level;
-	wqe->dma.length = length;
-	wqe->dma.resid = length;
+	wqe_set_length(wqe, length);
 }
 #endif
 

@@ -92,6 +92,33 @@ static int datagrams(struct test *test, const struct row *row)
 #define EARLY 32
 #define EARLY_LENGTH 100
 
+/* A handle of the address that both sides have; NULL if the row has failed. */
+static struct ib_ah *handle_make(struct link *link)
+{
+	struct rdma_ah_attr attr;
+	struct ib_ah *ah;
+
+	if (side_address(link->test, &attr, NULL))
+		return NULL;
+	ah = rdma_create_ah(link->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
+	if (!IS_ERR(ah))
+		return ah;
+	row_fails(link->test, "rdma_create_ah: %pe", ah);
+	return NULL;
+}
+
+/* Posts EARLY SENDs from side a to side b. */
+static int send_early(struct link *link, struct ib_ah *ah, struct request *sends)
+{
+	struct ib_sge piece = piece_of(&link->a, 0, EARLY_LENGTH);
+	struct ib_ud_wr send = { .ah = ah, .remote_qpn = link->b.qp->qp_num, .remote_qkey = QKEY };
+	int i, error = 0;
+
+	for (i = 0; i < EARLY && !error; i++)
+		error = ib_post_send(link->a.qp, send_of(&send.wr, &sends[i], IB_WR_SEND, &piece, 1), NULL);
+	return error;
+}
+
 /* A handle that is destroyed while requests that name it wait. All datagrams arrive. */
 static int early_end(struct test *test, const struct row *row)
 {
@@ -99,26 +126,20 @@ static int early_end(struct test *test, const struct row *row)
 	struct link *link = link_make(test, &shape);
 	const u32 room = GRH + EARLY_LENGTH + 100;
 	struct request *sends, *receives;
-	struct rdma_ah_attr attr;
-	struct ib_ud_wr send;
-	struct ib_sge piece;
 	struct ib_ah *ah;
-	int i, error = 0;
+	int i, error;
 
 	if (!link)
 		return -1;
-	try(side_address(test, &attr, NULL));
 	sends = requests_new(link, EARLY);
 	receives = requests_new(link, EARLY);
 	pattern_fill(link->a.memory, EARLY_LENGTH, EARLY);
 	for (i = 0; i < EARLY; i++)
 		try(post_receive(&link->b, FROM_TASK, &receives[i], i * room, room));
-	ah = rdma_create_ah(link->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
-	must(test, !IS_ERR(ah), "rdma_create_ah: %pe", ah);
-	piece = piece_of(&link->a, 0, EARLY_LENGTH);
-	send = (struct ib_ud_wr) { .ah = ah, .remote_qpn = link->b.qp->qp_num, .remote_qkey = QKEY };
-	for (i = 0; i < EARLY && !error; i++)
-		error = ib_post_send(link->a.qp, send_of(&send.wr, &sends[i], IB_WR_SEND, &piece, 1), NULL);
+	ah = handle_make(link);
+	if (!ah)
+		return -1;
+	error = send_early(link, ah, sends);
 	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
 	must(test, !error, "ib_post_send: %d", error);
 	for (i = 0; i < EARLY; i++)
@@ -136,15 +157,14 @@ static int answer(struct test *test, const struct row *row)
 	const struct link_shape shape = { .type = IB_QPT_UD, .queue = QUEUE_WORKQUEUE };
 	struct link *link = link_make(test, &shape);
 	struct request *receiving;
-	struct rdma_ah_attr attr;
 	struct ib_ah *ah;
 	int failed;
 
 	if (!link)
 		return -1;
-	try(side_address(test, &attr, NULL));
-	ah = rdma_create_ah(link->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
-	must(test, !IS_ERR(ah), "rdma_create_ah: %pe", ah);
+	ah = handle_make(link);
+	if (!ah)
+		return -1;
 	failed = datagram(&link->a, &link->b, ah, FROM_TASK, 500, false, &receiving);
 	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
 	if (failed)
@@ -162,25 +182,19 @@ static int drain(struct test *test, const struct row *row)
 	const struct link_shape shape = { .type = IB_QPT_UD, .queue = row->second };
 	struct link *link = link_make(test, &shape);
 	struct request *sends, *receives;
-	struct rdma_ah_attr attr;
-	struct ib_ud_wr send;
-	struct ib_sge piece;
 	struct ib_ah *ah;
-	int i, times, error = 0;
+	int i, times, error;
 
 	if (!link)
 		return -1;
-	try(side_address(test, &attr, NULL));
 	sends = requests_new(link, EARLY);
 	receives = requests_new(link, EARLY);
 	for (i = 0; i < EARLY; i++)
 		try(post_receive(&link->a, FROM_TASK, &receives[i], 0, 100));
-	ah = rdma_create_ah(link->pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
-	must(test, !IS_ERR(ah), "rdma_create_ah: %pe", ah);
-	piece = piece_of(&link->a, 0, EARLY_LENGTH);
-	send = (struct ib_ud_wr) { .ah = ah, .remote_qpn = link->b.qp->qp_num, .remote_qkey = QKEY };
-	for (i = 0; i < EARLY && !error; i++)
-		error = ib_post_send(link->a.qp, send_of(&send.wr, &sends[i], IB_WR_SEND, &piece, 1), NULL);
+	ah = handle_make(link);
+	if (!ah)
+		return -1;
+	error = send_early(link, ah, sends);
 	ib_drain_qp(link->a.qp);
 	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
 	must(test, !error, "ib_post_send: %d", error);

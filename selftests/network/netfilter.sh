@@ -26,11 +26,16 @@ only_ferroce()
 	[ "$driver" = ferroce ] || skip "only ferroce has hooks"
 }
 
+device_comes()
+{
+	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || fail "the device does not come"
+	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null
+}
+
 device_anew()
 {
 	in1 rdma link delete "$dev1" || fail "the device does not go"
-	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || fail "the device does not come"
-	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null
+	device_comes
 }
 
 # Its namespace gets what came by the netdev of n1 from the netfilter hook of the ipvlan, in n1. Before it has addresses, its
@@ -138,8 +143,7 @@ device_without_hooks()
 	! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || status=2
 	in1 ss -Huln "sport = $port" | grep . && status=3
 	in1 nft delete table inet full
-	in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || fail "no device without the chains"
-	gid_index_wait "$dev1" "$address1" >/dev/null && gid_index_wait "$dev1" "$address1v6" >/dev/null || status=4
+	device_comes || status=4
 	[ "$status" -eq 0 ] || fail "status $status"
 	refused_for_hooks "hooks, device" || fail "no word of it"
 }

@@ -266,8 +266,8 @@ pub(crate) fn remote_access(
 /// leads to or of `va .. va + len`; when this returns, what was written by way of it is where `need` says:
 /// [`Access::FLUSH_GLOBAL`], [`Access::FLUSH_PERSISTENT`].
 ///
-/// Nothing is to be done for it but to wait for the writes of this CPU. Earlier writes were made under locks that have
-/// changed hands since; caches are coherent, and bytes that are to be persistent became so when they were written
+/// It waits for the writes of this CPU (a memory barrier). Earlier writes were made under locks that have been released
+/// since; caches are coherent, and bytes that are to be persistent became so when they were written
 /// ([`Memory::is_persistent`](rdma::memory::Memory::is_persistent)). Context: process or softirq.
 pub(crate) fn remote_flush(
     pd: &Arc<Pd>,

@@ -89,7 +89,7 @@ pub(crate) struct Run<'a, 'b> {
     /// The first of them, and its headers.
     pub(crate) packet: &'a Packet,
     pub(crate) skb: RxSkb,
-    /// The packets behind it, some of which may be of the run.
+    /// The packets behind it. The run may go on there.
     pub(crate) burst: &'a mut Burst<'b>,
 }
 

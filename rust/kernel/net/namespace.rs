@@ -186,8 +186,8 @@ impl Drop for HeldNet {
 
 /// A namespace that cannot end.
 ///
-/// It can be deleted: then its network devices go, and the end waits for this to be dropped. So its
-/// owner gives it up when the network device that it was for is unregistered.
+/// A user can delete it: then its network devices go, and its end waits until this is dropped. So the
+/// owner of this gives it up when the network device that it was for is unregistered.
 ///
 /// Clone, compare: any context. Drop: any context.
 #[derive(Clone)]

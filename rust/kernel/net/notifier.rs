@@ -23,7 +23,7 @@ use rdma_bindings as bindings;
 pub enum NetdevEvent {
     /// It is there.
     Register,
-    /// It goes: each reference to it is to be given up soon. Or, if it is still registered, it leaves its namespace for
+    /// The network device goes: drop each reference to it soon. If it is still registered, it only leaves its namespace for
     /// another one, in which [`Self::Register`] follows.
     Unregister,
     /// It was set up.

@@ -370,16 +370,22 @@ fn what_is_still_to_be_sent() {
     assert!(requester.has_unsent(begun) && !requester.has_unsent(begun + 1));
 }
 
-/// Where the message that was to ask does not follow any more, a probe asks at once.
-#[test]
-fn what_has_not_asked_before_a_pause_asks_then() {
-    let psn = Psn::new(1);
+/// A requester of two messages. The first one has left and does not ask, as the second one is to.
+fn first_of_two(psn: Psn) -> Requester<Vec<SendSlot>> {
     let mut requester = requester(psn);
     requester.post(send(1)).unwrap();
     requester.post(send(1)).unwrap();
     let burst = poll_burst(&mut requester);
     assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
     commit_burst(&mut requester, us(0), burst, Outcome::Done);
+    requester
+}
+
+/// Where the message that was to ask does not follow any more, a probe asks at once.
+#[test]
+fn what_has_not_asked_before_a_pause_asks_then() {
+    let psn = Psn::new(1);
+    let mut requester = first_of_two(psn);
     requester.pause(us(5));
     assert_eq!(requester.poll_timeout(), Some(us(5)));
     requester.on_timeout(us(5));
@@ -407,12 +413,7 @@ fn each_message_asks_where_there_is_no_timer() {
 fn a_probe_asks_in_place_of_what_does_not_follow() {
     for outcome in [Outcome::Again, Outcome::Protection] {
         let psn = Psn::new(1);
-        let mut requester = requester(psn);
-        requester.post(send(1)).unwrap();
-        requester.post(send(1)).unwrap();
-        let burst = poll_burst(&mut requester);
-        assert!(!requester.packet(&burst, 0).unwrap().0.ack_request);
-        commit_burst(&mut requester, us(0), burst, Outcome::Done);
+        let mut requester = first_of_two(psn);
         let burst = poll_burst(&mut requester);
         commit_burst(&mut requester, us(5), burst, outcome);
         assert_eq!(requester.poll_timeout(), Some(us(5)));

@@ -361,7 +361,7 @@ fn acknowledgement_waits_for_a_parked_read() {
         peer.deliver(&remote(Opcode::RcWriteOnly, psn.add(2), 1, 0, 1));
         let burst = peer.poll_read(1);
         assert_eq!(burst.packets, 1);
-        // What is dropped comes again.
+        // A burst that is dropped comes again.
         assert_eq!(peer.poll_read(1), burst);
         peer.responder.commit_read(burst, Outcome::Again);
         assert!(peer.responder.is_parked());

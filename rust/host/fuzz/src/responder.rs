@@ -291,7 +291,7 @@ impl Model {
                 assert!(!self.dead, "an access after the end");
                 // Each once, in order.
                 assert!(!self.is_reliable() || is_next, "out of turn");
-                // What is dropped comes again. An invalidation comes behind the access.
+                // A step that is dropped comes again. An invalidation comes behind the access.
                 if !matches!(action, Action::Invalidate { .. }) {
                     assert_eq!(self.responder.receive(&packet), step);
                 }

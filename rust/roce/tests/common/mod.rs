@@ -245,7 +245,7 @@ pub fn xrc(mut packet: Packet, srqn: u32) -> Packet {
     packet
 }
 
-/// Hands in a response, and places what there is to be placed: with the second time, as the first changes nothing.
+/// Hands in a response, and places its payload. It is handed in twice: a placement that is dropped changes nothing.
 pub fn respond(
     requester: &mut Requester<Vec<SendSlot>>,
     now: Instant,
@@ -296,7 +296,7 @@ pub struct Peer {
     pub responder: Responder<Vec<Resource>>,
     /// Lengths of the receives that are posted.
     pub receives: Vec<Receive>,
-    /// What was asked for, of all packets.
+    /// The actions of all packets, in order.
     pub actions: Vec<Action>,
     /// The completions.
     pub completions: Vec<ReceiveCompletion>,
