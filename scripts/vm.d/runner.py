@@ -285,9 +285,12 @@ class Run:
         for line in node.log_text().splitlines():
             if "Kernel panic" in line or "BUG:" in line or "Oops:" in line:
                 return ": " + line.partition("] ")[2]
-        if node.process.poll() == -signal.SIGKILL:
-            return ": QEMU was killed, as the kernel does when memory is short"
-        return ""
+        try:
+            # Its connections are closed a moment before it has ended.
+            status = node.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return ""
+        return ": QEMU was killed, as the kernel does when memory is short" if status == -signal.SIGKILL else ""
 
     def show_log(self, whole_tail):
         """The log's end, or after a failed command only what looks like a kernel's complaint."""
