@@ -92,6 +92,29 @@ marked()
 	[ "$sent" -gt 0 ]
 }
 
+# The first bytes of a CNP are given, whatever else the queue pair's packets say (MigReq): a switch may look for them.
+headers()
+{
+	local sent right status
+	in1 nft -f - <<-'RULES' || return 1
+		table inet headers {
+			counter right { }
+			chain departures {
+				type filter hook output priority 0
+				udp dport 4791 @th,64,32 0x8100ffff counter name right
+			}
+		}
+	RULES
+	ecn n2 ce && sent=$(told "$dev1" "$dev2" perftest ib_send_bw 4 -s 65536 -n 200)
+	status=$?
+	ecn_end n2
+	right=$(counted n1 inet headers right)
+	in1 nft delete table inet headers
+	[ "$status" -eq 0 ] || return 1
+	echo "$right of $sent CNPs"
+	[ "$sent" -gt 0 ] && [ "$right" -eq "$sent" ]
+}
+
 # sent_since COUNTER BEFORE: of both devices together.
 sent_since()
 {
@@ -229,7 +252,7 @@ notifications_by_socket()
 	[ "$sockets" -gt 0 ] && [ "$sockets" -le "$sent" ]
 }
 
-ktap_start 10
+ktap_start 11
 devices_wait
 declare -A gids1 gids2
 gids1=([4]=$(gid_index_wait "$dev1" "$address1") [6]=$(gid_index_wait "$dev1" "$address1v6"))
@@ -238,6 +261,7 @@ row "packets of RC may be marked if the consumer asks for it, no others" capabil
 row "rdma_cm: the default type of service asks for it" default_type_of_service
 row "a CNP for marked packets, IPv4" marked "$dev1" "$dev2" ib_send_bw 4 "ecn n2 ce" "ecn_end n2"
 row "a CNP for marked packets, IPv6" marked "$dev1" "$dev2" ib_send_bw 6 "slow_link n2 $netdev2" "slow_link_end n2 $netdev2"
+row "the first bytes of a CNP" headers
 row "a CNP for marked READ responses" marked "$dev2" "$dev1" ib_read_bw 4 "ecn n1 ce" "ecn_end n1"
 row "no CNP for a marked CNP" marked_notifications
 row "UC: a CNP for marked packets, which is for no unknown QP; UD: none" marked_unreliable

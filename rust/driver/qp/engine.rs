@@ -223,7 +223,7 @@ impl Engine {
         };
         let mut packet = Packet::new(Opcode::Cnp, qp.remote_number(), Psn::new(0));
         packet.becn = true;
-        packet.migrated = way.migrated;
+        packet.migrated = false;
         let built = batch.build(
             &way.path,
             &packet,

@@ -191,6 +191,10 @@ impl Qp {
     ///
     /// A caller that stores a path calls this afterwards, or stores the path under the lock of its lookup.
     pub(crate) fn lose_paths(&self) {
+        // The device waits for it: an address handle refers to the GID table.
+        let Some(_pass) = self.gate.enter() else {
+            return;
+        };
         let lost = (
             self.with_paths(|paths| paths.take_lost(self.device())),
             self.send.lock().take_lost_path(self.device()),
@@ -203,9 +207,14 @@ impl Qp {
         self.paths.lock().tx_path(self)
     }
 
-    /// Whether `skb`, with this MigReq bit, comes from the connected peer ([`Path::is_reverse`]). The packet may make the QP
-    /// migrate. Context: softirq, no lock held.
-    pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, is_own: bool, migrated: bool) -> bool {
+    /// Whether `skb` comes from the connected peer ([`Path::is_reverse`]). Its MigReq bit may make the QP migrate. A CNP has
+    /// none ([`None`]). Context: softirq, no lock held.
+    pub(crate) fn admits(
+        self: &Arc<Self>,
+        skb: &RxSkb,
+        is_own: bool,
+        migrated: Option<bool>,
+    ) -> bool {
         let (verdict, switched) = self.with_paths(|paths| {
             // The path may have been lost, and be back; or the peer's address may have gone from the device.
             let is_doubtful = |path: &Arc<Path>| !is_own && path.is_loopback();
@@ -219,7 +228,11 @@ impl Qp {
                 alternate: is_of(paths.alternate.as_ref().map(|alternate| &alternate.path)),
                 former: is_of(paths.former.as_ref()),
             };
-            let verdict = paths.migration.receive(way, migrated);
+            let verdict = match migrated {
+                Some(migrated) => paths.migration.receive(way, migrated),
+                None if way.primary => Verdict::Accept,
+                None => Verdict::Drop,
+            };
             let migrates = verdict == Verdict::Migrate;
             (verdict, migrates.then(|| paths.switch()).flatten())
         });
