@@ -12,7 +12,11 @@ __rust_helper void rust_helper_setup_udp_tunnel_sock(struct socket *sock,
 
 __rust_helper void rust_helper_udp_tunnel_sock_release(struct socket *sock)
 {
-	udp_tunnel_sock_release(sock->sk);
+	struct sock *sk = sock->sk;
+
+	/* Packets in queues of netfilter may hold the socket, and come to it after it is closed. */
+	WRITE_ONCE(udp_sk(sk)->encap_rcv, NULL);
+	udp_tunnel_sock_release(sk);
 }
 
 __rust_helper void *rust_helper_rcu_dereference_sk_user_data(const struct sock *sk)

@@ -279,7 +279,6 @@ impl<H: Receive> Drop for Ports<H> {
             // SAFETY: No requirements but the context.
             unsafe { bindings::synchronize_net() };
         }
-        // Packets may be in queues of netfilter that go on to the sockets. To unregister a hook drops them.
         if self.hook_v4.take().is_some() | self.hook_v6.take().is_some() {
             // Receivers that found the endpoint still use it.
             // SAFETY: No requirements but the context.
