@@ -36,6 +36,19 @@ devices()
 	[ "$(grep -oE 'node_guid [^ ]*' <<<"$out" | sort | uniq -d)" = "" ] || fail "two have the same GUID"
 }
 
+# Two netdevs can have the same MAC address. Storage consumers tell devices apart by the GUID.
+same_mac()
+{
+	local first second
+	in1 ip link add twin type dummy && in1 ip link set twin address "$(in1 cat "/sys/class/net/$netdev1/address")" &&
+		in1 ip link set twin up && in1 rdma link add twin0 type "$link_type" netdev twin
+	first=$(cat "/sys/class/infiniband/$dev1/node_guid") second=$(cat /sys/class/infiniband/twin0/node_guid)
+	in1 rdma link delete twin0
+	in1 ip link delete twin
+	echo "$first, $second"
+	[ -n "$second" ] && [ "$first" != "$second" ]
+}
+
 # Names that users have given are none that udev changes. iproute2 does not show it.
 names_assigned()
 {
@@ -464,12 +477,13 @@ ended()
 	fail "they are still shown after $tries tries"
 }
 
-ktap_start 24
+ktap_start 25
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 hold_start
 row "modinfo: a version" module_version
 row "rdma dev" devices
+row "two netdevs with one MAC address: two GUIDs" same_mac
 row "the name is the user's" names_assigned
 row "rdma link" links
 row "rdma res show qp" queue_pairs

@@ -173,6 +173,7 @@ impl Device {
     pub(crate) fn new(
         registry: &Arc<Registry>,
         netdev: &net::NetDev,
+        guid: [u8; 8],
         sender: net::Sender,
     ) -> Result<Arc<Self>> {
         let attachment = Attachment {
@@ -188,7 +189,7 @@ impl Device {
             pin_init!(Self {
                 registry: registry.clone(),
                 number,
-                guid: netdev.guid(),
+                guid,
                 counters,
                 retired: Atomic::new(false),
                 dead: Atomic::new(false),

@@ -212,7 +212,9 @@ impl Registry {
         sender: net::Sender,
         devices: &mut KVec<Arc<Device>>,
     ) -> Result<Arc<Device>> {
-        let device = Device::new(self, netdev, sender)?;
+        // Storage consumers take two devices with one GUID for one. A bond and its netdevs have one MAC address.
+        let guid = netdev.guid(|guid| devices.iter().any(|device| device.guid == *guid));
+        let device = Device::new(self, netdev, guid, sender)?;
         append(devices, device.clone())?;
         self.publish(&device).inspect_err(|_| {
             devices.pop();

@@ -231,16 +231,19 @@ impl NetDevice {
         mac
     }
 
-    /// Returns the EUI-64 that belongs to the Ethernet address: a node or port GUID. Where there is none it is random, as it
-    /// tells nodes apart. Any context.
-    pub fn guid(&self) -> [u8; 8] {
+    /// Returns a node GUID: the EUI-64 that belongs to the Ethernet address. Where there is none, or for another node
+    /// (`is_taken`), it is random. Any context.
+    pub fn guid(&self, is_taken: impl Fn(&[u8; 8]) -> bool) -> [u8; 8] {
         let mut mac = self.mac();
-        if mac == [0; 6] {
+        loop {
+            let [a, b, c, d, e, f] = mac;
+            let guid = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+            if mac != [0; 6] && !is_taken(&guid) {
+                return guid;
+            }
             let [c, d, e, f] = sync::random_u32().to_be_bytes();
             mac = [2, 0, c, d, e, f];
         }
-        let [a, b, c, d, e, f] = mac;
-        [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
     }
 
     /// Returns whether it is in `net`. Any context.
