@@ -101,6 +101,11 @@ pub(crate) struct Cq {
     _live: Live,
 }
 
+/// A kernel consumer's queue has room for so many times the completions that it asked for. Consumers count one for each
+/// request that is signaled, but a QP in error completes all of them. For a context of `rdma_rw` that can be nine, and the
+/// queue is often shared: `nvmet_rdma` asks for 385 completions of a queue of depth 128, which has 1281 requests.
+const KERNEL_ROOM: u32 = 4;
+
 /// How often the completions of a queue that is resized are copied without its lock, while more come, and how many may
 /// be left to be copied under it: then, and after the last round.
 const COPY_ROUNDS: u32 = 64;
@@ -330,7 +335,9 @@ impl CompletionQueue for Cq {
         }
         let queue = match (init.context, udata) {
             (Some(context), Some(udata)) => Queue::User(UserCq::new(context, init.entries, udata)?),
-            _ => Queue::Kernel(KernelRing::with_capacity(init.entries)?),
+            _ => Queue::Kernel(KernelRing::with_capacity(
+                init.entries.saturating_mul(KERNEL_ROOM),
+            )?),
         };
         Self::new(device, queue, init.vector, Some(init.events))
     }
@@ -338,7 +345,9 @@ impl CompletionQueue for Cq {
     fn entries(&self) -> u32 {
         match &self.state.lock().queue {
             Queue::User(queue) => queue.ring.capacity(),
-            Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
+            Queue::Kernel(ring) => u32::try_from(ring.capacity())
+                .unwrap_or(u32::MAX)
+                .wrapping_div(KERNEL_ROOM),
         }
     }
 

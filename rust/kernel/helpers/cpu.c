@@ -25,6 +25,11 @@ __rust_helper unsigned int rust_helper_next_housekeeping_cpu(unsigned int cpu)
 	return cpumask_next_and_wrap(cpu, cpu_online_mask, housekeeping_cpumask(HK_TYPE_DOMAIN));
 }
 
+__rust_helper unsigned int rust_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+
 __rust_helper int rust_helper_num_online_nodes(void)
 {
 	return num_online_nodes();

@@ -260,7 +260,7 @@ pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<
         Obj::<D::Device>::init(ptr, registration.core);
         (*ptr).node_type = bindings::RDMA_NODE_IB_CA as u8;
         (*ptr).phys_port_cnt = port::NUMBER;
-        (*ptr).num_comp_vectors = i32::try_from(kernel::cpu::nr_cpu_ids()).unwrap_or(1);
+        (*ptr).num_comp_vectors = i32::try_from(bindings::num_online_cpus()).unwrap_or(1);
         // All names come from users. udev leaves them alone then.
         (*ptr).name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         (*ptr).local_dma_lkey = wr::LOCAL_DMA_LKEY;
