@@ -162,8 +162,10 @@ fn end(mr: &Arc<Mr>, mut state: SpinLockBhGuard<'_, State>) -> Result {
     };
     drop(state);
     mr.withdraw();
-    if let Some(memory) = memory {
-        memory.release();
+    match memory {
+        Some(memory) => memory.release(),
+        // Accesses to memory of the kernel have bottom halves off: a grace period waits for them.
+        None => sync::synchronize_rcu(),
     }
     Ok(())
 }

@@ -298,7 +298,12 @@ fn merge(set: &mut Attr, attr: &Attr, mask: AttrMask) {
 }
 
 fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
+    let before = qp.state();
     qp.set_state(State::Reset);
+    if !matches!(before, State::Reset | State::Init) {
+        // A packet from the former peer may have been admitted and not taken in. The next connection must not get it.
+        sync::synchronize_rcu();
+    }
     qp.send.lock().reset(qp);
     qp.wait_until_sent();
     qp.receive.lock().reset(qp);

@@ -137,7 +137,7 @@ impl Qp {
         self.run_send();
         self.flush_receives();
         self.kick();
-        if let Some(event) = event {
+        if let Some(event) = event.filter(|_| self.state() == State::Error) {
             self.verbs.handle.raise(event);
         }
     }

@@ -105,8 +105,11 @@ impl ReceiveQueue {
     /// The domain that the keys of receive requests belong to: the shared queue's own, which may be
     /// another than the QP's (IBTA 10.2.9).
     ///
-    /// [`None`] if the request in use is not of the XRC SRQ `xrc`, which the caller is inside.
+    /// [`None`] if no request is in use, or one that is not of the XRC SRQ `xrc`, which the caller is inside.
     pub(super) fn pd<'a>(&'a self, qp: &'a Qp, xrc: Option<&'a Arc<Srq>>) -> Option<&'a Arc<Pd>> {
+        if !self.holding {
+            return None;
+        }
         match &self.source {
             RecvSource::Shared(srq) => Some(srq.pd()),
             RecvSource::User(_) | RecvSource::Kernel => Some(&qp.pd),

@@ -194,10 +194,14 @@ impl SendSide {
     /// Hands finished requests to the CQ, or as many as a round may. Returns whether the CQ wants to be notified.
     pub(super) fn complete(&mut self, qp: &Qp) -> bool {
         let mut notify = false;
+        // A kernel consumer that posts more than it asked for may have posted while there was no room to fetch it.
+        let is_full = self.requester.len() >= self.requester.capacity();
+        let may_wait = is_full && matches!(self.source, SendSource::Kernel);
         for _ in 0..ROUND_BUDGET {
             let Some(done) = self.requester.poll_completion() else {
                 return notify;
             };
+            self.engine.again |= may_wait;
             let wqe = self.wqes.release(done.sequence);
             if let SendSource::User(requests) = &mut self.source {
                 requests.advance();

@@ -77,10 +77,15 @@ impl Handle {
 
     /// Deletes the addresses of a netdev from the GID table. Process context; RTNL may be held.
     pub fn delete_gids(&self, netdev: &net::NetDevice) {
-        // SAFETY: The memory of the device is valid, and with it the table. Only entries of the table lead to the driver's
-        // part of the device: `ib_core` empties the table before that part goes, and adds none afterwards.
+        let device = self.0.as_ptr();
+        // SAFETY: The memory of the device is valid, and with it the table, if there is one: not if its registration failed
+        // early. Only entries of the table lead to the driver's part of the device: `ib_core` empties the table before that
+        // part goes, and adds none afterwards.
         unsafe {
-            bindings::roce_del_all_netdev_gids(self.0.as_ptr(), port::NUMBER, netdev.as_ptr());
+            let ports = (*device).port_data;
+            if !ports.is_null() && !(*ports.add(port::NUMBER as usize)).cache.gid.is_null() {
+                bindings::roce_del_all_netdev_gids(device, port::NUMBER, netdev.as_ptr());
+            }
         }
     }
 
