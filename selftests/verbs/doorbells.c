@@ -27,9 +27,12 @@
 /* On one queue pair, and how many messages each sends. */
 #define THREADS 2
 #define NUMBERS (HANDLES * LENGTH)
-/* Queue pairs that are tried, and how long a request is held, in ns. */
+/* Queue pairs that are tried; how many requests of each are not held, how many then are, and for how long, in ns. */
 #define MOVES 200
+#define AT_ONCE 8
+#define HELD 20
 #define HOLD_NS 500000
+#define STEP_NS 50000
 /* A number that is not there after so long is lost; it may be, in so many moves. */
 #define LOST_MS 2000
 #define MOST_LOST 1
@@ -361,13 +364,20 @@ static bool run_threads(void)
 	return ok;
 }
 
-/* Sends LENGTH numbers, the first one `from`. */
-static void send_numbers(uint32_t from)
+/* WRITEs all memory `count` times, each time with the next number, the first one `from`. */
+static void send_numbers(uint32_t from, uint32_t count)
 {
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_sge sge = region_sge(&regions[0], 0, SIZE);
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { (uintptr_t)regions[1].memory, regions[1].mr->rkey },
+	};
 	uint32_t i;
 
-	for (i = 0; i < LENGTH; i++) {
+	for (i = 0; i < count; i++) {
 		wr.imm_data = htobe32(from + i);
 		send_post(qps[0], &wr);
 	}
@@ -398,6 +408,7 @@ static bool run_moving(void)
 	struct ibv_recv_wr receive = { 0 };
 	unsigned long long before = waits();
 	unsigned int lost = 0, i, j;
+	struct ibv_wc wc;
 	cpu_set_t cpus;
 	uint64_t end;
 
@@ -407,16 +418,20 @@ static bool run_moving(void)
 		die("sched_getaffinity: %s", strerror(errno));
 	for (i = 0; lost <= MOST_LOST && i < MOVES; i++) {
 		pair_make(UC);
-		for (j = 0; j < 2 * LENGTH; j++)
+		for (j = 0; j < HELD + 2 * AT_ONCE; j++)
 			recv_post(qps[1], &receive);
 		stay_on(i % 2);
-		end = now_ns() + HOLD_NS + (i % 20) * 5000;
-		send_numbers(0);
+		send_numbers(0, AT_ONCE);
+		end = now_ns() + HOLD_NS + (i % 20) * STEP_NS;
+		send_numbers(AT_ONCE, HELD);
 		stay_on(!(i % 2));
+		/* It ends the burst: the next requests are not held. */
+		if (!cq_poll(cqs[0], &wc, WAIT_MS))
+			die("no completion");
 		while (now_ns() < end)
 			;
-		send_numbers(LENGTH);
-		lost += !numbers_arrive(2 * LENGTH, LOST_MS);
+		send_numbers(AT_ONCE + HELD, AT_ONCE);
+		lost += !numbers_arrive(HELD + 2 * AT_ONCE, LOST_MS);
 		pair_end();
 	}
 	sched_setaffinity(0, sizeof(cpus), &cpus);
