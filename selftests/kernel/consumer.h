@@ -134,6 +134,8 @@ struct link_shape {
 	int rights;
 	bool has_no_rights;
 	unsigned int sends, receives;
+	/* That each side's queue is asked for; enough for all requests, if it is 0. */
+	unsigned int completions;
 	/* The second side's receives. */
 	bool is_shared;
 	unsigned int rw_contexts;

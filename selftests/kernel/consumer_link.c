@@ -654,6 +654,7 @@ static int side_make(struct link *link, struct side *side, const char *name, con
 {
 	struct test *test = link->test;
 	unsigned int sends = shape->sends ?: 64, receives = shape->receives ?: 64;
+	unsigned int completions = shape->completions ?: sends + receives + 2 + 4 * shape->rw_contexts;
 	struct ib_qp_init_attr attr = {
 		.event_handler = side_event,
 		.qp_context = side,
@@ -678,7 +679,7 @@ static int side_make(struct link *link, struct side *side, const char *name, con
 	must(test, !ib_dma_mapping_error(test->device, side->address), "memory cannot be mapped");
 	side->queue.kind = shape->queue;
 	side->queue.handler_polls = shape->queue == QUEUE_BARE;
-	try(queue_open(test, &side->queue, sends + receives + 2 + 4 * shape->rw_contexts));
+	try(queue_open(test, &side->queue, completions));
 	attr.send_cq = side->queue.cq;
 	attr.recv_cq = side->queue.cq;
 	qp = ib_create_qp(link->pd, &attr);

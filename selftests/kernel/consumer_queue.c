@@ -334,6 +334,37 @@ static int pooled(struct test *test, const struct row *row)
 	return 0;
 }
 
+/*
+ * Consumers ask for completions of what is signaled, but a QP in error completes everything, and they wait for the last one
+ * (ib_drain_qp()). The SENDs meet no receive.
+ */
+static int flush_of_many(struct test *test, const struct row *row)
+{
+	const struct link_shape shape = { .queue = QUEUE_DIRECT, .completions = 4 };
+	struct link *link = link_make(test, &shape);
+	struct request *sends, *receives;
+	struct ib_sge piece;
+	struct ib_send_wr send;
+	int i;
+
+	if (!link)
+		return -1;
+	sends = requests_new(link, 60);
+	receives = requests_new(link, 60);
+	piece = piece_of(&link->a, 0, 64);
+	for (i = 0; i < 60; i++) {
+		try(post_receive(&link->a, FROM_TASK, &receives[i], 0, 64));
+		send_of(&send, &sends[i], IB_WR_SEND, &piece, 1)->send_flags = 0;
+		try(post_sends(&link->a, FROM_TASK, &send));
+	}
+	try(side_to_error(&link->a));
+	for (i = 0; i < 60; i++) {
+		try(request_ends(&link->a, &sends[i], IB_WC_WR_FLUSH_ERR));
+		try(request_ends(&link->a, &receives[i], IB_WC_WR_FLUSH_ERR));
+	}
+	return 0;
+}
+
 /* --- Shared receive queues -------------------------------------------------------------------- */
 
 static int srq(struct test *test, const struct row *row)
@@ -415,6 +446,7 @@ static const struct row rows[] = {
 	{ "rdma_set_cq_moderation: completions from before", notify_later_ones },
 	{ "ib_req_notify_cq: IB_CQ_REPORT_MISSED_EVENTS", notify_missed },
 	{ "two users of one queue of the pool", pooled },
+	{ "120 requests are flushed into a queue of 4", flush_of_many },
 	{ "shared receive queue and its limit, from a task, IB_POLL_DIRECT", srq, FROM_TASK, QUEUE_DIRECT },
 	{ "shared receive queue and its limit, from softirq, IB_POLL_SOFTIRQ", srq, FROM_SOFTIRQ, QUEUE_SOFTIRQ },
 	{

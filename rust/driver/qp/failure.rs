@@ -78,9 +78,12 @@ impl Qp {
             .flatten()
     }
 
-    /// Has the QP fail with the queues that it uses, unless it is QP 1, which has no number of its own.
-    /// Context: process, may sleep.
+    /// Has the QP fail with the queues that it uses, unless it is QP 1, which has no number of its own. Makes room for its
+    /// completions. Errors: `ENOMEM`; [`Self::delist`] has to be called all the same. Context: process, may sleep.
     pub(super) fn enlist(&self) -> Result {
+        for reserved in self.wrs().map(|(cq, wrs)| cq.reserve(wrs)) {
+            reserved?;
+        }
         if self.is_general_services() {
             return Ok(());
         }
@@ -90,6 +93,22 @@ impl Qp {
     /// Undoes [`Qp::enlist`]. Context: process, may sleep.
     pub(super) fn delist(&self) {
         self.queues().for_each(|users| users.remove(self.number));
+        for (cq, wrs) in self.wrs() {
+            cq.release(wrs);
+        }
+    }
+
+    /// How many WRs of the QP can complete in its CQs, but for receives of an SRQ.
+    fn wrs(&self) -> [(&Cq, u32); 2] {
+        let cap = &self.verbs.cap;
+        let receives = match self.receive.srq {
+            Some(_) => 0,
+            None => cap.max_recv_wr,
+        };
+        [
+            (&self.send.cq, cap.max_send_wr),
+            (&self.receive.cq, receives),
+        ]
     }
 
     /// The device is going away, or a queue that the QP needs is lost: nothing will be sent or received

@@ -83,9 +83,11 @@ pub(crate) struct Cq {
     events: Option<Events>,
     #[pin]
     state: SpinLockIrq<State>,
-    /// Held while a process's ring is replaced.
+    /// The completions that a kernel consumer asked for.
+    asked: u32,
+    /// Held while the ring is replaced. The WRs of a kernel consumer's QPs.
     #[pin]
-    resizing: Mutex<()>,
+    resizing: Mutex<u32>,
     /// Calls the consumer, one call at a time: a kernel consumer, or a process for a completion of an XRC SRQ.
     #[pin]
     notification: Work<Cq, NOTIFICATION>,
@@ -100,11 +102,6 @@ pub(crate) struct Cq {
     users: Users,
     _live: Live,
 }
-
-/// A kernel consumer's queue has room for so many times the completions that it asked for. Consumers count one for each
-/// request that is signaled, but a QP in error completes all of them. For a context of `rdma_rw` that can be nine, and the
-/// queue is often shared: `nvmet_rdma` asks for 385 completions of a queue of depth 128, which has 1281 requests.
-const KERNEL_ROOM: u32 = 4;
 
 /// How often the completions of a queue that is resized are copied without its lock, while more come, and how many may
 /// be left to be copied under it: then, and after the last round.
@@ -153,11 +150,15 @@ impl Cq {
         vector: u32,
         events: Option<Events>,
     ) -> Result<Arc<Self>> {
-        let is_user = matches!(queue, Queue::User(_));
+        let (is_user, asked) = match &queue {
+            Queue::User(_) => (true, 0),
+            Queue::Kernel(ring) => (false, u32::try_from(ring.capacity())?),
+        };
         Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
                 is_user,
+                asked,
                 vector,
                 events,
                 state <- new_spin_lock_irq!(State {
@@ -165,7 +166,7 @@ impl Cq {
                     notification: Notification::default(),
                     told: false,
                 }),
-                resizing <- new_mutex!(()),
+                resizing <- new_mutex!(0),
                 notification <- new_work!("Cq::notification"),
                 overflow <- new_work!("Cq::overflow"),
                 timer <- Timer::new(),
@@ -185,6 +186,43 @@ impl Cq {
     /// The QPs whose completions come here.
     pub(crate) fn users(&self) -> &Users {
         &self.users
+    }
+
+    /// A QP that completes here has so many WRs. A kernel consumer's queue has room for all of them, beside the completions
+    /// that it asked for. A consumer counts a completion for each WR that is signaled, but a QP in error completes all of
+    /// them: `nvmet_rdma` asks for 385 completions of a QP that has 1281 WRs, and several QPs share a queue.
+    ///
+    /// Errors: `ENOMEM`; [`Self::release`] has to be called all the same. Context: process, may sleep.
+    pub(crate) fn reserve(&self, wrs: u32) -> Result {
+        // Nothing completes in the stand-in.
+        if self.is_user || self.events.is_none() {
+            return Ok(());
+        }
+        let mut reserved = self.resizing.lock();
+        *reserved = reserved.saturating_add(wrs);
+        let needed = self.asked.saturating_add(*reserved);
+        let is_large = |queue: &Queue| match queue {
+            Queue::User(_) => true,
+            Queue::Kernel(ring) => ring.capacity() >= needed as usize,
+        };
+        if is_large(&self.state.lock().queue) {
+            return Ok(());
+        }
+        let larger = KernelRing::with_capacity(needed)?;
+        let former = match &mut self.state.lock().queue {
+            Queue::User(_) => None,
+            Queue::Kernel(ring) => Some(ring.replace(larger)),
+        };
+        drop(former);
+        Ok(())
+    }
+
+    /// Undoes one [`Self::reserve`]. The ring stays as large as it is. Context: process, may sleep.
+    pub(crate) fn release(&self, wrs: u32) {
+        if !self.is_user && self.events.is_some() {
+            let mut reserved = self.resizing.lock();
+            *reserved = reserved.saturating_sub(wrs);
+        }
     }
 
     /// Tells the consumer of an overflow, once. Context: process.
@@ -335,9 +373,7 @@ impl CompletionQueue for Cq {
         }
         let queue = match (init.context, udata) {
             (Some(context), Some(udata)) => Queue::User(UserCq::new(context, init.entries, udata)?),
-            _ => Queue::Kernel(KernelRing::with_capacity(
-                init.entries.saturating_mul(KERNEL_ROOM),
-            )?),
+            _ => Queue::Kernel(KernelRing::with_capacity(init.entries)?),
         };
         Self::new(device, queue, init.vector, Some(init.events))
     }
@@ -345,9 +381,7 @@ impl CompletionQueue for Cq {
     fn entries(&self) -> u32 {
         match &self.state.lock().queue {
             Queue::User(queue) => queue.ring.capacity(),
-            Queue::Kernel(ring) => u32::try_from(ring.capacity())
-                .unwrap_or(u32::MAX)
-                .wrapping_div(KERNEL_ROOM),
+            Queue::Kernel(_) => self.asked,
         }
     }
 

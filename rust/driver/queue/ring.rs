@@ -390,6 +390,14 @@ impl<T> KernelRing<T> {
         value
     }
 
+    /// The elements move to `larger`, which takes the place of this queue. Returns this one, empty.
+    pub(crate) fn replace(&mut self, mut larger: Self) -> Self {
+        while let Some(value) = self.pop() {
+            let _ = larger.push(value);
+        }
+        core::mem::replace(self, larger)
+    }
+
     /// Keeps the elements for which `keep` says so, in order.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for _ in 0..self.len {
