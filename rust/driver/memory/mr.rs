@@ -144,6 +144,7 @@ impl MemoryRegion for Mr {
 
 /// Ends a region. Errors: `EINVAL` if it is a window. Context: process, may sleep.
 fn end(mr: &Arc<Mr>, mut state: SpinLockBhGuard<'_, State>) -> Result {
+    let is_dma = matches!(state.backing, Backing::Dma { .. });
     let memory = match &mut state.backing {
         Backing::User { memory, range } => {
             range.end();
@@ -162,10 +163,12 @@ fn end(mr: &Arc<Mr>, mut state: SpinLockBhGuard<'_, State>) -> Result {
     };
     drop(state);
     mr.withdraw();
-    match memory {
-        Some(memory) => memory.release(),
-        // Accesses to memory of the kernel have bottom halves off: a grace period waits for them.
-        None => sync::synchronize_rcu(),
+    if let Some(memory) = memory {
+        memory.release();
+    }
+    if is_dma {
+        // Accesses have bottom halves off: a grace period waits for them.
+        sync::synchronize_rcu();
     }
     Ok(())
 }

@@ -300,11 +300,14 @@ fn merge(set: &mut Attr, attr: &Attr, mask: AttrMask) {
 fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     let before = qp.state();
     qp.set_state(State::Reset);
+    // It sends nothing more.
+    qp.send.lock().reset(qp);
     if !matches!(before, State::Reset | State::Init) {
         // A packet from the former peer may have been admitted and not taken in. The next connection must not get it.
         sync::synchronize_rcu();
+        // Also what such a packet has left.
+        qp.send.lock().reset(qp);
     }
-    qp.send.lock().reset(qp);
     qp.wait_until_sent();
     qp.receive.lock().reset(qp);
     qp.with_paths(Paths::reset);

@@ -191,7 +191,8 @@ impl Qp {
     ///
     /// A caller that stores a path calls this afterwards, or stores the path under the lock of its lookup.
     pub(crate) fn lose_paths(&self) {
-        // The device waits for it: an address handle refers to the GID table.
+        // The device waits for it: an address handle refers to the GID table. Once the gate is closed, `destroy` drops the
+        // paths.
         let Some(_pass) = self.gate.enter() else {
             return;
         };
@@ -207,8 +208,8 @@ impl Qp {
         self.paths.lock().tx_path(self)
     }
 
-    /// Whether `skb` comes from the connected peer ([`Path::is_reverse`]). Its MigReq bit may make the QP migrate. A CNP has
-    /// none ([`None`]). Context: softirq, no lock held.
+    /// Whether `skb` comes from the connected peer ([`Path::is_reverse`]). `migrated` is its MigReq bit, which may make the
+    /// QP migrate; [`None`] for a CNP, whose bit means nothing (annex A17.9.3). Context: bottom halves off, no lock held.
     pub(crate) fn admits(
         self: &Arc<Self>,
         skb: &RxSkb,

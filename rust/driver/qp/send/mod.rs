@@ -358,6 +358,8 @@ impl Qp {
                     return;
                 }
                 self.release_held();
+                // What is complete makes room for more.
+                send.settle(self, &mut round, true);
                 let has_more = send.fetch_posted(self);
                 send.settle(self, &mut round, true);
                 !has_more && send.requester.is_empty()

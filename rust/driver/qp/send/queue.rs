@@ -194,7 +194,7 @@ impl SendSide {
     /// Hands finished requests to the CQ, or as many as a round may. Returns whether the CQ wants to be notified.
     pub(super) fn complete(&mut self, qp: &Qp) -> bool {
         let mut notify = false;
-        // A kernel consumer that posts more than it asked for may have posted while there was no room to fetch it.
+        // A kernel consumer may have posted more than it asked for. While the requester is full, that is not fetched.
         let is_full = self.requester.len() >= self.requester.capacity();
         let may_wait = is_full && matches!(self.source, SendSource::Kernel);
         for _ in 0..ROUND_BUDGET {
