@@ -39,8 +39,8 @@ pub(crate) const MAX_MULTICAST_GROUPS: usize = 1 << 10;
 pub(crate) const MAX_MULTICAST_QPS: usize = 64;
 /// Attachments of QPs to multicast groups.
 pub(crate) const MAX_MULTICAST_ATTACHMENTS: u32 = 1 << 14;
-/// Pages of the largest fast-registration region. SMC asks for as many as a buffer has, 4 MiB or more, and SMB Direct for
-/// 2048.
+/// Pages of the largest fast-registration region. SMC registers a buffer in one piece, and without asking: one of more than
+/// 8 MiB goes over TCP. SMB Direct asks for 2048.
 pub(crate) const MAX_FAST_PAGES: u32 = 2048;
 
 /// Objects of each type.

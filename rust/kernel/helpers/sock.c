@@ -10,11 +10,11 @@ __rust_helper void rust_helper_setup_udp_tunnel_sock(struct socket *sock,
 	setup_udp_tunnel_sock(sock_net(sock->sk), sock->sk, cfg);
 }
 
-__rust_helper void rust_helper_udp_tunnel_sock_release(struct socket *sock)
+__rust_helper void rust_helper_udp_tunnel_sock_close(struct socket *sock)
 {
 	struct sock *sk = sock->sk;
 
-	/* Packets in queues of netfilter may hold the socket, and come to it after it is closed. */
+	/* Packets in queues of netfilter may hold the socket, and come to it when the module has gone. */
 	WRITE_ONCE(udp_sk(sk)->encap_rcv, NULL);
 	udp_tunnel_sock_release(sk);
 }

@@ -205,7 +205,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the socket is ours to release.
-        unsafe { bindings::udp_tunnel_sock_release(self.0.as_ptr()) };
+        unsafe { bindings::udp_tunnel_sock_close(self.0.as_ptr()) };
     }
 }
 

@@ -231,7 +231,7 @@ impl NetDevice {
         mac
     }
 
-    /// Returns a node GUID: the EUI-64 that belongs to the Ethernet address. Where there is none, or for another node
+    /// Returns a node GUID: the EUI-64 of the Ethernet address. If there is no address, or another node has that GUID
     /// (`is_taken`), it is random. Any context.
     pub fn guid(&self, is_taken: impl Fn(&[u8; 8]) -> bool) -> [u8; 8] {
         let mut mac = self.mac();
