@@ -28,10 +28,10 @@ over_rdma()
 	fi
 }
 
-ktap_start $((placement_count * 8))
+ktap_start $((placement_count * 9))
 for placement in $placements; do
 	row "$(placed): a program that answers" answers
-	absorb 5 at_host exchange "$(target_address)"
+	absorb 6 at_host exchange "$(target_address)"
 	row "$(placed): over RDMA" over_rdma
 	row "$(placed): the program ends" at_target unserve
 done

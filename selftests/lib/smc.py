@@ -14,6 +14,8 @@ import threading
 # linux/smc.h: AF_INET's other way to SMC, as Python's sockets have no addresses of AF_SMC.
 IPPROTO_SMC = 256
 PORT = 9043
+# asm-generic/socket.h: Python does not have it.
+SO_RCVBUFFORCE = 33
 # linux/netlink.h, linux/genetlink.h, linux/smc.h: Python does not have them.
 NETLINK_GENERIC = 16
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 1, 4, 0x300, 2, 3
@@ -91,10 +93,12 @@ def serve(address):
 connecting = threading.Lock()
 
 
-def exchanged(address, length):
-    """Whether so many bytes come back as they were."""
+def exchanged(address, length, receive_buffer=None):
+    """Whether so many bytes come back as they were. SMC registers the receive buffer (bytes) in one piece."""
     data = os.urandom(length)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SMC) as sock:
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, receive_buffer)
         with connecting:
             sock.connect((address, PORT))
         sender = threading.Thread(target=sock.sendall, args=(data,), daemon=True)
@@ -113,6 +117,7 @@ def rows(address):
     yield "a byte", exchanged(address, 1)
     yield "a megabyte and a little", exchanged(address, 1_000_007)
     yield "20 MB", exchanged(address, 20_000_000)
+    yield "20 MB, a receive buffer of 4 MiB", exchanged(address, 20_000_000, 4 << 20)
     results = []
     threads = [threading.Thread(target=lambda: results.append(exchanged(address, 300_001))) for _ in range(16)]
     for thread in threads:
@@ -124,7 +129,7 @@ def rows(address):
 
 
 def exchange(address):
-    print("KTAP version 1\n1..5", flush=True)
+    print("KTAP version 1\n1..6", flush=True)
     failed = False
     for number, (name, is_right) in enumerate(rows(address), 1):
         print(f"{'' if is_right else 'not '}ok {number} {name}", flush=True)
