@@ -36,6 +36,7 @@ use kernel::{
 };
 use rdma::{
     qp::Cap,
+    wc::Opcode,
     wr::flags, //
 };
 use roce::{
@@ -103,10 +104,13 @@ impl SendWqes {
             .get(part(self.index(sequence), self.max_inline, head.inline?))
     }
 
-    /// Empties the slot of work request `sequence`.
-    pub(crate) fn release(&mut self, sequence: u32) -> Option<SendWqe> {
+    /// Empties the slot of work request `sequence`. Returns its cookie and opcode.
+    pub(crate) fn release(&mut self, sequence: u32) -> Option<(u64, Opcode)> {
         let index = self.index(sequence);
-        self.heads.get_mut(index)?.take()
+        let head = self.heads.get_mut(index)?;
+        let released = head.as_ref().map(|wqe| (wqe.wr_id, wqe.opcode));
+        *head = None;
+        released
     }
 
     /// Empties every slot.

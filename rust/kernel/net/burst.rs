@@ -118,28 +118,24 @@ impl RxBurst {
             let list = split(raw, headers_len);
             skb::pull(raw, ip_len);
             bindings::nf_reset_ct(raw);
-            RxSkb::adopt(raw, control);
-            let mut member = list;
-            while !member.is_null() {
-                skb::push(member, UDP_LEN);
-                RxSkb::adopt(member, control);
-                member = next_in_list(member);
-            }
-            set_next(raw, list);
-            raw
+            list
         };
         let mut packets = RxList::default();
+        // SAFETY: As above; its data start with the UDP header now.
+        if let Some(packet) = unsafe { RxSkb::take_over(skb, control) } {
+            packets.push(packet);
+        }
         while let Some(member) = NonNull::new(next) {
-            // SAFETY: This is a packet of the list, and ours. It is in no list any more when it becomes an `RxSkb`,
-            // whose invariants were seen to hold, or is dropped.
-            unsafe {
+            // SAFETY: This is a packet of the list, and ours. It is in no list any more when it is taken over, and its data
+            // start with the UDP header then.
+            let packet = unsafe {
                 next = next_in_list(member.as_ptr());
                 set_next(member.as_ptr(), ptr::null_mut());
-                if RxSkb::is_sound(member.as_ptr()) {
-                    packets.push(RxSkb::from_raw(member));
-                } else {
-                    bindings::kfree_skb(member.as_ptr());
-                }
+                skb::push(member.as_ptr(), UDP_LEN);
+                RxSkb::take_over(member, control)
+            };
+            if let Some(packet) = packet {
+                packets.push(packet);
             }
         }
         let burst = Self {
@@ -301,7 +297,6 @@ unsafe fn split(
         if ip_len == IPV4_LEN {
             let tot_len = udp_len.wrapping_add(IPV4_LEN as u16);
             start.add(2).cast::<[u8; 2]>().write(tot_len.to_be_bytes());
-            bindings::ip_send_check(start.cast());
         } else {
             start.add(4).cast::<[u8; 2]>().write(udp_len.to_be_bytes());
         }

@@ -115,19 +115,6 @@ impl Template {
     }
 }
 
-/// Returns whether `other` is the beginning of a datagram that is the `distance`-th behind one with the headers
-/// `first`: from and to the same, with an identification that counts up, if it is IPv4.
-#[inline]
-pub(crate) fn follows(other: &[u8], first: &[u8], distance: u16) -> bool {
-    if let ([0x45, _, _, _, i1, i2, ..], [0x45, _, _, _, j1, j2, ..]) = (first, other) {
-        let id = u16::from_be_bytes([*i1, *i2]).wrapping_add(distance);
-        if id != u16::from_be_bytes([*j1, *j2]) {
-            return false;
-        }
-    }
-    is_same_flow(first, other)
-}
-
 /// Returns whether two headers of IP and UDP are from and to the same addresses and ports.
 #[inline]
 pub(crate) fn is_same_flow(one: &[u8], other: &[u8]) -> bool {

@@ -55,13 +55,16 @@ impl RxList {
     pub fn push(&mut self, packet: RxSkb) {
         let memory = packet.memory();
         let skb = packet.into_raw().as_ptr();
-        // INVARIANT: A list of one packet, whose link is null.
-        self.append(Self {
-            first: skb,
-            last: skb,
-            len: 1,
-            memory,
-        });
+        if self.last.is_null() {
+            self.first = skb;
+        } else {
+            // SAFETY: By the type invariant `last` is a packet that is ours.
+            unsafe { set_next(self.last, skb) };
+        }
+        // INVARIANT: The packet, whose link is null, is the last one now.
+        self.last = skb;
+        self.len = self.len.wrapping_add(1);
+        self.memory = self.memory.wrapping_add(memory);
     }
 
     /// Puts a packet before all others. Any context.

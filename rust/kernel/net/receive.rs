@@ -211,6 +211,26 @@ impl RxSkb {
         true
     }
 
+    /// Makes a packet ours, which keeps `control`; [`None`] if it is not as the type invariants ask. Then it is dropped.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::adopt`] and [`Self::is_sound`]. The packet is in no list.
+    #[inline]
+    pub(crate) unsafe fn take_over(
+        skb: NonNull<kernel_bindings::sk_buff>,
+        control: Control,
+    ) -> Option<Self> {
+        // SAFETY: The caller promises it.
+        let is_sound = unsafe {
+            Self::adopt(skb.as_ptr(), control);
+            Self::is_sound(skb.as_ptr())
+        };
+        // INVARIANT: As just seen; dropped below if it is not.
+        let packet = Self(skb);
+        is_sound.then_some(packet)
+    }
+
     /// Returns the C packet.
     pub(crate) fn into_raw(self) -> NonNull<kernel_bindings::sk_buff> {
         ManuallyDrop::new(self).0
@@ -239,22 +259,15 @@ impl RxSkb {
         // SAFETY: The packet is ours; its data are the headers of IP and UDP, in the linear part, and the datagram,
         // and its network header is set. Of an IPv4 header it is `ip_len` bytes; whatever it says of its length, a packet's
         // memory is longer.
-        let is_sound = unsafe {
-            if ip_len == IPV4_LEN {
-                bindings::ip_send_check((*raw).data.cast());
-            }
+        unsafe {
             skb::pull(raw, ip_len);
             let control = Control {
                 netns,
                 ifindex,
                 vrf_ifindex: 0,
             };
-            Self::adopt(raw, control);
-            Self::is_sound(raw)
-        };
-        // INVARIANT: As just made; dropped below if it is not.
-        let packet = Self(skb);
-        is_sound.then_some(packet)
+            Self::take_over(skb, control)
+        }
     }
 
     /// As [`Self::of_sent`], of a copy of the datagram.
@@ -416,7 +429,8 @@ impl RxSkb {
     }
 
     /// Returns the 40 bytes that stand in front of a datagram in a receive buffer of UD: an IPv6 header, or
-    /// 20 bytes of nothing and an IPv4 header.
+    /// 20 bytes of nothing and an IPv4 header. The checksum of that is computed here: that in the packet may be of other
+    /// fields.
     pub fn network_header_40(&self) -> [u8; 40] {
         if !self.is_v4() {
             // SAFETY: An IPv6 header has 40 bytes.
@@ -426,6 +440,8 @@ impl RxSkb {
         if let Some((_, end)) = area.split_last_chunk_mut::<IPV4_LEN>() {
             // SAFETY: An IPv4 header has 20 bytes.
             *end = unsafe { self.copy_header(0) };
+            // SAFETY: These are the 20 bytes of an IPv4 header without options.
+            unsafe { bindings::ip_send_check(end.as_mut_ptr().cast()) };
         }
         area
     }

@@ -42,9 +42,6 @@ use rdma_bindings as bindings;
 /// The room in front of a datagram, for all headers that the stack or we put there.
 const HEADROOM: u32 = bindings::LL_MAX_HEADER + header::MAX_LEN as u32;
 
-/// The length of the headers, if they are of IPv4.
-const IPV4_HEADERS_LEN: usize = IPV4_LEN + UDP_LEN;
-
 /// The most datagrams of a super-packet, as in those that GRO makes: enough for 64 KiB of 1 KiB each.
 pub(crate) const MAX_DATAGRAMS: u16 = 64;
 const _: () = assert!(MAX_DATAGRAMS <= u8::MAX as u16);
@@ -370,7 +367,7 @@ impl TxSkb {
     ///
     /// All datagrams must be as long as the first; only the last may be shorter. A host that segments the super-packet
     /// copies it and goes by the first one's length. So no datagram behind the first needs room for headers of others.
-    /// The identifications of IPv4 must count up, as they do after such a segmentation.
+    /// The identifications of IPv4 count up, as they do after such a segmentation: the caller sees to it.
     pub fn append(&mut self, other: Self, path: &Path) -> Result<(), Self> {
         let count = self.datagrams();
         if count == 1 && !path.takes_bursts(self.len()) {
@@ -378,8 +375,7 @@ impl TxSkb {
         }
         let (control, added) = (self.control(), other.control());
         let total = control.total.wrapping_add(added.len);
-        if !header::follows(other.headers(), self.headers(), count)
-            || added.followers != 0
+        if added.followers != 0
             || added.len > control.len
             || control.total != control.len.wrapping_mul(u32::from(count))
             || added.len == 0
@@ -394,9 +390,6 @@ impl TxSkb {
         // SAFETY: Both packets are ours. By the type invariant the data of `member` starts with its headers,
         // and `last` is the last of the fragment list of `head`.
         unsafe {
-            if usize::from(headers_len) == IPV4_HEADERS_LEN {
-                bindings::ip_send_check((*member).data.cast());
-            }
             skb::pull(member, usize::from(headers_len));
             if control.last.is_null() {
                 skb::set_frag_list(head, member);

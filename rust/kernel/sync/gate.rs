@@ -2,16 +2,13 @@
 
 //! Users in flight, and waiting for their end.
 
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        Completion, //
-    },
+    sync::Completion, //
 };
 
 /// Set in the state of a gate that is closed; the bits below count passes.
@@ -23,8 +20,8 @@ const CLOSED: u32 = 1 << 31;
 /// waits for uses only, never for a grace period.
 #[pin_data]
 pub struct Gate {
-    /// [`CLOSED`] and the number of passes.
-    state: Atomic<u32>,
+    /// [`CLOSED`] and the number of passes. Not the kernel's own type, whose operations are calls of C functions.
+    state: AtomicU32,
     /// Completed, for good, when the gate is closed and nobody is inside.
     #[pin]
     empty: Completion,
@@ -34,7 +31,7 @@ impl Gate {
     /// Makes an open gate.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            state: Atomic::new(0),
+            state: AtomicU32::new(0),
             empty <- Completion::new(),
         })
     }
@@ -50,17 +47,9 @@ impl Gate {
 
     /// Closes the gate for good: nobody enters any more. Those inside stay. Any context.
     pub fn close(&self) {
-        let mut state = self.state.load(Relaxed);
-        while state & CLOSED == 0 {
-            match self.state.cmpxchg(state, state | CLOSED, Full) {
-                Ok(_) => {
-                    if state == 0 {
-                        self.empty.complete_all();
-                    }
-                    return;
-                }
-                Err(now) => state = now,
-            }
+        // Acquire: those who are out have done all that they did inside.
+        if self.state.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
+            self.empty.complete_all();
         }
     }
 
@@ -76,11 +65,15 @@ impl Gate {
     /// A closed gate's count never rises, so that it reaches zero once.
     #[inline]
     fn count_in(&self) -> bool {
-        let mut state = self.state.load(Relaxed);
+        let mut state = self.state.load(Ordering::Relaxed);
         // The second condition keeps the count from running into `CLOSED`: 2^31 passes are a leak, and no
         // more of it is allowed.
         while state & CLOSED == 0 && state < CLOSED.wrapping_sub(1) {
-            match self.state.cmpxchg(state, state.wrapping_add(1), Full) {
+            let (inside, acquire) = (state.wrapping_add(1), Ordering::Acquire);
+            match self
+                .state
+                .compare_exchange_weak(state, inside, acquire, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => state = now,
             }
@@ -93,7 +86,8 @@ impl Gate {
     fn count_out(&self) {
         // The gate outlives this call, although the closer may go on as soon as the count is down: the
         // caller borrows it.
-        if self.state.fetch_sub(1, Full) == CLOSED.wrapping_add(1) {
+        // The last one out speaks for all who were out before.
+        if self.state.fetch_sub(1, Ordering::AcqRel) == CLOSED.wrapping_add(1) {
             self.empty.complete_all();
         }
     }

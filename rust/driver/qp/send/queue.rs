@@ -202,15 +202,15 @@ impl SendSide {
                 return notify;
             };
             self.engine.again |= may_wait;
-            let wqe = self.wqes.release(done.sequence);
+            let released = self.wqes.release(done.sequence);
             if let SendSource::User(requests) = &mut self.source {
                 requests.advance();
             }
-            let Some(wqe) = wqe else {
+            let Some((wr_id, opcode)) = released else {
                 continue;
             };
             let status = status(done.status);
-            if status == wc::Status::Success && wqe.opcode == wc::Opcode::Send {
+            if status == wc::Status::Success && opcode == wc::Opcode::Send {
                 self.sends = self.sends.wrapping_add(1);
             }
             if !done.signaled {
@@ -221,7 +221,7 @@ impl SendSide {
                 wc::Status::RnrRetryExc => qp.count(Counter::RnrRetryExceeded),
                 _ => {}
             }
-            let mut completion = Completion::new(wqe.wr_id, status, wqe.opcode, qp.number);
+            let mut completion = Completion::new(wr_id, status, opcode, qp.number);
             if status == wc::Status::Success {
                 completion.byte_len = done.length;
             }

@@ -260,20 +260,21 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
 
     /// Why a work request cannot be executed at all.
     fn refusal(&self, wr: &SendWr) -> Option<Status> {
-        let is_rc = matches!(self.config.service, Type::Rc);
-        let is_xrc = matches!(self.config.service, Type::XrcInitiator);
-        let has_reads = (is_rc || is_xrc) && self.config.max_rd_atomic > 0;
+        let service = self.config.service;
+        let is_rc = matches!(service, Type::Rc);
+        let has_reads =
+            || (is_rc || matches!(service, Type::XrcInitiator)) && self.config.max_rd_atomic > 0;
         let is_supported = match wr.operation {
             SendOperation::Local => return None,
             // UC and UD have no SEND with invalidate.
-            SendOperation::Send => {
-                wr.invalidate_rkey.is_none() || self.config.service.is_reliable()
+            SendOperation::Send => wr.invalidate_rkey.is_none() || service.is_reliable(),
+            SendOperation::Write => service.is_connected(),
+            SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => {
+                has_reads()
             }
-            SendOperation::Write => self.config.service.is_connected(),
-            SendOperation::Read | SendOperation::CompareSwap | SendOperation::FetchAdd => has_reads,
             // XRC has neither of them.
-            SendOperation::AtomicWrite => has_reads && is_rc,
-            SendOperation::Flush => has_reads && is_rc && wr.flush.is_valid(),
+            SendOperation::AtomicWrite => has_reads() && is_rc,
+            SendOperation::Flush => has_reads() && is_rc && wr.flush.is_valid(),
         };
         let max = match (wr.operation, self.config.service) {
             // No payload goes by this length.
