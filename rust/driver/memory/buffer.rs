@@ -88,7 +88,8 @@ pub(crate) fn total_len(buffers: &[Buffer]) -> u32 {
 
 /// Memory that is ready to be copied from or into.
 enum Open {
-    Keyed(MrAccess),
+    /// [`Place::recent`] has accessed it.
+    Keyed,
     /// The range is not accessible as a whole.
     Partly(Sge),
     Kernel(KernelBuffer),
@@ -196,7 +197,10 @@ impl<'a> Cursor<'a> {
             let mut part = |memory: &dyn Memory, at: u64| f(memory, at, done, n);
             let Place { open, recent, .. } = &mut *self.place;
             match open {
-                Some(Open::Keyed(access)) => access.with(within, n, &mut part)?,
+                Some(Open::Keyed) => {
+                    let access = recent.accessed().ok_or(Fault::Protection)?;
+                    access.with(within, n, &mut part)?
+                }
                 Some(Open::Partly(sge)) => {
                     let va = sge.addr.checked_add(within).ok_or(Fault::Protection)?;
                     recent
@@ -245,7 +249,7 @@ impl<'a> Cursor<'a> {
                         Buffer::Keyed(sge) => {
                             let recent = &mut self.place.recent;
                             match recent.access(self.pd, sge.lkey, sge.addr, len, self.need) {
-                                Ok(access) => Open::Keyed(access),
+                                Ok(_) => Open::Keyed,
                                 Err(Fault::Protection) => Open::Partly(*sge),
                                 Err(fault) => return Err(fault),
                             }

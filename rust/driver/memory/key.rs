@@ -223,12 +223,41 @@ impl Mr {
         }
         Ok(open(source, range.offset_of(va, len, need)?))
     }
+
+    /// As [`Self::check`], locally, with the outcome of an earlier check, whose memory may be the same still.
+    fn check_again(
+        self: &Arc<Self>,
+        access: &mut MrAccess,
+        pd: &Arc<Pd>,
+        key: u32,
+        va: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<(), Fault> {
+        {
+            let state = self.state.lock();
+            match (&state.backing, &access.source) {
+                (Backing::User { memory, range }, Source::User(kept)) if kept.is_same(memory) => {
+                    state.check_pd(pd)?;
+                    if key & TAG_MASK != 0 {
+                        return Err(Fault::Protection);
+                    }
+                    access.start = range.offset_of(va, len, need)?;
+                    access.len = len;
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        *access = self.check(pd, None, key, va, len, need)?;
+        Ok(())
+    }
 }
 
-/// The region or window that was found last: the next is the same, more often than not. Not to be kept for longer than
-/// a lock is held, as it keeps the region or window.
+/// The region that was accessed last: the next is the same, more often than not. Not to be kept for longer than a lock is
+/// held, as it keeps the region and its memory.
 #[derive(Default)]
-pub(crate) struct Recent(Option<Arc<Mr>>);
+pub(crate) struct Recent(Option<(Arc<Mr>, MrAccess)>);
 
 impl Recent {
     /// Checks a local key. `need` are the rights; [`Access::NONE`] is a read. Context: process or softirq.
@@ -239,13 +268,23 @@ impl Recent {
         va: u64,
         len: u64,
         need: Access,
-    ) -> Result<MrAccess, Fault> {
+    ) -> Result<&MrAccess, Fault> {
         let is_it = |mr: &Arc<Mr>| mr.index == key >> TAG_BITS && !mr.is_withdrawn.load(Acquire);
-        let mr = match self.0.take().filter(is_it) {
-            Some(mr) => mr,
-            None => find(key)?,
-        };
-        self.0.insert(mr).check(pd, None, key, va, len, need)
+        match &mut self.0 {
+            Some((mr, access)) if is_it(mr) => mr.check_again(access, pd, key, va, len, need)?,
+            recent => {
+                let mr = find(key)?;
+                let access = mr.check(pd, None, key, va, len, need)?;
+                *recent = Some((mr, access));
+            }
+        }
+        self.accessed().ok_or(Fault::Protection)
+    }
+
+    /// What [`Self::access`] has returned last.
+    #[inline]
+    pub(crate) fn accessed(&self) -> Option<&MrAccess> {
+        self.0.as_ref().map(|(_, access)| access)
     }
 }
 
