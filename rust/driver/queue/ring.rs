@@ -14,7 +14,6 @@ const LOG2_ELEMENT_SIZE: usize = 0;
 const INDEX_MASK: usize = 4;
 const PRODUCER: usize = 128;
 const CONSUMER: usize = 256;
-const DATA: usize = 384;
 
 /// The ring is full.
 pub(crate) struct Full;
@@ -56,11 +55,11 @@ impl SharedRing {
             .checked_mul(slots as usize)
             .filter(|&bytes| bytes <= u32::MAX as usize)
             .ok_or(EINVAL)?;
-        let mem = RingMemory::new(DATA, bytes)?;
+        let mem = RingMemory::new(bytes)?;
         let shift = element.trailing_zeros();
         let mask = slots.wrapping_sub(1);
-        mem.store(LOG2_ELEMENT_SIZE, shift).ok_or(EINVAL)?;
-        mem.store(INDEX_MASK, mask).ok_or(EINVAL)?;
+        mem.store::<LOG2_ELEMENT_SIZE>(shift);
+        mem.store::<INDEX_MASK>(mask);
         // INVARIANT: `slots` is a power of two, and so many elements were allocated.
         Ok(Self {
             mem: Arc::new(mem, GFP_KERNEL_ACCOUNT)?,
@@ -85,18 +84,18 @@ impl SharedRing {
     }
 
     /// An index that the process wrote, made harmless.
-    fn index(&self, offset: usize) -> u32 {
-        self.mem.load_acquire(offset).unwrap_or(0) & self.mask
+    fn index<const AT: usize>(&self) -> u32 {
+        self.mem.load_acquire::<AT>() & self.mask
     }
 
     /// Whether the process's index is one that its provider writes.
     pub(crate) fn is_sound(&self) -> bool {
-        self.mem.load_acquire(PRODUCER).unwrap_or(0) <= self.mask
+        self.mem.load_acquire::<PRODUCER>() <= self.mask
     }
 
     /// The index of a process that consumes.
     pub(crate) fn consumed(&self) -> u32 {
-        self.index(CONSUMER)
+        self.index::<CONSUMER>()
     }
 
     fn element_len(&self) -> usize {
@@ -104,7 +103,7 @@ impl SharedRing {
     }
 
     fn element(&self, index: u32) -> usize {
-        DATA.wrapping_add(((index & self.mask) as usize).wrapping_shl(self.shift))
+        RingMemory::HEADER_LEN.wrapping_add(((index & self.mask) as usize).wrapping_shl(self.shift))
     }
 }
 
@@ -141,7 +140,7 @@ impl RequestRing {
     /// How many elements there are: never more than the ring holds.
     #[inline]
     pub(crate) fn available(&self) -> u32 {
-        self.ring.index(PRODUCER).wrapping_sub(self.index) & self.ring.mask
+        self.ring.index::<PRODUCER>().wrapping_sub(self.index) & self.ring.mask
     }
 
     /// A copy, made once, of the element `ahead` behind the oldest. The caller has seen that it is available.
@@ -159,12 +158,12 @@ impl RequestRing {
 
     /// Gives all slots back.
     pub(crate) fn discard_all(&mut self) {
-        self.go_to(self.ring.index(PRODUCER));
+        self.go_to(self.ring.index::<PRODUCER>());
     }
 
     fn go_to(&mut self, index: u32) {
         self.index = index;
-        let _ = self.ring.mem.store_release(CONSUMER, index);
+        self.ring.mem.store_release::<CONSUMER>(index);
     }
 
     /// The requests that are posted now. [`Self::copy_from`] needs no lock for them.
@@ -187,7 +186,8 @@ impl RequestRing {
             posted.ring.mem.read(at, scratch).ok_or(Full)?;
             to.mem.write(to.element(ahead), scratch).ok_or(Full)?;
         }
-        to.mem.store_release(PRODUCER, posted.count).ok_or(Full)
+        to.mem.store_release::<PRODUCER>(posted.count);
+        Ok(())
     }
 
     /// This ring has a copy of `posted`, the requests of `old` at some time. The next request is the one that would be the
@@ -221,19 +221,19 @@ impl Producer {
     /// never passes us. We go on where this one will look next.
     #[inline]
     pub(crate) fn catch_up(&mut self, ring: &SharedRing) {
-        let taken = ring.index(CONSUMER).wrapping_sub(self.seen) & ring.mask;
+        let taken = ring.index::<CONSUMER>().wrapping_sub(self.seen) & ring.mask;
         let untaken = self.next.wrapping_sub(self.seen);
         self.seen = self.seen.wrapping_add(taken);
         if taken > untaken {
             self.next = self.seen;
-            let _ = self.publish(ring);
+            self.publish(ring);
         }
     }
 
     /// Lets the process see all elements.
     #[inline]
-    fn publish(&self, ring: &SharedRing) -> Option<()> {
-        ring.mem.store_release(PRODUCER, self.next & ring.mask)
+    fn publish(&self, ring: &SharedRing) {
+        ring.mem.store_release::<PRODUCER>(self.next & ring.mask);
     }
 
     /// How many elements the process has not taken.
@@ -251,7 +251,8 @@ impl Producer {
             .write(ring.element(self.next), element)
             .ok_or(Full)?;
         self.next = self.next.wrapping_add(1);
-        self.publish(ring).ok_or(Full)
+        self.publish(ring);
+        Ok(())
     }
 }
 
@@ -321,10 +322,8 @@ impl Relocation {
             next: self.producer.next.wrapping_sub(self.first),
             seen: self.producer.seen.wrapping_sub(self.first),
         };
-        to.mem
-            .store_release(CONSUMER, moved.seen & to.mask)
-            .ok_or(Full)?;
-        moved.publish(to).ok_or(Full)?;
+        to.mem.store_release::<CONSUMER>(moved.seen & to.mask);
+        moved.publish(to);
         Ok(moved)
     }
 }

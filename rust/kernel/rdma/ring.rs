@@ -3,17 +3,21 @@
 //! Memory shared with a user process for its queues.
 
 use crate::memory;
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{
+            Acquire,
+            Relaxed,
+            Release, //
+        },
+    },
+};
 use kernel::{
     mm::virt::VmaNew,
     page::PAGE_SIZE,
-    prelude::*,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Relaxed,
-        Release, //
-    },
+    prelude::*, //
 };
 use rdma_bindings as bindings;
 
@@ -30,11 +34,9 @@ use rdma_bindings as bindings;
 ///
 /// - `start` is the start of a `vmalloc` area of `len` bytes that belongs to this value; `size` is `len`
 ///   up to the end of its last page.
-/// - `header` is a multiple of the size of a word. The bytes in front of it are accessed as words only, and those behind
-///   it by copies only.
+/// - There are at least [`Self::HEADER_LEN`] bytes. These are accessed as words only, and those behind by copies only.
 pub struct RingMemory {
     start: NonNull<u8>,
-    header: usize,
     len: usize,
     size: usize,
 }
@@ -45,21 +47,19 @@ unsafe impl Send for RingMemory {}
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// Allocates a header of `header` bytes, a multiple of four, and `data` bytes behind it, zeroed. Context: process,
-    /// may sleep.
-    pub fn new(header: usize, data: usize) -> Result<Self> {
-        let len = header.checked_add(data).ok_or(EINVAL)?;
-        let size = len
-            .checked_next_multiple_of(PAGE_SIZE)
-            .filter(|&size| size != 0 && header % size_of::<u32>() == 0)
-            .ok_or(EINVAL)?;
+    /// The length of the header, in bytes: `struct rxe_queue_buf` in front of its data.
+    pub const HEADER_LEN: usize = 384;
+
+    /// Allocates the header, and `data` bytes behind it, zeroed. Context: process, may sleep.
+    pub fn new(data: usize) -> Result<Self> {
+        let len = Self::HEADER_LEN.checked_add(data).ok_or(EINVAL)?;
+        let size = len.checked_next_multiple_of(PAGE_SIZE).ok_or(EINVAL)?;
         // Not `size` bytes: KASAN watches what is left of the last page.
         // SAFETY: Any size may be asked for; the result is checked.
         let start = unsafe { bindings::vmalloc_zeroed_accounted(len) };
-        // INVARIANT: The area has `len` bytes and was just allocated for this value. `header` was just checked.
+        // INVARIANT: The area has `len` bytes and was just allocated for this value.
         Ok(Self {
             start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
-            header,
             len,
             size,
         })
@@ -71,56 +71,43 @@ impl RingMemory {
         self.size
     }
 
-    /// A pointer to `len` bytes at `offset`, if they are within the memory.
+    /// A pointer to `len` bytes at `offset`, if they are behind the header and within the memory.
     #[inline]
-    fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
+    fn behind_header(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        if end > self.len {
+        if offset < Self::HEADER_LEN || end > self.len {
             return None;
         }
         // SAFETY: `offset` is at most `len`, so the result stays within the area.
         Some(unsafe { self.start.as_ptr().add(offset) })
     }
 
-    /// A pointer to `len` bytes at `offset`, if they are behind the header and within the memory.
+    /// The word at `AT` of the header. Not of the kernel's own atomic type, whose operations are calls of C functions.
     #[inline]
-    fn behind_header(&self, offset: usize, len: usize) -> Option<*mut u8> {
-        if offset < self.header {
-            return None;
-        }
-        self.at(offset, len)
+    fn word<const AT: usize>(&self) -> &AtomicU32 {
+        const { assert!(AT % size_of::<u32>() == 0 && AT + size_of::<u32>() <= Self::HEADER_LEN) };
+        // SAFETY: The word is aligned, as the area is, and within the header, which lives as long as `self`. By the type
+        // invariant the kernel accesses the header only through here; accesses of the process do not race in the kernel's
+        // model.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(AT).cast()) }
     }
 
-    /// The aligned word at `offset`, if it is in the header.
+    /// Reads the word at `AT` of the header, ordered before what follows.
     #[inline]
-    fn word(&self, offset: usize) -> Option<&Atomic<u32>> {
-        let ptr = self.at(offset, size_of::<u32>())?.cast::<u32>();
-        if offset >= self.header || !ptr.is_aligned() {
-            return None;
-        }
-        // SAFETY: The word is aligned and within the area, which lives as long as `self`. By the type invariant the
-        // kernel accesses the header only through here; accesses of the process do not race in the kernel's model.
-        Some(unsafe { Atomic::from_ptr(ptr) })
+    pub fn load_acquire<const AT: usize>(&self) -> u32 {
+        self.word::<AT>().load(Acquire)
     }
 
-    /// Reads the word at `offset` of the header, ordered before what follows. [`None`] if there is none.
+    /// Writes the word at `AT` of the header, ordered behind what precedes.
     #[inline]
-    pub fn load_acquire(&self, offset: usize) -> Option<u32> {
-        Some(self.word(offset)?.load(Acquire))
+    pub fn store_release<const AT: usize>(&self, value: u32) {
+        self.word::<AT>().store(value, Release);
     }
 
-    /// Writes the word at `offset` of the header, ordered behind what precedes. [`None`] if there is none.
+    /// Writes the word at `AT` of the header.
     #[inline]
-    pub fn store_release(&self, offset: usize, value: u32) -> Option<()> {
-        self.word(offset)?.store(value, Release);
-        Some(())
-    }
-
-    /// Writes the word at `offset` of the header. [`None`] if there is none.
-    #[inline]
-    pub fn store(&self, offset: usize, value: u32) -> Option<()> {
-        self.word(offset)?.store(value, Relaxed);
-        Some(())
+    pub fn store<const AT: usize>(&self, value: u32) {
+        self.word::<AT>().store(value, Relaxed);
     }
 
     /// Copies from behind the header, once: a private snapshot. [`None`] if there are not so many bytes.
@@ -151,18 +138,15 @@ impl RingMemory {
         vma.set_dontdump();
         let mut done = 0usize;
         while done < len {
-            // A byte of each page: the last page may be more than the area.
-            let Some(ptr) = self.at(done, 1) else {
-                return Err(EINVAL);
-            };
-            // SAFETY: `ptr` is the start of a page of the area (the type invariant), for which
-            // `vmalloc_to_page` is made; `vma` is being set up, `start + done` lies within it and
-            // is page-aligned. `vm_insert_page` takes its own reference to the page.
+            // SAFETY: `start + done` is the start of a page of the area, as `done` is a multiple of the page size below
+            // `size`; for that `vmalloc_to_page` is made. `vma` is being set up, and its start and `done` together lie
+            // within it and are page-aligned. `vm_insert_page` takes its own reference to the page.
             let ret = unsafe {
+                let page = self.start.as_ptr().add(done);
                 kernel::bindings::vm_insert_page(
                     vma.as_ptr(),
                     vma.start().wrapping_add(done),
-                    kernel::bindings::vmalloc_to_page(ptr.cast()),
+                    kernel::bindings::vmalloc_to_page(page.cast()),
                 )
             };
             kernel::error::to_result(ret)?;
