@@ -281,7 +281,7 @@ impl Recent {
         self.accessed().ok_or(Fault::Protection)
     }
 
-    /// What [`Self::access`] has returned last.
+    /// The access that [`Self::access`] has returned last.
     #[inline]
     pub(crate) fn accessed(&self) -> Option<&MrAccess> {
         self.0.as_ref().map(|(_, access)| access)

@@ -358,7 +358,7 @@ impl Qp {
                     return;
                 }
                 self.release_held();
-                // What is complete makes room for more.
+                // Complete requests make room for more.
                 send.settle(self, &mut round, true);
                 let has_more = send.fetch_posted(self);
                 send.settle(self, &mut round, true);
