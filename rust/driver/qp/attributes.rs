@@ -302,6 +302,7 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     qp.set_state(State::Reset);
     // It sends nothing more.
     qp.send.lock().reset(qp);
+    qp.receive.lock().reset(qp);
     if !matches!(before, State::Reset | State::Init) {
         // A packet from the former peer may have been admitted and not taken in. The next connection must not get it.
         sync::synchronize_rcu();

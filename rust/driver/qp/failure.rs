@@ -79,7 +79,8 @@ impl Qp {
     }
 
     /// Has the QP fail with the queues that it uses, unless it is QP 1, which has no number of its own. Makes room for its
-    /// completions. Errors: `ENOMEM`; [`Self::delist`] has to be called all the same. Context: process, may sleep.
+    /// completions. Errors: `ENOMEM`; [`Self::delist`] and [`Self::release_completions`] have to be called all the same.
+    /// Context: process, may sleep.
     pub(super) fn enlist(&self) -> Result {
         for reserved in self.wrs().map(|(cq, wrs)| cq.reserve(wrs)) {
             reserved?;
@@ -90,9 +91,13 @@ impl Qp {
         self.queues().try_for_each(|users| users.add(self.number))
     }
 
-    /// Undoes [`Qp::enlist`]. Context: process, may sleep.
+    /// The QP does not fail with its queues any more. Context: process, may sleep.
     pub(super) fn delist(&self) {
         self.queues().for_each(|users| users.remove(self.number));
+    }
+
+    /// Nothing completes any more: undoes what is left of [`Self::enlist`]. Context: process, may sleep.
+    pub(super) fn release_completions(&self) {
         for (cq, wrs) in self.wrs() {
             cq.release(wrs);
         }

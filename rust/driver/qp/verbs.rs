@@ -213,6 +213,7 @@ impl QueuePair for Qp {
             Ok(()) => Ok(qp),
             Err(error) => {
                 qp.delist();
+                qp.release_completions();
                 Err(error)
             }
         }
@@ -227,6 +228,7 @@ impl QueuePair for Qp {
         self.delist();
         self.settle();
         self.gate.close_and_wait();
+        self.release_completions();
         self.deadlines.shutdown();
         let pager: Arc<dyn Pager> = self.clone();
         paging_turns::withdraw(&pager);

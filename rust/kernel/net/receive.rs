@@ -222,13 +222,15 @@ impl RxSkb {
         control: Control,
     ) -> Option<Self> {
         // SAFETY: The caller promises it.
-        let is_sound = unsafe {
+        unsafe {
             Self::adopt(skb.as_ptr(), control);
-            Self::is_sound(skb.as_ptr())
-        };
-        // INVARIANT: As just seen; dropped below if it is not.
-        let packet = Self(skb);
-        is_sound.then_some(packet)
+            if !Self::is_sound(skb.as_ptr()) {
+                bindings::kfree_skb(skb.as_ptr());
+                return None;
+            }
+        }
+        // INVARIANT: As just seen.
+        Some(Self(skb))
     }
 
     /// Returns the C packet.
@@ -436,14 +438,18 @@ impl RxSkb {
             // SAFETY: An IPv6 header has 40 bytes.
             return unsafe { self.copy_header(0) };
         }
-        let mut area = [0; 40];
-        if let Some((_, end)) = area.split_last_chunk_mut::<IPV4_LEN>() {
+        /// As `struct iphdr` is aligned.
+        #[repr(align(4))]
+        struct Area([u8; 40]);
+
+        let mut area = Area([0; 40]);
+        if let Some((_, end)) = area.0.split_last_chunk_mut::<IPV4_LEN>() {
             // SAFETY: An IPv4 header has 20 bytes.
             *end = unsafe { self.copy_header(0) };
-            // SAFETY: These are the 20 bytes of an IPv4 header without options.
+            // SAFETY: These are the 20 bytes of an IPv4 header without options, aligned for it: 20 bytes into the area.
             unsafe { bindings::ip_send_check(end.as_mut_ptr().cast()) };
         }
-        area
+        area.0
     }
 
     /// Copies the first bytes of the datagram, as many as there are and as `out` has room for, and returns

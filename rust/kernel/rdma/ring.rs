@@ -82,7 +82,8 @@ impl RingMemory {
         Some(unsafe { self.start.as_ptr().add(offset) })
     }
 
-    /// The word at `AT` of the header. Not of the kernel's own atomic type, whose operations are calls of C functions.
+    /// The word at `AT` of the header. Not of the kernel's own atomic type: its operations are calls of C functions, 167
+    /// instructions of a message of 2 B.
     #[inline]
     fn word<const AT: usize>(&self) -> &AtomicU32 {
         const { assert!(AT % size_of::<u32>() == 0 && AT + size_of::<u32>() <= Self::HEADER_LEN) };

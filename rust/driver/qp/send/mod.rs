@@ -310,7 +310,7 @@ impl Side for SendSide {
             qp.fail_sends(self);
         }
         let may_complete = is_sent || !(self.requester.has_error() || qp.state() == State::Error);
-        round.notify = may_complete && self.complete(qp);
+        round.notify |= may_complete && self.complete(qp);
         if self.tell_drained && self.is_drained() {
             self.tell_drained = false;
             round.event = Some(Event::SendQueueDrained);

@@ -55,23 +55,38 @@ impl Cq {
         if self.is_user || self.events.is_none() {
             return Ok(());
         }
-        let mut reserved = self.resizing.lock();
-        *reserved = reserved.saturating_add(wrs);
-        let needed = self.asked.saturating_add(*reserved);
-        let is_large = |queue: &Queue| match queue {
-            Queue::User(_) => true,
-            Queue::Kernel(ring) => ring.capacity() >= needed as usize,
-        };
-        if is_large(&self.state.lock().queue) {
+        {
+            let mut reserved = self.resizing.lock();
+            *reserved = reserved.saturating_add(wrs);
+        }
+        loop {
+            let needed = self.asked.saturating_add(*self.resizing.lock());
+            let capacity = match &self.state.lock().queue {
+                Queue::User(_) => return Ok(()),
+                Queue::Kernel(ring) => u32::try_from(ring.capacity()).unwrap_or(u32::MAX),
+            };
+            if capacity >= needed {
+                return Ok(());
+            }
+            // More than is needed: many QPs may come, one after the other. Without a lock: to get memory may take a QP of
+            // another consumer of this queue.
+            let more = capacity.saturating_add(capacity.wrapping_div(2));
+            let larger = KernelRing::with_capacity(needed.max(more))?;
+            let reserved = self.resizing.lock();
+            if larger.capacity() < self.asked.saturating_add(*reserved) as usize {
+                continue;
+            }
+            // As a rule few completions wait when a QP is made.
+            let former = match &mut self.state.lock().queue {
+                Queue::Kernel(ring) if ring.capacity() < larger.capacity() => {
+                    Some(ring.replace(larger))
+                }
+                _ => None,
+            };
+            drop(reserved);
+            drop(former);
             return Ok(());
         }
-        let larger = KernelRing::with_capacity(needed)?;
-        let former = match &mut self.state.lock().queue {
-            Queue::User(_) => None,
-            Queue::Kernel(ring) => Some(ring.replace(larger)),
-        };
-        drop(former);
-        Ok(())
     }
 
     /// Undoes one [`Self::reserve`]. The ring stays as large as it is. Context: process, may sleep.
