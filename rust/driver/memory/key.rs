@@ -20,14 +20,14 @@ use crate::{
     },
     table::Table, //
 };
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
+        atomic::Atomic,
         Arc, //
     },
 };
@@ -96,8 +96,8 @@ pub(crate) struct Mr {
     pub(super) state: SpinLockBh<State>,
     /// Windows that are bound to it. Raised under the lock of `state`.
     pub(super) windows: Atomic<i64>,
-    /// Its key is no more, and may be another's.
-    is_withdrawn: Atomic<bool>,
+    /// Raised when a process's region changes or ends. Not the kernel's own type, whose operations are calls of C functions.
+    version: AtomicU32,
     _live: Live,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
                 backing
             }),
             windows: Atomic::new(0),
-            is_withdrawn: Atomic::new(false),
+            version: AtomicU32::new(0),
             _live: Live::new(kind),
         }),
         GFP_KERNEL_ACCOUNT,
@@ -151,8 +151,21 @@ pub(super) fn publish(pd: &Arc<Pd>, backing: Backing) -> Result<Arc<Mr>> {
 impl Mr {
     /// Nobody finds it by its key any more. Context: process.
     pub(super) fn withdraw(self: &Arc<Self>) {
-        self.is_withdrawn.store(true, Release);
         REGIONS.remove_if(self.index, self);
+    }
+
+    /// A process's region is about to change, or to end: what was found out about it before does not hold any more. The caller
+    /// holds the lock of `state`.
+    pub(super) fn raise_version(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The addresses and rights of a process's region. Context: process or softirq.
+    fn user_range(&self) -> Option<Range> {
+        match &self.state.lock().backing {
+            Backing::User { range, .. } => Some(*range),
+            _ => None,
+        }
     }
 
     /// The state of a window; an error if this is a region. Context: process or softirq.
@@ -223,41 +236,48 @@ impl Mr {
         }
         Ok(open(source, range.offset_of(va, len, need)?))
     }
-
-    /// As [`Self::check`], locally, with the outcome of an earlier check, whose memory may be the same still.
-    fn check_again(
-        self: &Arc<Self>,
-        access: &mut MrAccess,
-        pd: &Arc<Pd>,
-        key: u32,
-        va: u64,
-        len: u64,
-        need: Access,
-    ) -> Result<(), Fault> {
-        {
-            let state = self.state.lock();
-            match (&state.backing, &access.source) {
-                (Backing::User { memory, range }, Source::User(kept)) if kept.is_same(memory) => {
-                    state.check_pd(pd)?;
-                    if key & TAG_MASK != 0 {
-                        return Err(Fault::Protection);
-                    }
-                    access.start = range.offset_of(va, len, need)?;
-                    access.len = len;
-                    return Ok(());
-                }
-                _ => {}
-            }
-        }
-        *access = self.check(pd, None, key, va, len, need)?;
-        Ok(())
-    }
 }
 
 /// The region that was accessed last: the next is the same, more often than not. Not to be kept for longer than a lock is
 /// held, as it keeps the region and its memory.
 #[derive(Default)]
-pub(crate) struct Recent(Option<(Arc<Mr>, MrAccess)>);
+pub(crate) struct Recent(Option<Checked>);
+
+/// The outcome of the check of a local key.
+struct Checked {
+    mr: Arc<Mr>,
+    pd: Arc<Pd>,
+    key: u32,
+    /// Of a process's region: what holds as long as its version is this.
+    range: Option<(Range, u32)>,
+    access: MrAccess,
+}
+
+impl Checked {
+    fn new(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Self, Fault> {
+        let mr = find(key)?;
+        // First: then the version is another one if anything changes after it was looked at.
+        let version = mr.version.load(Ordering::Acquire);
+        let access = mr.check(pd, None, key, va, len, need)?;
+        Ok(Self {
+            range: mr.user_range().map(|range| (range, version)),
+            mr,
+            pd: pd.clone(),
+            key,
+            access,
+        })
+    }
+
+    /// The addresses that `key` gives access to in `pd`, if it is the same key, and they are known still.
+    #[inline]
+    fn range(&self, pd: &Arc<Pd>, key: u32) -> Option<&Range> {
+        let (range, version) = self.range.as_ref()?;
+        let is_it = self.key == key
+            && Arc::ptr_eq(&self.pd, pd)
+            && self.mr.version.load(Ordering::Acquire) == *version;
+        is_it.then_some(range)
+    }
+}
 
 impl Recent {
     /// Checks a local key. `need` are the rights; [`Access::NONE`] is a read. Context: process or softirq.
@@ -269,14 +289,13 @@ impl Recent {
         len: u64,
         need: Access,
     ) -> Result<&MrAccess, Fault> {
-        let is_it = |mr: &Arc<Mr>| mr.index == key >> TAG_BITS && !mr.is_withdrawn.load(Acquire);
-        match &mut self.0 {
-            Some((mr, access)) if is_it(mr) => mr.check_again(access, pd, key, va, len, need)?,
-            recent => {
-                let mr = find(key)?;
-                let access = mr.check(pd, None, key, va, len, need)?;
-                *recent = Some((mr, access));
+        let range = self.0.as_ref().and_then(|last| last.range(pd, key));
+        match (range.copied(), &mut self.0) {
+            (Some(range), Some(last)) => {
+                last.access.start = range.offset_of(va, len, need)?;
+                last.access.len = len;
             }
+            (_, last) => *last = Some(Checked::new(pd, key, va, len, need)?),
         }
         self.accessed().ok_or(Fault::Protection)
     }
@@ -284,7 +303,7 @@ impl Recent {
     /// The access that [`Self::access`] has returned last.
     #[inline]
     pub(crate) fn accessed(&self) -> Option<&MrAccess> {
-        self.0.as_ref().map(|(_, access)| access)
+        self.0.as_ref().map(|last| &last.access)
     }
 }
 

@@ -73,6 +73,7 @@ impl MemoryRegion for Mr {
             pd: pd.clone(),
             backing: Backing::User { memory, range },
         };
+        self.raise_version();
         let before = core::mem::replace(&mut *state, now);
         drop(state);
         drop(before);
@@ -147,6 +148,7 @@ fn end(mr: &Arc<Mr>, mut state: SpinLockBhGuard<'_, State>) -> Result {
     let is_dma = matches!(state.backing, Backing::Dma { .. });
     let memory = match &mut state.backing {
         Backing::User { memory, range } => {
+            mr.raise_version();
             range.end();
             Some(memory.clone())
         }
