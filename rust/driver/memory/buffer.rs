@@ -78,7 +78,6 @@ impl Buffer {
 }
 
 /// Bytes of all of `buffers`; what cannot be counted is more than any message has.
-#[inline(never)]
 pub(crate) fn total_len(buffers: &[Buffer]) -> u32 {
     let sum = buffers
         .iter()
@@ -171,6 +170,11 @@ impl<'a> Cursor<'a> {
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
+        // All in one piece, as a rule of small packets.
+        let rest = skb.linear().get(from..).unwrap_or_default();
+        if let Some(data) = rest.get(..len) {
+            return self.write(offset, data);
+        }
         self.walk(offset, len, |memory, at, done, n| {
             let mut at = at;
             for segment in skb.segments(from.wrapping_add(done), n) {
@@ -219,20 +223,6 @@ impl<'a> Cursor<'a> {
     /// how many bytes it has from there, at least 1.
     #[inline(always)]
     fn seek(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
-        // As a rule it is the open one.
-        if let (Some(_), Some(buffer)) = (&self.place.open, self.buffers.get(self.place.index)) {
-            let within = offset.wrapping_sub(self.place.base);
-            let len = buffer.len();
-            if offset >= self.place.base && within < len {
-                return Ok((within, len.wrapping_sub(within)));
-            }
-        }
-        self.seek_any(offset)
-    }
-
-    /// As [`Self::seek`], of any element.
-    #[inline(never)]
-    fn seek_any(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
         if offset < self.place.base {
             self.place.rewind();
         }

@@ -86,7 +86,6 @@ impl ReceiveSide {
                 xrc.map(|srq| srq.pd())
             }
         };
-        let payload = packet.header_len();
         let mut step = self.responder.receive(packet);
         loop {
             let (action, stage) = match step {
@@ -110,24 +109,8 @@ impl ReceiveSide {
                     continue;
                 }
                 Action::PlaceReceive { offset, length } => {
-                    let offset = u64::from(offset);
-                    self.place_receive(qp, xrc, offset, skb, payload, length as usize)
-                }
-                Action::PlaceRemote {
-                    rkey,
-                    va,
-                    length,
-                    check_length,
-                } => {
-                    let check = u64::from(check_length);
-                    let length = length as usize;
-                    let key = (packet.xrc_srqn, rkey);
-                    self.place_remote(qp, pd, key, va, check, skb, payload, length)
-                }
-                Action::CheckRead { rkey, va, length } => {
-                    let checked = access(qp, pd, rkey, va, u64::from(length), Access::REMOTE_READ);
-                    // The peer is told of pages that are not there as long as this is not executed.
-                    checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)))
+                    let (offset, from) = (u64::from(offset), packet.header_len());
+                    self.place_receive(qp, xrc, offset, skb, from, length as usize)
                 }
                 Action::Atomic {
                     rkey,
@@ -140,30 +123,81 @@ impl ReceiveSide {
                     }
                     Err(fault) => Err(fault),
                 },
-                Action::AtomicWrite { rkey, va } => atomic_write(qp, pd, rkey, va, skb, payload),
-                Action::Flush {
-                    rkey,
-                    flush,
-                    va,
-                    length,
-                } => {
-                    let range = (!flush.is_region()).then_some((va, u64::from(length)));
-                    let mut need = Access::NONE;
-                    if flush.is_global() {
-                        need = need | Access::FLUSH_GLOBAL;
-                    }
-                    if flush.is_persistent() {
-                        need = need | Access::FLUSH_PERSISTENT;
-                    }
-                    pd.ok_or(Fault::NoQueue)
-                        .and_then(|pd| key::remote_flush(pd, qp.number, rkey, range, need))
-                }
-                Action::Invalidate { rkey } => pd
-                    .ok_or(Fault::NoQueue)
-                    .and_then(|pd| key::invalidate(pd, qp.number, rkey, true)),
+                action => self.access_remote(qp, pd, action, packet, skb),
             };
             let outcome = self.engine.incoming.outcome(qp, done);
             step = self.responder.commit(stage, packet, outcome);
+        }
+    }
+
+    /// Accesses memory by the key that a request names, or invalidates the key. Not a part of [`Self::execute`]: receives
+    /// would take longer.
+    #[inline(never)]
+    fn access_remote(
+        &mut self,
+        qp: &Qp,
+        pd: Option<&Arc<Pd>>,
+        action: Action,
+        packet: &Packet,
+        skb: &RxSkb,
+    ) -> Result<(), Fault> {
+        let payload = packet.header_len();
+        match action {
+            // The key is checked for the whole message with its first packet, so that nothing is written of a message that does
+            // not fit.
+            Action::PlaceRemote {
+                rkey,
+                va,
+                length,
+                check_length,
+            } => {
+                let (xrc_srqn, check) = (packet.xrc_srqn, u64::from(check_length));
+                // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
+                // looked up again for those that came with it.
+                let target = match self.target.take() {
+                    Some(target) if target.covers(xrc_srqn, rkey, va, check) => target,
+                    _ => Target {
+                        xrc_srqn,
+                        rkey,
+                        va,
+                        access: access(qp, pd, rkey, va, check, Access::REMOTE_WRITE)?,
+                    },
+                };
+                let target = self.target.insert(target);
+                let mut at = va.wrapping_sub(target.va);
+                for segment in skb.segments(payload, length as usize) {
+                    target.access.write_segment(at, &segment)?;
+                    at = at.wrapping_add(segment.len() as u64);
+                }
+                Ok(())
+            }
+            Action::CheckRead { rkey, va, length } => {
+                let checked = access(qp, pd, rkey, va, u64::from(length), Access::REMOTE_READ);
+                // The peer is told of pages that are not there as long as this is not executed.
+                checked.and_then(|access| access.probe(u64::from(MAX_BURST_LEN)))
+            }
+            Action::AtomicWrite { rkey, va } => atomic_write(qp, pd, rkey, va, skb, payload),
+            Action::Flush {
+                rkey,
+                flush,
+                va,
+                length,
+            } => {
+                let range = (!flush.is_region()).then_some((va, u64::from(length)));
+                let mut need = Access::NONE;
+                if flush.is_global() {
+                    need = need | Access::FLUSH_GLOBAL;
+                }
+                if flush.is_persistent() {
+                    need = need | Access::FLUSH_PERSISTENT;
+                }
+                pd.ok_or(Fault::NoQueue)
+                    .and_then(|pd| key::remote_flush(pd, qp.number, rkey, range, need))
+            }
+            Action::Invalidate { rkey } => pd
+                .ok_or(Fault::NoQueue)
+                .and_then(|pd| key::invalidate(pd, qp.number, rkey, true)),
+            _ => Err(Fault::Protection),
         }
     }
 
@@ -187,40 +221,6 @@ impl ReceiveSide {
             cursor.write(0, &skb.network_header_40())?;
         }
         cursor.write_datagram(offset, skb, from, len)
-    }
-
-    /// Places an RDMA WRITE's payload at `va`. The key is checked for `check_len` bytes from there: for the whole
-    /// message with its first packet, so that nothing is written of a message that does not fit.
-    #[allow(clippy::too_many_arguments)] // A step of the responder, and where its payload is.
-    fn place_remote(
-        &mut self,
-        qp: &Qp,
-        pd: Option<&Arc<Pd>>,
-        (xrc_srqn, rkey): (Option<U24>, u32),
-        va: u64,
-        check_len: u64,
-        skb: &RxSkb,
-        from: usize,
-        len: usize,
-    ) -> Result<(), Fault> {
-        // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
-        // looked up again for those that came with it.
-        let target = match self.target.take() {
-            Some(target) if target.covers(xrc_srqn, rkey, va, check_len) => target,
-            _ => Target {
-                xrc_srqn,
-                rkey,
-                va,
-                access: access(qp, pd, rkey, va, check_len, Access::REMOTE_WRITE)?,
-            },
-        };
-        let target = self.target.insert(target);
-        let mut at = va.wrapping_sub(target.va);
-        for segment in skb.segments(from, len) {
-            target.access.write_segment(at, &segment)?;
-            at = at.wrapping_add(segment.len() as u64);
-        }
-        Ok(())
     }
 
     /// Posts the completion of the current receive request.
