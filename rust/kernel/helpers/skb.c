@@ -69,14 +69,10 @@ __rust_helper bool rust_helper_skb_cloned(const struct sk_buff *skb)
 	return skb_cloned(skb);
 }
 
-__rust_helper bool rust_helper_skb_shared(const struct sk_buff *skb)
+/* Whether nobody else refers to the packet, or waits for the end of its memory's use. */
+__rust_helper bool rust_helper_skb_is_exclusive(struct sk_buff *skb)
 {
-	return skb_shared(skb);
-}
-
-__rust_helper bool rust_helper_skb_is_zcopy(struct sk_buff *skb)
-{
-	return skb_zcopy(skb);
+	return !skb_shared(skb) && !skb_zcopy(skb);
 }
 
 __rust_helper bool rust_helper_skb_is_to_host(const struct sk_buff *skb)

@@ -83,8 +83,7 @@ impl RxBurst {
                 && (*raw).__bindgen_anon_1.__bindgen_anon_1.next.is_null()
                 && (*raw).sk.is_null()
                 && bindings::skb_is_to_host(raw)
-                && !bindings::skb_shared(raw)
-                && !bindings::skb_is_zcopy(raw)
+                && bindings::skb_is_exclusive(raw)
                 && !bindings::skb_nf_ct_is_unconfirmed(raw)
         };
         if !is_free {
@@ -231,9 +230,7 @@ unsafe fn members_are_sound(
     while !member.is_null() {
         // SAFETY: A member of the list is a packet.
         let (member_len, next) = unsafe {
-            let is_free = !bindings::skb_shared(member)
-                && (*member).sk.is_null()
-                && !bindings::skb_is_zcopy(member);
+            let is_free = (*member).sk.is_null() && bindings::skb_is_exclusive(member);
             let data = (*member).data.cast_const();
             let network = skb::network_header(member);
             if !is_free || data.addr().wrapping_sub(network.addr()) != headers_len {
