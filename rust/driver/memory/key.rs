@@ -96,7 +96,8 @@ pub(crate) struct Mr {
     pub(super) state: SpinLockBh<State>,
     /// Windows that are bound to it. Raised under the lock of `state`.
     pub(super) windows: Atomic<i64>,
-    /// Raised when a process's region changes or ends. Not the kernel's own type, whose operations are calls of C functions.
+    /// Raised under the lock of `state` when a process's region changes or ends. It is no `Atomic`, as the operations of that
+    /// are calls of C functions.
     version: AtomicU32,
     _live: Live,
 }
@@ -154,18 +155,9 @@ impl Mr {
         REGIONS.remove_if(self.index, self);
     }
 
-    /// A process's region is about to change, or to end: what was found out about it before does not hold any more. The caller
-    /// holds the lock of `state`.
+    /// A process's region changes, or ends: earlier checks of it do not hold any more. The caller holds the lock of `state`.
     pub(super) fn raise_version(&self) {
-        self.version.fetch_add(1, Ordering::Release);
-    }
-
-    /// The addresses and rights of a process's region. Context: process or softirq.
-    fn user_range(&self) -> Option<Range> {
-        match &self.state.lock().backing {
-            Backing::User { range, .. } => Some(*range),
-            _ => None,
-        }
+        self.version.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The state of a window; an error if this is a region. Context: process or softirq.
@@ -190,7 +182,8 @@ impl Mr {
     }
 
     /// Whether `va .. va + len` may be accessed in `pd` through `key` as `need` says, by the peer of the QP
-    /// `qp` or, without one, locally. Returns what to copy from or into.
+    /// `qp` or, without one, locally. Returns the memory to copy from or into; of a process's region also all of its range,
+    /// and the version for which that holds.
     fn check(
         self: &Arc<Self>,
         pd: &Arc<Pd>,
@@ -199,7 +192,7 @@ impl Mr {
         va: u64,
         len: u64,
         need: Access,
-    ) -> Result<MrAccess, Fault> {
+    ) -> Result<(MrAccess, Option<(Range, u32)>), Fault> {
         let open = |source, start| MrAccess {
             source,
             start,
@@ -208,15 +201,19 @@ impl Mr {
         };
         let state = self.state.lock();
         state.check_pd(pd)?;
+        let mut whole = None;
         let (source, range, tag) = match &state.backing {
-            Backing::User { memory, range } => (Source::User(memory.clone()), *range, 0),
+            Backing::User { memory, range } => {
+                whole = Some((*range, self.version.load(Ordering::Relaxed)));
+                (Source::User(memory.clone()), *range, 0)
+            }
             Backing::Dma { memory, access } => {
                 if key & TAG_MASK != 0 || !access.contains(need) {
                     return Err(Fault::Protection);
                 }
                 va.checked_add(len).ok_or(Fault::Protection)?;
                 let len = usize::try_from(len).or(Err(Fault::Protection))?;
-                return Ok(open(Source::Dma(memory.buffer(va, len)), 0));
+                return Ok((open(Source::Dma(memory.buffer(va, len)), 0), None));
             }
             Backing::Fast { pages, state } => {
                 let (range, activation) = state.range.ok_or(Fault::Protection)?;
@@ -225,21 +222,25 @@ impl Mr {
             Backing::Window(window) => {
                 let qp = qp.ok_or(Fault::Protection)?;
                 let (source, start, generation) = window.check(qp, key, va, len, need)?;
-                return Ok(MrAccess {
+                let access = MrAccess {
                     window: Some((self.clone(), generation)),
                     ..open(source, start)
-                });
+                };
+                return Ok((access, None));
             }
         };
         if key & TAG_MASK != tag {
             return Err(Fault::Protection);
         }
-        Ok(open(source, range.offset_of(va, len, need)?))
+        Ok((open(source, range.offset_of(va, len, need)?), whole))
     }
 }
 
 /// The region that was accessed last: the next is the same, more often than not. Not to be kept for longer than a lock is
 /// held, as it keeps the region and its memory.
+///
+/// A region that changes or ends meanwhile waits for accesses under way, as ever: by the gate of its memory, or by a grace
+/// period.
 #[derive(Default)]
 pub(crate) struct Recent(Option<Checked>);
 
@@ -248,7 +249,7 @@ struct Checked {
     mr: Arc<Mr>,
     pd: Arc<Pd>,
     key: u32,
-    /// Of a process's region: what holds as long as its version is this.
+    /// The range of a process's region, and the version for which it holds. [`None`] of other memory.
     range: Option<(Range, u32)>,
     access: MrAccess,
 }
@@ -256,31 +257,30 @@ struct Checked {
 impl Checked {
     fn new(pd: &Arc<Pd>, key: u32, va: u64, len: u64, need: Access) -> Result<Self, Fault> {
         let mr = find(key)?;
-        // First: then the version is another one if anything changes after it was looked at.
-        let version = mr.version.load(Ordering::Acquire);
-        let access = mr.check(pd, None, key, va, len, need)?;
+        let (access, range) = mr.check(pd, None, key, va, len, need)?;
         Ok(Self {
-            range: mr.user_range().map(|range| (range, version)),
             mr,
             pd: pd.clone(),
             key,
+            range,
             access,
         })
     }
 
-    /// The addresses that `key` gives access to in `pd`, if it is the same key, and they are known still.
+    /// The range that `key` gives access to in `pd`, if that was checked, and the region has not changed since.
     #[inline]
     fn range(&self, pd: &Arc<Pd>, key: u32) -> Option<&Range> {
         let (range, version) = self.range.as_ref()?;
         let is_it = self.key == key
             && Arc::ptr_eq(&self.pd, pd)
-            && self.mr.version.load(Ordering::Acquire) == *version;
+            && self.mr.version.load(Ordering::Relaxed) == *version;
         is_it.then_some(range)
     }
 }
 
 impl Recent {
-    /// Checks a local key. `need` are the rights; [`Access::NONE`] is a read. Context: process or softirq.
+    /// Checks a local key. `need` are the rights; [`Access::NONE`] is a read. Context: bottom halves off, until the copy is
+    /// done: `reregister_user()` may wait for that by a grace period.
     pub(crate) fn access(
         &mut self,
         pd: &Arc<Pd>,
@@ -317,7 +317,8 @@ pub(crate) fn remote_access(
     len: u64,
     need: Access,
 ) -> Result<MrAccess, Fault> {
-    find(key)?.check(pd, Some(qp), key, va, len, need)
+    let (access, _) = find(key)?.check(pd, Some(qp), key, va, len, need)?;
+    Ok(access)
 }
 
 /// Checks a key that the peer of the QP with the number `qp` has sent with a FLUSH, of all that the key
