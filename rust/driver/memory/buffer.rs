@@ -170,10 +170,8 @@ impl<'a> Cursor<'a> {
         from: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        // All in one piece, as a rule of small packets.
-        let rest = skb.linear().get(from..).unwrap_or_default();
-        if let Some(data) = rest.get(..len) {
-            return self.write(offset, data);
+        if let Some(piece) = skb.piece(from, len) {
+            return self.write(offset, piece);
         }
         self.walk(offset, len, |memory, at, done, n| {
             let mut at = at;

@@ -69,7 +69,7 @@ __rust_helper bool rust_helper_skb_cloned(const struct sk_buff *skb)
 	return skb_cloned(skb);
 }
 
-/* Whether nobody else refers to the packet, or waits for the end of its memory's use. */
+/* Nobody else refers to the packet, and nobody waits for the end of its memory's use. */
 __rust_helper bool rust_helper_skb_is_exclusive(struct sk_buff *skb)
 {
 	return !skb_shared(skb) && !skb_zcopy(skb);

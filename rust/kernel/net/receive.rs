@@ -430,6 +430,13 @@ impl RxSkb {
         }
     }
 
+    /// Returns the `len` bytes of the datagram from `offset` on, if they are in one piece with its headers, as those of small
+    /// packets are as a rule.
+    #[inline]
+    pub fn piece(&self, offset: usize, len: usize) -> Option<&[u8]> {
+        self.linear().get(offset..)?.get(..len)
+    }
+
     /// Returns the 40 bytes that stand in front of a datagram in a receive buffer of UD: an IPv6 header, or
     /// 20 bytes of nothing and an IPv4 header. The checksum of that is computed here: that in the packet may be of other
     /// fields.
@@ -505,10 +512,8 @@ impl RxSkb {
     /// Feeds the `len` bytes of the datagram from `offset` on to [`crc32_le`](sync::crc32_le); `None` if
     /// there are not so many.
     pub fn crc32_le(&self, mut state: u32, offset: usize, len: usize) -> Option<u32> {
-        // All in one piece, as a rule of small packets.
-        let rest = self.linear().get(offset..).unwrap_or_default();
-        if let Some(part) = rest.get(..len) {
-            return Some(sync::crc32_le(state, part));
+        if let Some(piece) = self.piece(offset, len) {
+            return Some(sync::crc32_le(state, piece));
         }
         let mut left = len;
         for segment in self.segments(offset, len) {

@@ -130,8 +130,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Accesses memory by the key that a request names, or invalidates the key. Not a part of [`Self::execute`]: receives
-    /// would take longer.
+    /// Accesses memory by the key that a request names, but for atomics, or invalidates the key. Not a part of
+    /// [`Self::execute`]: receives would take longer.
     #[inline(never)]
     fn access_remote(
         &mut self,
@@ -143,8 +143,8 @@ impl ReceiveSide {
     ) -> Result<(), Fault> {
         let payload = packet.header_len();
         match action {
-            // The key is checked for the whole message with its first packet, so that nothing is written of a message that does
-            // not fit.
+            // The key is checked for the whole message with its first packet, so that nothing is written of a message that
+            // does not fit.
             Action::PlaceRemote {
                 rkey,
                 va,
@@ -152,8 +152,8 @@ impl ReceiveSide {
                 check_length,
             } => {
                 let (xrc_srqn, check) = (packet.xrc_srqn, u64::from(check_length));
-                // A copy fails if the memory is no more, so a key that was right for the message's first packet need not be
-                // looked up again for those that came with it.
+                // A copy fails if the memory is no more, so a key that was right for the message's first packet need not
+                // be looked up again for those that came with it.
                 let target = match self.target.take() {
                     Some(target) if target.covers(xrc_srqn, rkey, va, check) => target,
                     _ => Target {
@@ -197,7 +197,10 @@ impl ReceiveSide {
             Action::Invalidate { rkey } => pd
                 .ok_or(Fault::NoQueue)
                 .and_then(|pd| key::invalidate(pd, qp.number, rkey, true)),
-            _ => Err(Fault::Protection),
+            // The steps of a receive, and atomics, are for `execute`.
+            Action::TakeReceive | Action::PlaceReceive { .. } | Action::Atomic { .. } => {
+                Err(Fault::Protection)
+            }
         }
     }
 
