@@ -29,8 +29,8 @@ FEW, MORE = 200, 800
 SECONDS = 600
 # Below so many bytes, a message is a small one.
 SMALL = 1 * KIB
-# Messages of a run, of all queue pairs. Small ones are so many that the start and the end do not count, where the last
-# batch of a burst may wait for half a millisecond. Of more than 20,000, perftest tells no peak.
+# Messages of a run, of all queue pairs. Small ones are so many that the start and the end count for little. At the end, the
+# last batch of a burst waits for half a millisecond.
 MESSAGES, SMALL_MESSAGES = 2000, 20000
 # Of connections, in a run: work of the kernel's own comes between them in most.
 TURNS = 5
