@@ -252,12 +252,51 @@ static bool run_mtu(void)
 	return netdevs_have_mtu(netdev_mtu) && ok;
 }
 
+/* How many address handles the module has. -1 if it does not say so, as other drivers. */
+static long handles(void)
+{
+	FILE *file = fopen("/sys/kernel/debug/ferroce/live_objects", "r");
+	long count, found = -1;
+	char name[16];
+
+	while (file && fscanf(file, "%15s %ld", name, &count) == 2) {
+		if (!strcmp(name, "ah"))
+			found = count;
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* A queue pair that has sent with an address handle does not keep it, nor its entry of the GID table. */
+static bool run_destroyed_handle(void)
+{
+	struct ibv_ah *usual = ends[0].ah;
+	long before = handles();
+	uint64_t until;
+	bool ok;
+
+	if (before < 0)
+		return row_skip("the driver does not count address handles");
+	ends[0].ah = ah_make(&ends[0].device, &ends[1].device);
+	post_receive(&ends[1], 1, 0, SIZE);
+	post_send(&ends[0], &ends[1], 2, 0, 64, NULL, QKEY);
+	ok = sent(&ends[0], 2) && received(&ends[1], &ends[0], 1, 64, NULL);
+	ah_free(ends[0].ah);
+	ends[0].ah = usual;
+	/* Those of the connection manager come and go. */
+	for (until = now_ms() + WAIT_MS; ok && handles() != before && now_ms() < until;)
+		usleep(10000);
+	return ok && handles() == before;
+}
+
 static const struct row rows[] = {
 	{ "datagrams of all lengths", .run_with = run_lengths, false },
 	{ "datagrams with immediate", .run_with = run_lengths, true },
 	{ "a burst, and one without a receive", run_burst },
 	{ "a wrong Q_Key", run_qkey },
 	{ "the packet's type in sl", run_types },
+	{ "a handle that is destroyed after its use", run_destroyed_handle },
 };
 
 static const struct row mtu_row = { "datagrams follow the port's MTU", run_mtu };

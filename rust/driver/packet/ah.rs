@@ -10,7 +10,13 @@ use crate::{
     memory::pd::Pd,
     table::Table, //
 };
-use core::ops::RangeInclusive;
+use core::{
+    ops::RangeInclusive,
+    sync::atomic::{
+        AtomicU64,
+        Ordering, //
+    },
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -30,6 +36,9 @@ use zerocopy_derive::{
 /// Numbers of address handles: librxe takes 0 for "none".
 const NUMBERS: RangeInclusive<u32> = 1..=0x00ff_ffff;
 
+/// The next handle's serial number.
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
+
 /// The address handles of the processes of all devices.
 pub(crate) static HANDLES: Table<Ah> = Table::new();
 
@@ -47,6 +56,8 @@ pub(crate) struct Ah {
     pd: Arc<Pd>,
     /// By what number a process calls it.
     number: Option<u32>,
+    /// No other address handle ever has it.
+    pub(crate) serial: u64,
     address: Address,
     _live: Live,
 }
@@ -88,6 +99,7 @@ impl AddressHandle for Ah {
         let ah = Self {
             pd: pd.clone(),
             number: slot.as_ref().map(|slot| slot.key()),
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             address,
             _live: Live::new(Kind::Ah),
         };

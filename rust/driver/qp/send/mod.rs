@@ -36,7 +36,6 @@ use crate::{
     },
     memory::buffer::Place,
     packet::{
-        ah::Ah,
         datagram::Batch,
         path::Path, //
     },
@@ -171,8 +170,9 @@ pub(crate) struct SendSide {
     source: SendSource,
     /// The QP's own queue key, for datagrams that ask for it.
     pub(crate) qkey: u32,
-    /// The route of the last datagram.
-    datagram_path: Option<(Arc<Ah>, Arc<Path>)>,
+    /// The route of the last datagram, and the serial number of its address handle, which may be gone: the handle itself
+    /// would keep an entry of the GID table.
+    datagram_path: Option<(u64, Arc<Path>)>,
     engine: Engine,
     /// The timer has expired: the next packets are built here, by no worker.
     is_late: bool,
@@ -190,9 +190,9 @@ pub(crate) struct SendSide {
 
 impl SendSide {
     /// Takes the route of the last datagram out, if its source address is gone.
-    pub(super) fn take_lost_path(&mut self, device: &Device) -> Option<(Arc<Ah>, Arc<Path>)> {
-        self.datagram_path
-            .take_if(|(_, path)| !path.has_source(device))
+    pub(super) fn take_lost_path(&mut self, device: &Device) -> Option<Arc<Path>> {
+        let is_lost = |(_, path): &mut (u64, Arc<Path>)| !path.has_source(device);
+        self.datagram_path.take_if(is_lost).map(|(_, path)| path)
     }
 
     /// Forgets all requests without completing them, posted ones included (RESET).

@@ -221,15 +221,15 @@ impl SendSide {
 
 /// The way of datagrams to `ah`.
 fn datagram_tx_path(
-    cached: &mut Option<(Arc<Ah>, Arc<Path>)>,
+    cached: &mut Option<(u64, Arc<Path>)>,
     qp: &Qp,
     ah: &Arc<Ah>,
 ) -> Option<TxPath> {
     let path = match cached {
-        Some((owner, path)) if Arc::ptr_eq(owner, ah) && path.is_valid(qp.device()) => path.clone(),
+        Some((serial, path)) if *serial == ah.serial && path.is_valid(qp.device()) => path.clone(),
         _ => {
             let path = Path::resolve(qp.device(), ah.address(), qp.number, 0, false).ok()?;
-            *cached = Some((ah.clone(), path.clone()));
+            *cached = Some((ah.serial, path.clone()));
             path
         }
     };
