@@ -252,27 +252,11 @@ static bool run_mtu(void)
 	return netdevs_have_mtu(netdev_mtu) && ok;
 }
 
-/* How many address handles the module has. -1 if it does not say so, as other drivers. */
-static long handles(void)
-{
-	FILE *file = fopen("/sys/kernel/debug/ferroce/live_objects", "r");
-	long count, found = -1;
-	char name[16];
-
-	while (file && fscanf(file, "%15s %ld", name, &count) == 2) {
-		if (!strcmp(name, "ah"))
-			found = count;
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
-
 /* A queue pair that has sent with an address handle does not keep it, nor its entry of the GID table. */
 static bool run_destroyed_handle(void)
 {
 	struct ibv_ah *usual = ends[0].ah;
-	long before = handles();
+	long before = live_objects("ah");
 	uint64_t until;
 	bool ok;
 
@@ -285,9 +269,9 @@ static bool run_destroyed_handle(void)
 	ah_free(ends[0].ah);
 	ends[0].ah = usual;
 	/* Those of the connection manager come and go. */
-	for (until = now_ms() + WAIT_MS; ok && handles() != before && now_ms() < until;)
+	for (until = now_ms() + WAIT_MS; ok && live_objects("ah") != before && now_ms() < until;)
 		usleep(10000);
-	return ok && handles() == before;
+	return ok && live_objects("ah") == before;
 }
 
 static const struct row rows[] = {

@@ -655,3 +655,18 @@ unsigned long long device_counter_now(const struct device *device, const char *n
 	usleep(30000);
 	return device_counter(device, name);
 }
+
+long live_objects(const char *type)
+{
+	FILE *file = fopen("/sys/kernel/debug/ferroce/live_objects", "r");
+	long count, found = -1;
+	char name[16];
+
+	while (file && fscanf(file, "%15s %ld", name, &count) == 2) {
+		if (!strcmp(name, type))
+			found = count;
+	}
+	if (file)
+		fclose(file);
+	return found;
+}

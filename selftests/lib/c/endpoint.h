@@ -160,4 +160,7 @@ unsigned long long device_counter(const struct device *device, const char *name)
 /* The same, after that time: what was counted before counts. */
 unsigned long long device_counter_now(const struct device *device, const char *name);
 
+/* How many objects of a type the module has ("qp", "ah", ...). -1 if it does not say so, as other drivers. */
+long live_objects(const char *type);
+
 #endif
