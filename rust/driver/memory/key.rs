@@ -269,12 +269,12 @@ impl Checked {
 
     /// The range that `key` gives access to in `pd`, if that was checked, and the region has not changed since.
     #[inline]
-    fn range(&self, pd: &Arc<Pd>, key: u32) -> Option<&Range> {
+    fn range(&self, pd: &Arc<Pd>, key: u32) -> Option<Range> {
         let (range, version) = self.range.as_ref()?;
         let is_it = self.key == key
             && Arc::ptr_eq(&self.pd, pd)
             && self.mr.version.load(Ordering::Relaxed) == *version;
-        is_it.then_some(range)
+        is_it.then_some(*range)
     }
 }
 
@@ -290,7 +290,7 @@ impl Recent {
         need: Access,
     ) -> Result<&MrAccess, Fault> {
         let range = self.0.as_ref().and_then(|last| last.range(pd, key));
-        match (range.copied(), &mut self.0) {
+        match (range, &mut self.0) {
             (Some(range), Some(last)) => {
                 last.access.start = range.offset_of(va, len, need)?;
                 last.access.len = len;
