@@ -140,7 +140,10 @@ device_without_hooks()
 	in1 rdma link delete "$dev1" || fail "the device does not go"
 	echo "selftests: hooks, device" >/dev/kmsg
 	fill_netfilter n1 || status=1
-	! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" || status=2
+	! in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1" 2>"$ktap_dir/refusal" || status=2
+	cat "$ktap_dir/refusal"
+	# E2BIG
+	grep -q 'Argument list too long' "$ktap_dir/refusal" || status=5
 	in1 ss -Huln "sport = $port" | grep . && status=3
 	in1 nft delete table inet full
 	device_comes || status=4
@@ -262,6 +265,35 @@ rule_for_users()
 	[ "$status/$count" = 0/1 ] || fail "status $status, $count packets dropped"
 }
 
+# Packets of QPs do not belong to the task that has made the device.
+maker_in_cgroup()
+{
+	local status=0 count cgroup=/sys/fs/cgroup/maker
+	only_ferroce
+	modprobe nft_socket || skip "this kernel has no nft_socket"
+	[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
+	mkdir "$cgroup" && in1 rdma link delete "$dev1" || return 1
+	(echo "$BASHPID" >"$cgroup/cgroup.procs" && in1 rdma link add "$dev1" type "$link_type" netdev "$netdev1") || status=1
+	# With the mounts of this namespace: that of cgroups is not in the other.
+	nsenter --net=/var/run/netns/n1 nft -f - <<-END || status=2
+		table inet maker {
+			chain output {
+				type filter hook output priority 0
+				socket cgroupv2 level 1 "maker" counter drop
+			}
+		}
+	END
+	# The filter works.
+	! (echo "$BASHPID" >"$cgroup/cgroup.procs" && ip netns exec n1 python3 - send "$address2" "$port" 1 <"$echo" 2>&1) ||
+		status=3
+	gid_index_wait "$dev1" "$address1" &&
+		pair 30 7174 rping -s -a "$address1" -p 7174 -C 100 -- rping -c -a "$address1" -p 7174 -C 100 || status=4
+	count=$(in1 nft list table inet maker | sed -n 's/.*counter packets \([0-9]*\).*/\1/p')
+	in1 nft delete table inet maker
+	await $((50 * slowness)) rmdir "$cgroup" 2>/dev/null || status=5
+	[ "$status/$count" = 0/1 ] || fail "status $status, $count packets dropped"
+}
+
 hooks_listed()
 {
 	in1 nft list hooks 2>&1
@@ -304,7 +336,7 @@ hooks_read_and_gone()
 	return "$failed"
 }
 
-ktap_start 18
+ktap_start 19
 row "datagrams for the device come by its hook" taken_by_hook
 row "datagrams for an address without a device are left to the stack" left_to_the_stack
 row "datagrams with IPv4 options or IPv6 extension headers are counted" with_options
@@ -321,6 +353,7 @@ row "an address where netfilter takes no more hooks is of no use, and its port i
 row "it goes" remove_child
 row "no device where netfilter takes no more hooks, and the log says why" device_without_hooks
 row "a rule keeps users from sending RoCE packets, and QPs send" rule_for_users
+row "a filter of the cgroup that a device was made in does not get its packets" maker_in_cgroup
 row "netfilter lists the hooks, as long as they are there" hooks_shown
 row "hooks that are listed while they come and go" hooks_read_and_gone
 device_anew >/dev/null

@@ -6,7 +6,8 @@
 //! # Locks
 //!
 //! The list of devices has a mutex, which is taken under RTNL too. So nothing that takes RTNL, or
-//! waits for somebody who does, is called with it held; `ib_core` is never called with it held.
+//! waits for somebody who does, is called with it held; `ib_core` is never called with it held. Sockets are opened with it
+//! held, in a thread of the kernel that takes neither.
 
 use crate::{
     device::{

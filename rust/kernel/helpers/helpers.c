@@ -28,4 +28,5 @@
 #include "softirq.c"
 #include "spinlock.c"
 #include "version.c"
+#include "workqueue.c"
 #include "xarray.c"

@@ -12,6 +12,11 @@
 #include <net/ipv6.h>
 #include <net/route.h>
 
+__rust_helper bool rust_helper_ipv6_mod_enabled(void)
+{
+	return ipv6_mod_enabled();
+}
+
 __rust_helper void rust_helper_dst_release(struct dst_entry *dst)
 {
 	dst_release(dst);

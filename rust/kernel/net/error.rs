@@ -12,11 +12,6 @@ pub(crate) fn eafnosupport() -> Error {
     from_code(bindings::EAFNOSUPPORT)
 }
 
-/// Protocol family not supported: IPv6 is not compiled in.
-pub(crate) fn epfnosupport() -> Error {
-    from_code(bindings::EPFNOSUPPORT)
-}
-
 /// Cannot assign requested address: it is not ours, or none that one sends to.
 pub(crate) fn eaddrnotavail() -> Error {
     from_code(bindings::EADDRNOTAVAIL)

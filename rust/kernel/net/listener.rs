@@ -7,10 +7,6 @@
 use crate::{
     address::Address,
     burst::RxBurst,
-    error::{
-        eafnosupport,
-        epfnosupport, //
-    },
     hook::Hook,
     namespace::Net,
     receive::RxSkb, //
@@ -33,7 +29,10 @@ use kernel::{
     }, //
 };
 use rdma_bindings as bindings;
-use sync::BhGuard;
+use sync::{
+    call_in_kernel_thread,
+    BhGuard, //
+};
 
 /// Bytes of memory that packets may take which left by one socket and are still in this machine's queues: many times
 /// what any queue needs. Those that are given to the stack at the same moment may exceed it.
@@ -302,12 +301,10 @@ impl<H: Receive> Listener<H> {
     ///
     /// `EADDRINUSE` if somebody else has the port.
     pub fn bind(net: &Net, port: u16, handler: Arc<H>) -> Result<Self> {
-        let socket_v4 = Socket::open(net, kernel_bindings::AF_INET, port)?;
-        let socket_v6 = match Socket::open(net, kernel_bindings::AF_INET6, port) {
-            Ok(socket) => Some(socket),
-            Err(err) if is_without_ipv6(err) => None,
-            Err(err) => return Err(err),
-        };
+        let mut sockets = Err(ENOMEM);
+        // A socket belongs to the cgroups of the task that makes it: their filters are not for packets of others.
+        call_in_kernel_thread(&mut || sockets = open_both(net, port));
+        let (socket_v4, socket_v6) = sockets?;
         let (v4, v6) = (socket_v4.sock(), socket_v6.as_ref().map(Socket::sock));
         let ports = Ports {
             hook_v4: None,
@@ -352,9 +349,17 @@ impl<H: Receive> Listener<H> {
     }
 }
 
-/// Returns whether `err` says that the kernel, or its administrator, has no IPv6.
-fn is_without_ipv6(err: Error) -> bool {
-    err == eafnosupport() || err == epfnosupport()
+/// Opens the socket of IPv4 and, unless the administrator has disabled IPv6, that of IPv6. Takes no RTNL: a thread that has
+/// it may wait for this one.
+fn open_both(net: &Net, port: u16) -> Result<(Socket, Option<Socket>)> {
+    let v4 = Socket::open(net, kernel_bindings::AF_INET, port)?;
+    // SAFETY: No requirements.
+    let v6 = if unsafe { bindings::ipv6_mod_enabled() } {
+        Some(Socket::open(net, kernel_bindings::AF_INET6, port)?)
+    } else {
+        None
+    };
+    Ok((v4, v6))
 }
 
 /// The means to send from the port of a [`Listener`].

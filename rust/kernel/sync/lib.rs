@@ -58,4 +58,7 @@ pub use timer::{
     Timer,
     TimerCallback, //
 };
-pub use workqueue::WorkQueue;
+pub use workqueue::{
+    call_in_kernel_thread,
+    WorkQueue, //
+};
