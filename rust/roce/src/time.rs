@@ -86,13 +86,19 @@ pub const fn rnr_delay(code: u8) -> Duration {
     Duration::from_us(tens.saturating_mul(10))
 }
 
+/// The local ACK timeout that smaller ones count as: 4.2 ms. A round trip through software takes longer than the smallest
+/// ones. Programs ask for them all the same: RDMA network cards have a least timeout, too.
+const LEAST_ACK_TIMEOUT: u32 = 10;
+
 /// How long a requester waits for an acknowledgement, from the 5-bit local ACK timeout `code`
-/// (IBTA 9.7.6.1.3): 4.096 us times 2^code, or `None` for 0, which means for ever. Bits above the
-/// lower five are ignored.
+/// (IBTA 9.7.6.1.3): 4.096 us times 2^code, but not less than 4.2 ms, or `None` for 0, which means for ever. Bits above
+/// the lower five are ignored.
 #[inline]
 pub const fn ack_timeout(code: u8) -> Option<Duration> {
-    match code & 0x1f {
-        0 => None,
-        code => Some(Duration::from_ns(4_096u64.wrapping_shl(code as u32))),
-    }
+    let exponent = match (code & 0x1f) as u32 {
+        0 => return None,
+        1..LEAST_ACK_TIMEOUT => LEAST_ACK_TIMEOUT,
+        exponent => exponent,
+    };
+    Some(Duration::from_ns(4_096u64.wrapping_shl(exponent)))
 }

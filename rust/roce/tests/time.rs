@@ -29,7 +29,7 @@ fn ack_timeout_doubles() {
     assert_eq!(ack_timeout(0), None);
     assert_eq!(ack_timeout(0x20), None);
     for code in 1..32 {
-        let ns = 4_096 << code;
+        let ns = 4_096 << code.max(10);
         assert_eq!(ack_timeout(code), Some(Duration::from_ns(ns)));
     }
 }

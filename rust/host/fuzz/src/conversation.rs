@@ -18,7 +18,6 @@ use roce::{
         SendWr, //
     },
     time::{
-        ack_timeout,
         Duration,
         Instant, //
     }, //
@@ -28,6 +27,7 @@ use sim::{
         plant_srq,
         srqn_of,
         takes_receive,
+        timeout,
         Fault,
         Posted,
         Scenario,
@@ -187,7 +187,7 @@ fn scenario(input: &Input) -> Scenario {
 fn side(any: &AnySide, service: Type, mtu: Mtu) -> Side {
     let mut side = Side {
         psn: Psn::new(u32::from(any.far).wrapping_mul(0x7f_ffff)).sub(any.psn.into()),
-        timeout: ack_timeout(5 + any.timeout % 9),
+        timeout: timeout(5 + any.timeout % 9),
         retry_count: any.retries & 7,
         rnr_retry: (any.retries >> 3) & 7,
         max_rd_atomic: 1 + any.max_rd_atomic % 16,

@@ -33,12 +33,12 @@ use roce::{
     },
     status::Status,
     time::{
-        ack_timeout,
         Duration,
         Instant, //
     },
     wire::U24, //
 };
+use sim::scenario::timeout;
 
 use self::input::Event;
 use crate::{
@@ -185,7 +185,7 @@ impl Model {
                     self.begin(config.get());
                 }
             }
-            Event::SetTimeout(code) => self.requester.set_timeout(ack_timeout(code)),
+            Event::SetTimeout(code) => self.requester.set_timeout(timeout(code)),
             Event::SetRetries(count) => self.requester.set_retry_count(count & 7),
             Event::SetRnrRetries(count) => self.requester.set_rnr_retry(count & 7),
             Event::SetReads(count) => self.requester.set_max_rd_atomic(count),

@@ -66,7 +66,7 @@ fn times(input: &Input) {
     }
     match ack_timeout(code) {
         None => assert_eq!(code & 0x1f, 0),
-        Some(timeout) => assert_eq!(timeout.as_ns(), 4096 << (code & 0x1f)),
+        Some(timeout) => assert_eq!(timeout.as_ns(), 4096 << (code & 0x1f).max(10)),
     }
     let then = Instant::from_ns(input.time);
     let later = then.add(Duration::from_ns(input.duration));

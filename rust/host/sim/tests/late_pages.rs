@@ -6,13 +6,13 @@
 use roce::{
     qp::Mtu,
     requester::SendOperation,
-    time::{
-        ack_timeout,
-        Duration, //
-    }, //
+    time::Duration, //
 };
 use sim::{
-    scenario::Wire,
+    scenario::{
+        timeout,
+        Wire, //
+    },
     storm::{
         self,
         Storm, //
@@ -41,7 +41,7 @@ fn run(
         ..scenario.wire
     });
     let [requester, responder] = &mut scenario.sides;
-    requester.timeout = ack_timeout(8);
+    requester.timeout = timeout(8);
     requester.rnr_retry = rnr_retry;
     if wire.is_none() {
         requester.retry_count = 1;

@@ -10,11 +10,13 @@ use roce::{
         RequesterConfig,
         SendOperation,
         SendWr, //
-    },
-    time::ack_timeout, //
+    }, //
 };
 
-use sim::rng::Rng;
+use sim::{
+    rng::Rng,
+    scenario::timeout, //
+};
 
 use crate::any::{
     by_chance,
@@ -50,7 +52,7 @@ impl Config {
             dest_qpn: 2,
             pkey: 0xffff,
             initial_psn: Psn::new(0u32.wrapping_sub(self.psn.get())),
-            timeout: ack_timeout(self.timeout),
+            timeout: timeout(self.timeout),
             retry_count: self.retry_count & 7,
             rnr_retry: self.rnr_retry & 7,
             max_rd_atomic: self.max_rd_atomic,
