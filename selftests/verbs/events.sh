@@ -6,6 +6,8 @@
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
+cm_port=7174
+
 # A device of one's own: others would miss it.
 watch_start()
 {
@@ -58,6 +60,9 @@ port()
 {
 	trap watch_end EXIT
 	watch_start || return 1
+	# Something has changed, but not the port's state.
+	ip -n n1 link set dummy8 alias changed || return 1
+	told 0 "port active of port 1"
 	ip -n n1 link set dummy8 down || return 1
 	told 1 "port error of port 1"
 	told 0 "port active of port 1"
@@ -125,8 +130,24 @@ removed()
 	told 1 "local work queue catastrophic error of the queue pair"
 }
 
+# The client's netdev takes larger packets than the server's.
+mtus_differ()
+{
+	local netdev mtu status=0
+	[ "$driver" = ferroce ] || skip "the words of another driver"
+	netdev=$(netdev_of n1 "$dev1")
+	mtu=$(in1 cat "/sys/class/net/$netdev/mtu")
+	kernel_log_mark
+	ip -n n1 link set "$netdev" mtu 1500 || return 1
+	! pair 30 "$cm_port" rping -s -a "$address1" -p "$cm_port" -C 1 -- rping -c -a "$address1" -p "$cm_port" -C 1 || status=1
+	ip -n n1 link set "$netdev" mtu "$mtu" || return 1
+	[ "$status" -eq 0 ] || fail "it is accepted"
+	grep -q 'rdma_accept: Invalid argument' "$ktap_dir/server.errors" || fail "rdma_accept() does not say so"
+	kernel_log_since | grep 'refused: the path MTU is above' || fail "the kernel log does not say so"
+}
+
 rows=$(rows_of "$here/events")
-others=6
+others=7
 [ -z "${FERROCE_ROWS:-}" ] || others=0
 ktap_start $((rows + others))
 devices_wait
@@ -139,6 +160,7 @@ if [ "$others" -gt 0 ]; then
 	row "event: PORT_ERR, PORT_ACTIVE: the carrier goes and comes" carrier
 	row "event: PORT_ERR, PORT_ACTIVE: a bond is down for a moment" bond
 	row "event: GID_CHANGE" gid
+	row "rdma_accept() of a path MTU above the port's, and the log" mtus_differ
 	row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
 	row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8
 fi

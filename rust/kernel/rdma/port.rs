@@ -96,6 +96,14 @@ fn width_and_speed(mbps: u32) -> (u8, u16) {
     (width, speed as u16)
 }
 
+fn state(is_active: bool) -> bindings::ib_port_state {
+    if is_active {
+        bindings::ib_port_state_IB_PORT_ACTIVE
+    } else {
+        bindings::ib_port_state_IB_PORT_DOWN
+    }
+}
+
 /// `query_port`.
 ///
 /// # Safety
@@ -109,11 +117,7 @@ pub(crate) unsafe extern "C" fn query<T: Port>(
     // SAFETY: `ib_core` passes a device of this driver, and zeroed attributes to fill in.
     let (core, raw) = unsafe { (crate::device::core::<T>(device), &mut *raw) };
     let attr = core.query_port();
-    raw.state = if attr.active {
-        bindings::ib_port_state_IB_PORT_ACTIVE
-    } else {
-        bindings::ib_port_state_IB_PORT_DOWN
-    };
+    raw.state = state(attr.active);
     raw.phys_state = if attr.active {
         bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP
     } else if attr.link {
@@ -165,7 +169,7 @@ pub(crate) unsafe extern "C" fn speed<T: Port>(
 /// Only `ib_core` may call this, as `struct ib_device_ops` has it.
 pub(crate) unsafe extern "C" fn immutable<T: Port>(
     device: *mut bindings::ib_device,
-    _port: u32,
+    port: u32,
     raw: *mut bindings::ib_port_immutable,
 ) -> c_int {
     // SAFETY: `ib_core` passes a zeroed struct to fill in, and a device of this driver.
@@ -180,6 +184,15 @@ pub(crate) unsafe extern "C" fn immutable<T: Port>(
         raw.core_cap_flags |= bindings::RDMA_CORE_PORT_RAW_PACKET;
     }
     raw.max_mad_size = MAX_MAD_SIZE;
+    // `ib_dispatch_port_state_event()` compares with the state of last time, which `ib_core` does not set at first. So an
+    // event of the netdev would tell consumers of the state that they have found.
+    let is_active = core.netdev().is_some_and(|netdev| netdev.is_operational());
+    // SAFETY: `ib_core` has just made the data of its ports, and nobody else knows the device yet.
+    unsafe {
+        (*(*device).port_data.add(port as usize))
+            .cache
+            .last_port_state = state(is_active)
+    };
     0
 }
 
