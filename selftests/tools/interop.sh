@@ -15,7 +15,7 @@ device2=${FERROCE_PEER:-rxe0}
 address1v6=fd01::1
 address2v6=fd01::2
 
-ktap_start 34
+ktap_start 36
 gids_find
 for direction in here there; do
 	if [ "$direction" = here ]; then
@@ -40,6 +40,7 @@ for direction in here there; do
 	done
 	row "server $direction: ib_write_bw --write_with_imm -s 65536" perftest_across "$direction" \
 		ib_write_bw --write_with_imm -s 65536 -n 50
+	row "server $direction: bytes, immediate data, and what atomics answer" data_across "$direction" "$address"
 	row "server $direction: ib_atomic_bw -e" perftest_across "$direction" ib_atomic_bw -e -n 100
 done
 ktap_finish
