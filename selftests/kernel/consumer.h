@@ -95,8 +95,11 @@ struct queue {
 	struct ib_cq *cq;
 	unsigned int entries;
 	bool handler_polls;
-	/* Of the handler. */
+	/* Of ib_create_cq(), too. */
+	int vector;
+	/* Of the handler, and the CPU that it ran on. */
 	atomic_t calls;
+	int cpu;
 };
 
 /* A work request, and how it has ended. */
@@ -142,6 +145,7 @@ struct link_shape {
 	bool is_signal_all;
 	/* Not connected, for the caller to do. */
 	bool is_idle;
+	int vector;
 };
 
 #define ALL_RIGHTS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
@@ -246,7 +250,7 @@ bool connection_end(struct connection *connection);
 /* consumer_traffic.c: messages without end. */
 struct traffic;
 struct traffic *traffic_start(struct ib_device *device, u8 gid_index, bool is_peer_silent);
-/* Returns whether all has ended as it should. */
+/* Returns whether all has ended as it should. If not, the kernel log says what was wrong. */
 bool traffic_end(struct traffic *traffic);
 unsigned long traffic_messages(const struct traffic *traffic);
 /* What was wrong, if anything was. */

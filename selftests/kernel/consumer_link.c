@@ -152,7 +152,8 @@ static void bare_handler(struct ib_cq *cq, void *argument)
 {
 	struct queue *queue = argument;
 
-	atomic_inc(&queue->calls);
+	WRITE_ONCE(queue->cpu, raw_smp_processor_id());
+	atomic_inc_return_release(&queue->calls);
 	if (!queue->handler_polls)
 		return;
 	do
@@ -171,7 +172,7 @@ int queue_poll(struct queue *queue, int budget)
 
 int queue_open(struct test *test, struct queue *queue, unsigned int entries)
 {
-	struct ib_cq_init_attr attr = { .cqe = entries };
+	struct ib_cq_init_attr attr = { .cqe = entries, .comp_vector = queue->vector };
 	struct ib_cq *cq;
 
 	queue->entries = entries;
@@ -678,6 +679,7 @@ static int side_make(struct link *link, struct side *side, const char *name, con
 	side->address = ib_dma_map_single(test->device, side->memory, MEMORY, DMA_BIDIRECTIONAL);
 	must(test, !ib_dma_mapping_error(test->device, side->address), "memory cannot be mapped");
 	side->queue.kind = shape->queue;
+	side->queue.vector = shape->vector;
 	side->queue.handler_polls = shape->queue == QUEUE_BARE;
 	try(queue_open(test, &side->queue, completions));
 	attr.send_cq = side->queue.cq;

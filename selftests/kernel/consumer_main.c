@@ -53,7 +53,7 @@ static const struct rows *const all_rows[] = {
 static DEFINE_MUTEX(lock);
 static struct ib_device *device;
 static struct traffic *traffic;
-static bool is_traffic_gone, is_traffic_told;
+static bool is_traffic_gone, is_traffic_right;
 static DECLARE_BITMAP(chosen, ROWS_MAX);
 static struct dentry *directory;
 
@@ -245,7 +245,7 @@ static const struct file_operations chosen_operations = {
 static void traffic_stop(void)
 {
 	if (traffic)
-		is_traffic_told = traffic_end(traffic);
+		is_traffic_right = traffic_end(traffic);
 	traffic = NULL;
 }
 
@@ -262,7 +262,7 @@ static int traffic_show(struct seq_file *file, void *data)
 	} else if (!is_traffic_gone) {
 		seq_puts(file, "none\n");
 	} else {
-		seq_puts(file, is_traffic_told ? "gone\n" : "gone, and its connection was not told\n");
+		seq_puts(file, is_traffic_right ? "gone\n" : "gone, but not as it should: see the kernel log\n");
 	}
 	mutex_unlock(&lock);
 	return 0;

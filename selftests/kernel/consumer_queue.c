@@ -3,6 +3,8 @@
  * Completion queues: budgets, notifications. Shared receive queues.
  */
 
+#include <linux/cpu.h>
+
 #include "consumer.h"
 
 /* Receives and SENDs of that many messages, the second ones signaled. */
@@ -134,6 +136,50 @@ static int notify_next(struct test *test, const struct row *row)
 	must(test, wait_on(&link->b, atomic_read(&link->b.queue.calls) == 2), "no second notification");
 	try(messages(link, 2, &sends, &receives));
 	return calls_are(&link->b, 2);
+}
+
+/* Returns the CPU that notifies of a completion, or -1 with the row failed. */
+static int notified_on(struct test *test, int vector)
+{
+	const struct link_shape shape = { .queue = QUEUE_BARE, .vector = vector };
+	struct link *link = link_make(test, &shape);
+	struct request *sends, *receives;
+
+	if (!link)
+		return -1;
+	try(messages(link, 1, &sends, &receives));
+	must(test, wait_on(&link->b, atomic_read_acquire(&link->b.queue.calls)), "no notification");
+	return READ_ONCE(link->b.queue.cpu);
+}
+
+static int vectors(struct test *test, const struct row *row)
+{
+	int vector, cpu;
+
+	for (vector = 0; vector < test->device->num_comp_vectors; vector++) {
+		if (!cpu_online(vector))
+			continue;
+		cpu = notified_on(test, vector);
+		if (cpu < 0)
+			return -1;
+		must(test, cpu == vector, "vector %d: CPU %d notifies", vector, cpu);
+	}
+	return 0;
+}
+
+static int vector_offline(struct test *test, const struct row *row)
+{
+	const int vector = 1;
+	int cpu, error;
+
+	if (test->device->num_comp_vectors <= vector)
+		return row_skips(test, "there is one CPU only");
+	error = remove_cpu(vector);
+	must(test, !error, "remove_cpu: %d", error);
+	cpu = notified_on(test, vector);
+	error = add_cpu(vector);
+	must(test, !error, "add_cpu: %d", error);
+	return cpu < 0 ? -1 : 0;
 }
 
 /* A connected link with queues that nobody polls by himself. The receiver's queue is moderated. */
@@ -445,6 +491,8 @@ static const struct row rows[] = {
 	{ "rdma_set_cq_moderation: the count", notify_counted },
 	{ "rdma_set_cq_moderation: completions from before", notify_later_ones },
 	{ "ib_req_notify_cq: IB_CQ_REPORT_MISSED_EVENTS", notify_missed },
+	{ "the completion vector's CPU notifies", vectors },
+	{ "the completion vector's CPU is offline", vector_offline },
 	{ "two users of one queue of the pool", pooled },
 	{ "120 requests are flushed into a queue of 4", flush_of_many },
 	{ "shared receive queue and its limit, from a task, IB_POLL_DIRECT", srq, FROM_TASK, QUEUE_DIRECT },

@@ -130,8 +130,14 @@ bool traffic_end(struct traffic *traffic)
 	}
 	if (!IS_ERR_OR_NULL(traffic->thread))
 		kthread_stop(traffic->thread);
-	if (traffic->connection)
-		is_right = connection_end(traffic->connection);
+	if (traffic->has_failed) {
+		pr_err("consumer: the traffic failed: %s", traffic->test.text);
+		is_right = false;
+	}
+	if (traffic->connection && !connection_end(traffic->connection)) {
+		pr_err("consumer: the connection was not told\n");
+		is_right = false;
+	}
 	if (!IS_ERR_OR_NULL(traffic->ah))
 		rdma_destroy_ah(traffic->ah, RDMA_DESTROY_AH_SLEEPABLE);
 	test_free(&traffic->test);

@@ -160,10 +160,14 @@ removed_by_netdev_in_silence()
 
 unloaded_under_traffic()
 {
+	local log
+	kernel_log_mark
 	echo start >"$files/traffic" || fail "no traffic"
 	traffic_runs
 	timeout -k 5 $((60 * slowness)) rmmod consumer || fail "rmmod: status $?"
 	[ ! -e "$files" ] || fail "files are left"
+	log=$(kernel_log_since) || fail "the mark has gone from the kernel log"
+	! grep '^consumer: the ' <<<"$log" || fail "the traffic did not end as it should"
 }
 
 # Queues of the pool are the device's, and go with it.
