@@ -24,6 +24,8 @@
 #define DEPTH 16
 #define WAIT_MS 20000
 #define QUIET_MS 200
+/* A min_rnr_timer of 0 (IBTA 9.7.5.2.8, table 45). */
+#define LONGEST_RNR_US 655360
 #define NAKS 100
 
 static struct region regions[2];
@@ -205,9 +207,14 @@ static bool in_time(int64_t (*attempt)(void), unsigned int most)
 	return false;
 }
 
+/* The local ACK timeout that smaller ones count as. */
+#define LEAST_TIMEOUT 10
+
 /* So long, in us, a request and its repetitions take at least: 4.096 us * 2^timeout each. */
 static uint64_t least_time(uint8_t timeout, uint8_t retries)
 {
+	if (timeout < LEAST_TIMEOUT)
+		timeout = LEAST_TIMEOUT;
 	return (4096ULL << timeout) / 1000 * (retries + 1);
 }
 
@@ -257,6 +264,25 @@ static bool run_timeout_retries(void)
 	return in_time(five_retries, least_time(14, 5) * 4 / 1000);
 }
 
+/*
+ * The shortest timeouts are too short for a round trip through software: they count as the least one. Of so many attempts
+ * not all take long because the machine is busy.
+ */
+static bool run_timeout_least(void)
+{
+	int64_t took, shortest = INT64_MAX;
+	unsigned int i;
+
+	for (i = 0; i < 10; i++) {
+		took = timeout_attempt(1, 7);
+		if (took < 0)
+			return false;
+		if (took < shortest)
+			shortest = took;
+	}
+	return shortest < patience_ms(1000);
+}
+
 /* Whatever is in either queue when the queue pair fails comes out once, in order. */
 static bool run_flush(void)
 {
@@ -281,6 +307,33 @@ static bool run_flush(void)
 	return ok;
 }
 
+/* The kernel leaves a process's completions where they are when their queue pair goes. */
+static bool run_completions_stay(int by_reset)
+{
+	/* Ours drop them. */
+	bool stay = !has_own_provider(), ok = true;
+	uint64_t id;
+
+	start(PATIENT);
+	for (id = 0; id < DEPTH; id++) {
+		receive_one(1, 100 + id, 0);
+		send_one(id);
+	}
+	for (id = 0; ok && id < DEPTH; id++)
+		ok = completed(send_cqs[0], "a send", id, IBV_WC_SUCCESS);
+	if (by_reset) {
+		qp_change(qps[1], (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE, "RTS to RESET");
+	} else {
+		qp_free(qps[1]);
+		qps[1] = NULL;
+	}
+	for (id = 0; ok && stay && id < DEPTH; id++)
+		ok = completed(recv_cqs[1], "a receive", 100 + id, IBV_WC_SUCCESS);
+	ok = ok && cq_quiet(recv_cqs[1], QUIET_MS);
+	finish();
+	return ok;
+}
+
 /* The same queue pairs, by way of RESET. */
 static void start_again(struct patience patience)
 {
@@ -291,9 +344,16 @@ static void start_again(struct patience patience)
 	qp_connect(&devices[0], qps[0], &devices[1], qps[1], IBV_MTU_1024, patience);
 }
 
+static bool at_least(uint64_t took, uint64_t least)
+{
+	ksft_print_msg("after %llu us, %llu at the least\n", (unsigned long long)took, (unsigned long long)least);
+	return took >= least;
+}
+
 /* What was armed before RESET is forgotten: a later deadline counts. */
 static bool run_timeout_after_reset(void)
 {
+	uint64_t before, took;
 	bool ok;
 
 	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
@@ -306,29 +366,37 @@ static bool run_timeout_after_reset(void)
 	start_again((struct patience){ .timeout = 16, .retries = 1, .rnr_retries = 7 });
 	qp_free(qps[1]);
 	qps[1] = NULL;
+	before = now_us();
 	send_one(3);
 	ok = ok && completed(send_cqs[0], "the send after RESET", 3, IBV_WC_RETRY_EXC_ERR);
+	took = now_us() - before;
 	finish();
-	return ok;
+	return ok && at_least(took, least_time(16, 1));
 }
 
 static bool run_rnr_after_reset(void)
 {
+	unsigned long long naks;
+	uint64_t before, took, end;
 	bool ok;
 
 	start((struct patience){ .timeout = 14, .retries = 7, .rnr_retries = 7 });
 	send_one(1);
 	start_again(VERY_PATIENT);
-	/* 491.52 ms: longer than what was armed. */
+	/* It is longer than what was armed. */
 	qp_change(qps[1], (struct ibv_qp_attr){ .min_rnr_timer = 0 }, IBV_QP_MIN_RNR_TIMER, "RNR timer");
+	naks = device_counter_now(&devices[0], "rcvd_rnr_err");
+	before = now_us();
 	send_one(2);
-	/* It has been sent by then, and refused. */
-	usleep(quiet_ms(50) * 1000);
+	end = now_ms() + patience_ms(WAIT_MS);
+	while (device_counter_now(&devices[0], "rcvd_rnr_err") == naks && now_ms() < end)
+		;
 	receive_one(1, 2, 0);
 	ok = completed(recv_cqs[1], "the receive after RESET", 2, IBV_WC_SUCCESS) &&
 	     completed(send_cqs[0], "the send after RESET", 2, IBV_WC_SUCCESS);
+	took = now_us() - before;
 	finish();
-	return ok;
+	return ok && at_least(took, LONGEST_RNR_US);
 }
 
 static int64_t flush_many(void)
@@ -418,6 +486,15 @@ static unsigned long long unsent(int end)
 	return device_counter_now(&devices[end], "send_err");
 }
 
+/* The port's counter of 16 bits says the same. */
+static bool is_shown_by_port(int end)
+{
+	unsigned long long wanted = unsent(end), shown = device_counter(&devices[end], "../counters/port_xmit_discards");
+
+	ksft_print_msg("port_xmit_discards: %llu of %llu\n", shown, wanted);
+	return shown == (wanted < UINT16_MAX ? wanted : UINT16_MAX);
+}
+
 /* A burst of requests is as many packets. The second end cannot acknowledge the first request until its route is back. */
 static bool run_unsent(void)
 {
@@ -446,8 +523,9 @@ static bool run_unsent(void)
 	count = unsent(0) - before;
 	route_change(0, "add");
 	ksft_print_msg("%llu of %d packets of a WRITE are not sent\n", count, SIZE / 1024);
+	ok = ok && count == SIZE / 1024 && is_shown_by_port(0);
 	finish();
-	return ok && count == SIZE / 1024;
+	return ok;
 }
 
 /* A doorbell that is refused drops what was posted: it is not sent when the queue opens. */
@@ -778,9 +856,12 @@ static const struct row rows[] = {
 	{ "a responder that is not ready is tried with one packet", run_not_ready },
 	{ "one retry takes as long as the timeout says", run_timeout_short },
 	{ "five retries take as long as the timeout says", run_timeout_retries },
+	{ "the shortest timeout takes as long as the least one", run_timeout_least },
 	{ "a retry after RESET, and its timeout", run_timeout_after_reset },
 	{ "a retry after RESET, and its RNR timer", run_rnr_after_reset },
 	{ "both queues are flushed in order, once", run_flush },
+	{ "completions of a queue pair that is reset stay", .run_with = run_completions_stay, true },
+	{ "completions of a queue pair that is destroyed stay", .run_with = run_completions_stay, false },
 	{ "thousands of receives are flushed at once", run_flush_many },
 	{ "without a route a queue of long messages holds up nobody", run_no_route },
 	{ "packets without a route count as not sent", run_unsent },
