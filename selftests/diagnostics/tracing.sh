@@ -94,7 +94,7 @@ packets()
 	# The PSNs of one of the messages.
 	first=$(sed -nE 's/.* ferroce_packet_out: dest_qpn=([0-9]+) opcode=RC_SEND_FIRST .*/\1/p' "$ktap_dir/trace" | head -n 1)
 	psns=$(sed -nE "s/.* ferroce_packet_out: dest_qpn=$first opcode=RC_SEND_.* psn=([0-9]+) .*/\1/p" "$ktap_dir/trace")
-	awk 'NR > 1 && $1 != (before + 1) % 2 ^ 24 { exit 1 } { before = $1 } END { exit NR != 8 }' <<<"$psns" ||
+	awk 'NR > 1 && $1 != (before + 1) % 2 ^ 24 { is_wrong = 1 } { before = $1 } END { exit is_wrong || NR != 8 }' <<<"$psns" ||
 		fail "PSNs: $(xargs <<<"$psns")"
 }
 

@@ -574,11 +574,31 @@ static struct ibv_sge piece(int side, size_t at, uint32_t length)
 	return region_sge(&regions[side], at, length);
 }
 
+/* Where messages are, in both regions. */
+#define AT 64
+
+/* Whether memory is as such a message leaves it. Before, the source was filled anew, and the sink held `old`. */
+static int compare(enum ibv_wr_opcode opcode, uint32_t length, size_t header, uint64_t old)
+{
+	const uint8_t *local = regions[0].memory + AT, *remote = regions[1].memory + AT;
+	uint64_t sum = old + 1;
+	bool is_right;
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		is_right = !memcmp(local, &old, sizeof(old)) && !memcmp(remote, &sum, sizeof(sum));
+	else
+		is_right = !memcmp(local, remote + header, length);
+	if (!is_right)
+		ksft_print_msg("a message: other bytes arrived\n");
+	return is_right ? 0 : EILSEQ;
+}
+
 /* One message from the first device to the second; the errno says what went wrong. */
 static int transfer(struct ibv_qp **qps, enum ibv_wr_opcode opcode, uint32_t length)
 {
 	bool datagram = qps == ud, receives = opcode == IBV_WR_SEND;
-	struct ibv_sge from = piece(0, 64, length), to = piece(1, 64, length + (datagram ? 40 : 0));
+	size_t header = datagram ? GRH : 0;
+	struct ibv_sge from = piece(0, AT, length), to = piece(1, AT, length + header);
 	struct ibv_send_wr wr = {
 		.sg_list = &from,
 		.num_sge = 1,
@@ -587,7 +607,11 @@ static int transfer(struct ibv_qp **qps, enum ibv_wr_opcode opcode, uint32_t len
 	}, *bad;
 	struct ibv_recv_wr receive = { .sg_list = &to, .num_sge = 1 }, *bad_receive;
 	struct ibv_wc wc;
+	uint64_t old;
 
+	random_fill(regions[0].memory + AT, length);
+	random_fill(regions[1].memory + AT, length + header);
+	memcpy(&old, regions[1].memory + AT, sizeof(old));
 	if (receives && ibv_post_recv(qps[1], &receive, &bad_receive))
 		return EBADMSG;
 	if (datagram) {
@@ -611,9 +635,9 @@ static int transfer(struct ibv_qp **qps, enum ibv_wr_opcode opcode, uint32_t len
 		return EPROTO;
 	}
 	/* A datagram may be lost. */
-	if (receives && !cq_poll(cqs[1], &wc, datagram ? 100 : WAIT_MS))
+	if (receives && !cq_poll(cqs[1], &wc, datagram ? 500 : WAIT_MS))
 		return datagram ? 0 : ETIME;
-	return 0;
+	return compare(opcode, length, header, old);
 }
 
 static int send_one(void)

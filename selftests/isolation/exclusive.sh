@@ -149,13 +149,14 @@ vlan()
 # Nothing but its completion queue tells a process that polls.
 poller_told()
 {
-	local server client status
+	local server client status before
+	before=$(received_bytes)
 	ip netns exec first ib_send_bw -d "$dev1" -F -R -p "$cm_port" -n 5000000 >"$ktap_dir/server" 2>&1 &
 	server=$!
 	await_listener "ip netns exec first" "$cm_port" "$server"
 	ip netns exec other ib_send_bw -d "$dev2" -F -R -p "$cm_port" -n 5000000 10.6.0.1 >"$ktap_dir/client" 2>&1 &
 	client=$!
-	await $((100 * slowness)) traffic_flows || fail "no traffic"
+	await $((100 * slowness)) traffic_flows "$before" || fail "no traffic"
 	move_device first pod || return 1
 	await $((200 * slowness)) has_ended "$server" || echo "the process does not end"
 	cat "$ktap_dir/server"
@@ -196,9 +197,15 @@ not()
 	! "$@"
 }
 
+received_bytes()
+{
+	ip netns exec first cat /sys/class/net/v1/statistics/rx_bytes
+}
+
+# traffic_flows BYTES: two megabytes more have come since there were so many.
 traffic_flows()
 {
-	[ "$(ip netns exec first cat /sys/class/net/v1/statistics/rx_bytes)" -gt $((2 << 20)) ]
+	[ "$(received_bytes)" -gt $(($1 + (2 << 20))) ]
 }
 
 # The pod goes with traffic under way: the netdev goes with it, as a veth does, and the device with the netdev.

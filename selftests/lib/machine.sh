@@ -19,8 +19,11 @@ on_each_machine()
 
 boot_log_check()
 {
+	local log
 	kernel_log_look
-	dmesg --notime | kernel_log_scan
+	log=$(dmesg --notime) || return 1
+	grep -q '^Linux version ' <<<"$log" || { echo "the beginning of the kernel log is not there"; return 1; }
+	kernel_log_scan <<<"$log"
 }
 
 # Since the last look at the log.
