@@ -49,6 +49,46 @@ same_mac()
 	[ -n "$second" ] && [ "$first" != "$second" ]
 }
 
+# The EUI-64 of the MAC address: RFC 4291, appendix A.
+guid()
+{
+	local mac wanted is
+	IFS=: read -ra mac < <(in1 cat "/sys/class/net/$netdev1/address")
+	printf -v wanted '%02x%s:%sff:fe%s:%s%s' $((0x${mac[0]} ^ 2)) "${mac[@]:1}"
+	is=$(cat "/sys/class/infiniband/$dev1/node_guid")
+	echo "$is, MAC address ${mac[*]}"
+	[ "$is" = "$wanted" ] || fail "not $wanted"
+}
+
+# As Documentation/status.rst has them.
+limits()
+{
+	local out line largest
+	[ "$link_type" = ferroce ] || skip "the limits of another driver"
+	printf -v largest '0x%x' $((((1 << 28) - 1) * $(getconf PAGESIZE)))
+	out=$(ibv_devinfo -v -d "$dev1") || return 1
+	while read -r line; do
+		grep -qE "^\s*${line%% *}:\s+${line##* }\b" <<<"$out" || {
+			grep -E "^\s*${line%% *}:" <<<"$out"
+			fail "not ${line##* }"
+		}
+	done <<-END
+		max_qp_wr 32768
+		max_srq_wr 32768
+		max_sge 32
+		max_srq_sge 32
+		max_cqe 4194303
+		max_qp_rd_atom 16
+		max_mcast_grp 1024
+		max_total_mcast_qp_attach 16384
+		max_mcast_qp_attach 64
+		max_mr_size $largest
+		max_pkeys 1
+	END
+	# libibverbs does not tell how many GIDs there are.
+	[ "$(find "/sys/class/infiniband/$dev1/ports/1/gids" -type f | wc -l)" -eq 256 ] || fail "not 256 GIDs"
+}
+
 # Names that users have given are none that udev changes. iproute2 does not show it.
 names_assigned()
 {
@@ -379,6 +419,35 @@ port_counters()
 	[ "$(counter "$dev1" port_rcv_errors)" -eq "$errors" ] || fail "errors where there were none"
 }
 
+# Two counters, and that of the port, which sums them up and ends at 65535.
+errors_shown()
+{
+	local malformed wrong sum
+	malformed=$(counter_of "$dev1" malformed_pkts) && wrong=$(counter_of "$dev1" icrc_err) || return 1
+	sum=$((malformed + wrong))
+	echo "$malformed packets are malformed, $wrong have a wrong ICRC; $(counter "$dev1" port_rcv_errors) errors"
+	[ "$malformed" -eq $((malformed_before + 3)) ] && [ "$wrong" -eq $((wrong_before + 3)) ] &&
+		[ "$(counter "$dev1" port_rcv_errors)" -eq $((sum < 65535 ? sum : 65535)) ]
+}
+
+# Packets that are no RoCE packets, and an ACK to nobody with a wrong ICRC.
+port_errors()
+{
+	local malformed_before wrong_before
+	[ "$link_type" = ferroce ] || skip "the counters of another driver"
+	malformed_before=$(counter_of "$dev1" malformed_pkts) && wrong_before=$(counter_of "$dev1" icrc_err) || return 1
+	# shellcheck disable=SC2154 # of namespaces.sh
+	in2 python3 - "$address1" <<-'END' || return 1
+		import socket, sys
+		s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+		for _ in range(3):
+		    s.sendto(b"x" * 20, (sys.argv[1], 4791))
+		    s.sendto(bytes.fromhex("11 00 ffff 00fffff0 00000000 1f000000 00000000"), (sys.argv[1], 4791))
+	END
+	await $((50 * slowness)) errors_shown >/dev/null
+	errors_shown
+}
+
 # As rdma-ndd writes it.
 description()
 {
@@ -477,13 +546,15 @@ ended()
 	fail "they are still shown after $tries tries"
 }
 
-ktap_start 25
+ktap_start 28
 netdev1=$(netdev_of n1 "$dev1") netdev2=$(netdev_of n2 "$dev2")
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 hold_start
 row "modinfo: a version" module_version
 row "rdma dev" devices
 row "two netdevs with one MAC address: two GUIDs" same_mac
+row "the GUID is the MAC address's" guid
+row "limits" limits
 row "the name is the user's" names_assigned
 row "rdma link" links
 row "rdma res show qp" queue_pairs
@@ -501,6 +572,7 @@ row "the end of a process" ended
 row "rdma statistic show" statistics
 row "rdma statistic qp set auto" counters_by_type
 row "ports/1/counters" port_counters
+row "ports/1/counters: errors" port_errors
 row "node_desc" description
 row "rdma res show cm_id" connection_ids
 row "rdma monitor" monitor

@@ -10,8 +10,8 @@ set -u
 . "$(dirname "$0")/../lib/test.sh"
 
 ns=refusals
-# A netdev that is not there, of a wrong type, a VLAN, in use, and a port in use.
-causes=5
+# A netdev that is not there, of a wrong type, a VLAN, in use, a name in use, and a port in use.
+causes=6
 
 in_ns()
 {
@@ -32,16 +32,16 @@ is_inventory()
 	[ "$(inventory)" = "$1" ]
 }
 
-# refused NETDEV ERRNO [LINES]: adding a device there fails with that errno, by name,
+# refused NETDEV ERRNO [LINES [NAME]]: adding a device there fails with that errno, by name,
 # and the module says so in that many lines. The caller's name stands for the cause.
 refused()
 {
-	local netdev=$1 wanted=$2 lines=${3:-1} before after out words said
+	local netdev=$1 wanted=$2 lines=${3:-1} name=${4:-refused0} before after out words said
 	words=$(python3 -c 'import errno, os, sys; print(os.strerror(getattr(errno, sys.argv[1])))' "$wanted")
 	before=$(inventory)
 	kernel_log_mark
-	if out=$(in_ns rdma link add refused0 type "$link_type" netdev "$netdev" 2>&1); then
-		rdma link del refused0
+	if out=$(in_ns rdma link add "$name" type "$link_type" netdev "$netdev" 2>&1); then
+		rdma link del "$name"
 		fail "it is accepted"
 	fi
 	echo "$out"
@@ -87,6 +87,18 @@ second_device()
 	(refused plain0 EEXIST)
 	local status=$?
 	rdma link del first0 || fail "the first one does not go away"
+	return "$status"
+}
+
+second_name()
+{
+	local status
+	in_ns ip link add plain1 up type dummy || return 1
+	in_ns rdma link add first0 type "$link_type" netdev plain0 || fail "the first one is refused"
+	(refused plain1 ENFILE 1 first0)
+	status=$?
+	rdma link del first0 || fail "the first one does not go away"
+	in_ns ip link del plain1
 	return "$status"
 }
 
@@ -148,7 +160,7 @@ rxe)
 	;;
 esac
 
-ktap_start 9
+ktap_start 10
 module_load
 ip netns add "$ns"
 in_ns ip link add plain0 type dummy
@@ -201,6 +213,7 @@ row "an unknown netdev" unknown_netdev
 row "a netdev of a wrong type" wrong_type
 row "a VLAN netdev" vlan_netdev
 row "a second device on the same netdev" second_device
+row "a device of that name" second_name
 row "the UDP port is taken over IPv4" socket_holds AF_INET
 row "the UDP port is taken over IPv6" socket_holds AF_INET6
 row "each cause has an errno of its own" errors_differ
