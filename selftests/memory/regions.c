@@ -347,6 +347,18 @@ static bool run_too_long(void)
 	return ok;
 }
 
+/* Addresses from zero on are for windows. */
+static bool run_zero_based(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(b->pd, places[0], SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
+	int error = mr ? 0 : errno;
+
+	if (mr)
+		mr_free(mr);
+	ksft_print_msg("%s\n", strerror(error));
+	return error == EOPNOTSUPP;
+}
+
 static struct ibv_mr *shared;
 static atomic_bool is_over;
 
@@ -430,6 +442,7 @@ static const struct row rows[] = {
 	{ "a region that a window is bound to", run_window },
 	{ "memory that is not there", run_nothing_there },
 	{ "memory longer than max_mr_size", run_too_long },
+	{ "a region that begins at zero", run_zero_based },
 	{ "in the midst of messages", run_traffic },
 };
 

@@ -1083,6 +1083,20 @@ static bool run_requester_limit(void)
 	return finish() && ok;
 }
 
+/* Nothing of it leaves, and no other request behind it. */
+static bool run_no_reads_asked(void)
+{
+	struct ibv_qp_attr attr = patient();
+	bool ok;
+
+	attr.max_rd_atomic = 0;
+	lone_start(attr);
+	post(a, IBV_WR_RDMA_READ, 1);
+	post(a, IBV_WR_SEND, 2);
+	ok = sent(a, 1, IBV_WC_LOC_QP_OP_ERR) && sent(a, 2, IBV_WC_WR_FLUSH_ERR) && wire_quiet() && state_is(a, IBV_QPS_ERR);
+	return finish() && ok;
+}
+
 static bool run_no_reads(void)
 {
 	struct ibv_qp_attr attr = patient();
@@ -1797,6 +1811,7 @@ static const struct row rows[] = {
 	{ "SQD: another RNR timer, more READs from the peer", run_changed_responder },
 	{ "SQD: fewer READs and atomics", run_changed_reads },
 	{ "reads: no more outstanding than max_rd_atomic", run_requester_limit },
+	{ "reads: none asked for with max_rd_atomic 0", run_no_reads_asked },
 	{ "reads: none taken with max_dest_rd_atomic 0", run_no_reads },
 	{ "reads: one more than max_dest_rd_atomic", run_responder_limit },
 	{ "reads: one more than a max_dest_rd_atomic of three", run_responder_limit_rounded },
