@@ -177,16 +177,16 @@ pub(crate) unsafe extern "C" fn immutable<T: Port>(
     raw.pkey_tbl_len = c_int::from(PKEY_TABLE_LEN);
     raw.gid_tbl_len = GID_TABLE_LEN as c_int;
     raw.core_cap_flags = bindings::RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
-    if core
-        .netdev()
-        .is_some_and(|netdev| netdev.has_ethernet_frames())
-    {
+    let netdev = core.netdev();
+    let is_active = netdev
+        .as_ref()
+        .is_some_and(|netdev| netdev.is_operational());
+    if netdev.is_some_and(|netdev| netdev.has_ethernet_frames()) {
         raw.core_cap_flags |= bindings::RDMA_CORE_PORT_RAW_PACKET;
     }
     raw.max_mad_size = MAX_MAD_SIZE;
     // `ib_dispatch_port_state_event()` compares with the state of last time, which `ib_core` does not set at first. So an
     // event of the netdev would tell consumers of the state that they have found.
-    let is_active = core.netdev().is_some_and(|netdev| netdev.is_operational());
     // SAFETY: `ib_core` has just made the data of its ports, and nobody else knows the device yet.
     unsafe {
         (*(*device).port_data.add(port as usize))
