@@ -64,14 +64,14 @@ static bool finish(void)
 	return ok;
 }
 
-static void post_flagged(unsigned int flags, enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge,
-			 uint64_t address, uint32_t rkey)
+static struct ibv_send_wr wr_of(unsigned int flags, enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge *sge,
+				uint64_t address, uint32_t rkey)
 {
 	struct ibv_send_wr wr = {
 		.wr_id = id,
 		.opcode = opcode,
 		.send_flags = flags,
-		.sg_list = &sge,
+		.sg_list = sge,
 		.num_sge = 1,
 		.wr.rdma = { .remote_addr = address, .rkey = rkey },
 	};
@@ -81,6 +81,14 @@ static void post_flagged(unsigned int flags, enum ibv_wr_opcode opcode, uint64_t
 		wr.wr.atomic.remote_addr = address;
 		wr.wr.atomic.rkey = rkey;
 	}
+	return wr;
+}
+
+static void post_flagged(unsigned int flags, enum ibv_wr_opcode opcode, uint64_t id, struct ibv_sge sge,
+			 uint64_t address, uint32_t rkey)
+{
+	struct ibv_send_wr wr = wr_of(flags, opcode, id, &sge, address, rkey);
+
 	send_post(a->qp, &wr);
 }
 
@@ -428,14 +436,8 @@ static bool run_flush_late(void)
 static int write_of_child(uint64_t id)
 {
 	struct ibv_sge sge = region_sge(&a->open, 0, 64);
-	struct ibv_send_wr wr = {
-		.wr_id = id,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.wr.rdma = { .remote_addr = (uintptr_t)b->open.memory, .rkey = b->open.mr->rkey },
-	}, *bad;
+	struct ibv_send_wr wr = wr_of(IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, id, &sge, (uintptr_t)b->open.memory,
+				      b->open.mr->rkey), *bad;
 	int status;
 	pid_t child = fork_child();
 
