@@ -67,6 +67,75 @@ vlan_gids()
 		peer=$(gid_index "$dev2" "$scope2" "$netdev2") && peer_vlan=$(gid_index "$dev2" "$scope2" vlan5)
 }
 
+# under_traffic FUNCTION ADDRESS DEVICE GID-INDEX DEVICE GID-INDEX OPTION...: the first device, in n1, receives from the
+# second one, in n2. The processes meet at ADDRESS.
+under_traffic()
+{
+	local change=$1 address=$2 end1=(-d "$3" -x "$4") end2=(-d "$5" -x "$6") status server client
+	local traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4 "${@:7}")
+	ip netns exec n1 "${traffic[@]}" "${end1[@]}" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n1" 18515 "$server"
+	ip netns exec n2 "${traffic[@]}" "${end2[@]}" "$address" >"$ktap_dir/client" 2>&1 &
+	client=$!
+	("$change")
+	status=$?
+	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
+	kill "$client" "$server"
+	wait "$client" "$server"
+	return "$status"
+}
+
+# acknowledged WHEN: the client's device gets acknowledgements.
+acknowledged()
+{
+	local packets
+	packets=$(packets_of "$dev2")
+	await $((150 * slowness)) has_traffic "$dev2" "$packets" 20 || fail "there is no traffic $1"
+}
+
+vlan_again()
+{
+	acknowledged before
+	vlan_down
+	vlan_up || fail "no VLAN"
+	acknowledged "over the new VLAN"
+}
+
+# The paths were on netdevs with other numbers. Without the VLAN, packets are lost: they are sent again after 4 s.
+connection_over_vlan()
+{
+	local own own_vlan peer peer_vlan
+	vlan_gids || return 1
+	under_traffic vlan_again "$address1" "$dev1" "$own_vlan" "$dev2" "$peer_vlan" -u 20
+}
+
+into_vrf()
+{
+	acknowledged before
+	ip -n n1 link set "$netdev1" master red || fail "no VRF"
+	acknowledged "in the VRF"
+	ip -n n1 link set "$netdev1" nomaster || fail "it stays in the VRF"
+	acknowledged "behind the VRF"
+}
+
+connection_into_vrf()
+{
+	local gid1 gid2
+	modprobe vrf || skip "the kernel has no VRF"
+	gid1=$(gid_index "$dev1" "$address1") && gid2=$(gid_index "$dev2" "$address2") &&
+		ip -n n1 link add red type vrf table 77 && ip -n n1 link set red up || return 1
+	under_traffic into_vrf "$address1" "$dev1" "$gid1" "$dev2" "$gid2" -u 20
+}
+
+into_vrf_down()
+{
+	ip -n n1 link delete red
+	# Addresses of IPv6 have gone with the change of the table.
+	ip -n n1 address add "$address1v6/64" dev "$netdev1" nodad 2>/dev/null
+	devices_wait
+}
+
 # A host on the netdev below has the address of a peer on the VLAN, and the other way round.
 impostor_beside_vlan()
 {
@@ -219,19 +288,9 @@ addresses_change()
 # Connections between other addresses go on. Their GIDs go, too, but come back before the 17 s of -u 19 are over.
 wireguard_addresses()
 {
-	local status gid1 gid2 server client traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4 -u 19)
+	local gid1 gid2
 	gid1=$(gid_index wg1 10.8.1.1) && gid2=$(gid_index wg2 10.8.1.2) || return 1
-	ip netns exec n1 "${traffic[@]}" -d wg1 -x "$gid1" >"$ktap_dir/server" 2>&1 &
-	server=$!
-	await_listener "ip netns exec n1" 18515 "$server"
-	ip netns exec n2 "${traffic[@]}" -d wg2 -x "$gid2" 10.8.1.1 >"$ktap_dir/client" 2>&1 &
-	client=$!
-	(addresses_change)
-	status=$?
-	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
-	kill "$client" "$server"
-	wait
-	return "$status"
+	under_traffic addresses_change 10.8.1.1 wg1 "$gid1" wg2 "$gid2" -u 19
 }
 
 wireguard_moves()
@@ -266,11 +325,14 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 10
+ktap_start 12
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
 row "an impostor in the peer's stream" impostor_in_stream
+row "the VLAN is made again under traffic between its link-local addresses" connection_over_vlan
 vlan_down
+row "the netdev goes into a VRF under traffic, and leaves it" connection_into_vrf
+into_vrf_down
 row "a netdev that is not Ethernet, above the device's: no GID, and it goes" tunnel_above
 row "two VRFs with the same address: rping" same_address
 row "a peer in a VRF has an impostor in another one" impostor_in_vrf

@@ -27,26 +27,40 @@ use net::{
 /// The arguments of a path lookup. They do not hold off the end of the namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct PathQuery {
+    /// A lookup sets `oif`.
     query: Query,
     /// The namespace that has the source address.
     netns: NetCookie,
-    /// The number there of the netdev that has it.
+    /// The number there of the netdev that has it. A lookup sets it again.
     ifindex: u32,
+    /// The VLAN of that netdev.
+    vlan: Option<u16>,
 }
 
 impl PathQuery {
     /// The path over the route that is valid now. Errors and context as for [`Path::resolve`].
     pub(crate) fn lookup(&self, device: &Device) -> Result<Arc<Path>> {
-        let (netns, query) = (self.netns, &self.query);
-        let sender = device
-            .sender_in(netns, &query.source.to_gid())
-            .ok_or(ENODEV)?;
-        let addresses = device.registry.addresses.changes();
+        let mut asked = *self;
+        let query = &mut asked.query;
+        let (netns, source) = (self.netns, query.source.to_gid());
+        let sender = device.sender_in(netns, &source).ok_or(ENODEV)?;
+        let known = &device.registry.addresses;
+        let addresses = known.changes();
+        asked.ifindex = known
+            .ifindex(device, netns.id(), &source, self.ifindex, self.vlan)
+            .unwrap_or(self.ifindex);
+        // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
+        // own.
+        query.oif = if query.destination.is_multicast() || query.destination.is_link_local() {
+            asked.ifindex
+        } else {
+            sender.net().vrf_of(asked.ifindex)
+        };
         let route = net::Path::lookup(&sender, query)?;
         let is_loopback =
             route.is_local() && device.has_address(netns.id(), &query.destination.to_gid());
         let path = Path {
-            asked: *self,
+            asked,
             route,
             is_loopback,
             addresses,
@@ -95,13 +109,6 @@ impl Path {
         let (source, destination) = ends(address);
         // The address may have gone, and be back under another entry of the table.
         let place = address.place();
-        // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
-        // own.
-        let oif = if destination.is_multicast() || destination.is_link_local() {
-            place.ifindex
-        } else {
-            place.vrf_ifindex
-        };
         // Consumers may set one bit of the two: then queues on the way may mark packets before they are full, and the sender
         // slows down (ECT, RFC 3168, annex A17.9). No packet leaves with a mark.
         let class = address.traffic_class;
@@ -109,7 +116,7 @@ impl Path {
         let query = Query {
             source,
             destination,
-            oif,
+            oif: 0,
             traffic_class: if may_be_marked { class } else { class & !CE },
             hop_limit: address.hop_limit,
             flow_label: address.flow_label,
@@ -121,6 +128,7 @@ impl Path {
             query,
             netns: place.netns,
             ifindex: place.ifindex,
+            vlan: place.vlan,
         }
         .lookup(device)
     }

@@ -217,18 +217,18 @@ impl Qp {
         migrated: Option<bool>,
     ) -> bool {
         let (verdict, switched) = self.with_paths(|paths| {
-            // The path may have been lost, and be back; or the peer's address may have gone from the device.
-            let is_doubtful = |path: &Arc<Path>| !is_own && path.is_loopback();
-            if paths.primary.as_ref().is_none_or(is_doubtful) {
-                let _ = paths.valid_primary(self.device());
-            }
             let is_of =
                 |path: Option<&Arc<Path>>| path.is_some_and(|path| path.is_reverse(skb, is_own));
-            let way = Way {
+            let mut way = Way {
                 primary: is_of(paths.primary.as_ref()),
                 alternate: is_of(paths.alternate.as_ref().map(|alternate| &alternate.path)),
                 former: is_of(paths.former.as_ref()),
             };
+            // The primary path may have been lost, and be back; its netdev may have another number, or VRF; or the peer's
+            // address may have gone from the device.
+            if !way.primary {
+                way.primary = is_of(paths.valid_primary(self.device()).as_ref());
+            }
             let verdict = match migrated {
                 Some(migrated) => paths.migration.receive(way, migrated),
                 None if way.primary => Verdict::Accept,

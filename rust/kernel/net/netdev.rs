@@ -353,18 +353,29 @@ impl Net {
     /// Returns the number of the network device that the VLAN with the number `ifindex` is on; [`None`] if
     /// that is no VLAN, or is on one of another namespace. Any context but hard interrupts.
     pub fn below_vlan(&self, ifindex: u32) -> Option<u32> {
-        let ifindex = c_int::try_from(ifindex).ok()?;
-        let _guard = rcu::read_lock();
-        // SAFETY: `self` is a namespace that has not ended. The guard keeps the device that is found. A VLAN has a reference
-        // to the device that it is on.
-        let below = unsafe {
-            let dev = bindings::dev_get_by_index_rcu(self.as_ptr(), ifindex);
-            if dev.is_null() || !NetDevice::from_raw(dev).is_vlan() {
-                return None;
-            }
-            NetDevice::from_raw(bindings::vlan_dev_real_dev(dev))
-        };
+        let guard = rcu::read_lock();
+        let netdev = self
+            .netdev(ifindex, &guard)
+            .filter(|netdev| netdev.is_vlan())?;
+        // SAFETY: It is a VLAN, which has a reference to the device that it is on. The guard keeps the VLAN.
+        let below = unsafe { NetDevice::from_raw(bindings::vlan_dev_real_dev(netdev.as_ptr())) };
         below.is_in(self).then(|| below.ifindex())
+    }
+
+    /// Returns the number of the VRF that the network device with the number `ifindex` is in, as
+    /// [`NetDevice::vrf_ifindex`]. Any context but hard interrupts.
+    pub fn vrf_of(&self, ifindex: u32) -> u32 {
+        let guard = rcu::read_lock();
+        self.netdev(ifindex, &guard)
+            .map_or(0, NetDevice::vrf_ifindex)
+    }
+
+    fn netdev<'a>(&self, ifindex: u32, _guard: &'a rcu::Guard) -> Option<&'a NetDevice> {
+        let ifindex = c_int::try_from(ifindex).ok()?;
+        // SAFETY: `self` is a namespace that has not ended, and the RCU read lock is held.
+        let dev = unsafe { bindings::dev_get_by_index_rcu(self.as_ptr(), ifindex) };
+        // SAFETY: The guard keeps the device that was found.
+        (!dev.is_null()).then(|| unsafe { NetDevice::from_raw(dev) })
     }
 
     /// Returns whether `address` is one of the namespace's own, as seen from the network device `oif`: in its VRF, if
