@@ -25,10 +25,10 @@ use rdma::{
 impl TableAddress for Known {
     type Device = Device;
 
-    /// One of a netdev above the device's own, as a VLAN, a macvlan or an ipvlan, which may be in another namespace, has its
-    /// packets in the namespace of that netdev. It is nobody's if nobody there can use the device (the exclusive mode), or
-    /// if it cannot have packets: somebody else has the UDP port there, netfilter takes no more hooks, or there are too many
-    /// addresses like it. It stays so until it is added again.
+    /// A netdev above the device's own (VLAN, macvlan, ipvlan) may be in another namespace. Packets for its addresses come
+    /// there. Such an address is of no use if nobody there can use the device (the exclusive mode), or if it cannot get
+    /// packets: somebody else has the UDP port there, netfilter takes no more hooks, or there are too many addresses
+    /// like it. It stays so until it is added again.
     ///
     /// Errors: `ENOSPC` if there are too many like one of the device's own netdev. Of a netdev above: `EOPNOTSUPP` if that is
     /// not Ethernet, `ENODEV` if its namespace is about to end.

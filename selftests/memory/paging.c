@@ -313,7 +313,7 @@ static void *keep_forking(void *count)
 	return NULL;
 }
 
-static bool run_restless(int opcode)
+static bool run_many_forks(int opcode)
 {
 	uint64_t end = now_ms() + patience_ms(WAIT_MS);
 	atomic_uint forks = 0;
@@ -1607,9 +1607,9 @@ static const struct row rows[] = {
 	{ "WRITE, discarded pages of a large region", .run_with = run_large, IBV_WR_RDMA_WRITE, OWN },
 	{ "WRITE, pages of a fork", .run_with = run_forked, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ, pages of a fork", .run_with = run_forked, IBV_WR_RDMA_READ, OWN },
-	{ "SEND, restless pages", .run_with = run_restless, IBV_WR_SEND, OWN },
-	{ "WRITE, restless pages", .run_with = run_restless, IBV_WR_RDMA_WRITE, OWN },
-	{ "READ, restless pages", .run_with = run_restless, IBV_WR_RDMA_READ, OWN },
+	{ "SEND, many forks", .run_with = run_many_forks, IBV_WR_SEND, OWN },
+	{ "WRITE, many forks", .run_with = run_many_forks, IBV_WR_RDMA_WRITE, OWN },
+	{ "READ, many forks", .run_with = run_many_forks, IBV_WR_RDMA_READ, OWN },
 	{ "SEND to write-protected pages", .run_with = run_write_protected, IBV_WR_SEND, OWN },
 	{ "WRITE to write-protected pages", .run_with = run_write_protected, IBV_WR_RDMA_WRITE, OWN },
 	{ "READ to write-protected pages", .run_with = run_write_protected, IBV_WR_RDMA_READ, OWN },
@@ -1649,8 +1649,8 @@ static const struct row rows[] = {
 	{ "all addresses: WRITE, replaced pages", .run_with = run_replaced, IBV_WR_RDMA_WRITE, EVERYWHERE },
 	{ "all addresses: READ, discarded pages", .run_with = run_discarded, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: WRITE, pages of a fork", .run_with = run_forked, IBV_WR_RDMA_WRITE, EVERYWHERE },
-	{ "all addresses: SEND, restless pages", .run_with = run_restless, IBV_WR_SEND, EVERYWHERE },
-	{ "all addresses: READ, restless pages", .run_with = run_restless, IBV_WR_RDMA_READ, EVERYWHERE },
+	{ "all addresses: SEND, many forks", .run_with = run_many_forks, IBV_WR_SEND, EVERYWHERE },
+	{ "all addresses: READ, many forks", .run_with = run_many_forks, IBV_WR_RDMA_READ, EVERYWHERE },
 	{ "all addresses: SEND to write-protected pages",
 	  .run_with = run_write_protected, IBV_WR_SEND, EVERYWHERE },
 	{ "all addresses: WRITE to write-protected pages",

@@ -172,8 +172,8 @@ impl Registry {
     /// Makes the core of a device on `netdev` and puts it on the list.
     ///
     /// Errors: `EEXIST` if there is a device on `netdev`, `EADDRINUSE` if somebody else has the UDP
-    /// port, `E2BIG` if netfilter takes no more hooks, `ENODEV` if `netdev` goes, or changes its namespace. Context: process,
-    /// may sleep, not under RTNL.
+    /// port, `E2BIG` if netfilter takes no more hooks, `ENODEV` if `netdev` goes, or changes its namespace, `ENOSPC` if
+    /// there are too many devices like it, `ENOMEM`. Context: process, may sleep, not under RTNL.
     pub(crate) fn attach(self: &Arc<Self>, netdev: &net::NetDev) -> Result<Arc<Device>> {
         let netns = self.namespaces.of(netdev)?;
         let device = self.enlist(netdev, &netns)?;
@@ -301,8 +301,8 @@ impl Registry {
         }
     }
 
-    /// Has work close all sockets that nobody uses. It waits for grace periods, for which `ib_core`'s workqueue of GIDs and
-    /// RTNL have no time. Context: any.
+    /// Has work close all sockets that nobody uses: it waits for grace periods, too long for callers under RTNL or on
+    /// `ib_core`'s workqueue of GIDs. Context: any.
     fn queue_close(self: &Arc<Self>) {
         let _ = self.process.enqueue(self.clone());
     }

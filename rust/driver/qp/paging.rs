@@ -112,7 +112,7 @@ impl Waiting {
     /// Keeps a packet for later, behind the others; or drops it if there are too many.
     fn keep(&mut self, qp: &Qp, skb: RxSkb) {
         if self.0.len() >= MAX_WAITING {
-            qp.device().count_drop(Counter::PagingDropped, 0);
+            qp.device().count_drop(Counter::PagingDropped, qp.number);
         } else if let Some(skb) = admit(qp, skb, false) {
             self.0.push(skb);
         }
@@ -145,7 +145,7 @@ fn admit(qp: &Qp, skb: RxSkb, is_first: bool) -> Option<RxSkb> {
         .into_kept()
         .filter(|skb| device.packet_may_wait(skb.memory(), is_first));
     if kept.is_none() {
-        device.count_drop(Counter::PagingDropped, 0);
+        device.count_drop(Counter::PagingDropped, qp.number);
     }
     kept
 }

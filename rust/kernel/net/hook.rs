@@ -22,8 +22,8 @@ pub(crate) type Function = unsafe extern "C" fn(
     *const bindings::nf_hook_state,
 ) -> c_uint;
 
-/// A function that is asked after the rules of the namespace's user about the packets of one family that are for this
-/// machine, with those of the last priority, of which the newest is asked first.
+/// A netfilter hook at `LOCAL_IN`, of one family, with the last priority: it comes after the rules of the namespace's
+/// user. Of several hooks with that priority, the newest is called first.
 ///
 /// Dropping it (process; RTNL may be held) ends that; calls that have begun may last for a grace period, as may the
 /// reading of `operations` by those who list hooks.

@@ -62,8 +62,9 @@ unsafe impl Sync for Path {}
 impl Path {
     /// Looks up a route. Process or softirq context.
     ///
-    /// Fails if there is none, if the source is not an address of the namespace's own, or if the destination
-    /// is neither a host's nor a multicast group's.
+    /// Errors: those of the kernel's look-up, also if there is no route or an IPv4 source is not the namespace's own;
+    /// `EADDRNOTAVAIL` if an IPv6 source is not its own, or an address is of a kind that cannot be used; `EAFNOSUPPORT`
+    /// if the addresses are of two families, or of one that `sender` has no socket for.
     ///
     /// Towards a multicast group, nobody is asked for a link-layer address. If the network device is a member
     /// of the group itself, packets are looped back to it, too.
@@ -115,8 +116,8 @@ impl Path {
 
     /// Returns whether the path is still the right one; if not, look it up again. Process or softirq context.
     ///
-    /// It changes with the routing table, the addresses, the state of the network devices. A path that is
-    /// no more keeps its network device from nothing.
+    /// It changes with the routing table, the addresses, the state of the network devices. A path that is not
+    /// valid does not keep its network device.
     #[inline]
     pub fn is_valid(&self) -> bool {
         // SAFETY: By the type invariant; `cookie` is the one of the route when it was looked up.

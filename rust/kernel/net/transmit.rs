@@ -427,8 +427,8 @@ impl TxSkb {
     /// queues.
     ///
     /// Process or softirq context, interrupts on, and with no lock held: the packet may arrive, with all that
-    /// follows from it, before this returns. In process context with bottom halves enabled, that is, unless
-    /// the caller sends many packets: they go faster with bottom halves disabled around them.
+    /// follows from it, before this returns. In process context, bottom halves should be enabled; but many
+    /// packets go faster with bottom halves disabled around all of them.
     pub fn transmit(self, path: &Path) -> Transmit {
         let headers_len = path.template.len();
         let is_v4 = path.template.is_v4();

@@ -2,7 +2,7 @@
 
 //! All of a process's memory, paged on demand.
 //!
-//! The address space is cut into chunks. A chunk gets a [`PageList`] when it is accessed for the first time.
+//! The address space is cut into chunks. A chunk gets a [`PageList`] when pages of it are faulted in.
 //! There are no more of them than lists for twice the machine's memory: a further one takes the place of one
 //! that was not used lately, whose pages then are faulted in again when they are needed. So what a peer makes
 //! us remember is bounded, whatever addresses it uses.

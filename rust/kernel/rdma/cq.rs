@@ -60,7 +60,7 @@ impl Moderation {
 pub struct Init<'a, C> {
     /// Entries, at least 1.
     pub entries: u32,
-    /// Completion vector: from 0 to one less than there may be CPUs.
+    /// Completion vector: of a process, below the number of CPUs that were online when the device was made.
     pub vector: u32,
     /// The process's context; [`None`] for a kernel consumer.
     pub context: Option<&'a Arc<C>>,
@@ -87,8 +87,8 @@ pub trait CompletionQueue: Sized + Send + Sync + 'static {
 
     /// Gives a process's queue room for at least `entries` completions; what was not polled stays in it, in order.
     ///
-    /// Errors: `EINVAL` if `entries` is out of range or smaller than what is queued; the queue stays
-    /// as it was. Context: process, may sleep.
+    /// Errors: `EINVAL` if `entries` is out of range or smaller than what is queued, `EBUSY` if completions come faster
+    /// than they can be moved, `EFAULT`, `ENOMEM`; the queue stays as it was. Context: process, may sleep.
     fn resize(
         self: &Arc<Self>,
         entries: u32,

@@ -236,10 +236,13 @@ impl Drop for Unregistered {
     }
 }
 
-/// Makes a device and registers it. Process context.
+/// Makes a device and registers it. Process context, may sleep, not under RTNL.
 ///
 /// The consumers of the kernel, and processes, may use the device before this returns. If it fails,
 /// [`Device::gone`] is called.
+///
+/// Errors: `EINVAL` if the name has a `%`, `ENODEV` if the netdev's namespace is about to end, `ENFILE` if there is an RDMA
+/// device of that name, `ENOMEM`, others of `ib_register_device()`. For [`Failure::handle`], see there.
 pub fn register<D: Driver>(registration: Registration<'_, D::Device>) -> Result<Handle, Failure> {
     // The first free number would be taken.
     if registration.name.to_bytes().contains(&b'%') {

@@ -229,10 +229,15 @@ pub trait QueuePair: Modify + Multicast + Sized + Send + Sync + 'static {
     /// Context: process.
     fn doorbell(self: &Arc<Self>) -> Result;
 
-    /// Posts a kernel consumer's send requests. Context: any, interrupts may be off.
+    /// Posts a kernel consumer's send requests, up to the first one that cannot be posted. That has to be the one taken last
+    /// from `wrs` then: the consumer is told that this one is refused, and those before it are posted.
+    ///
+    /// Errors: `EINVAL` if the QP's state takes no requests, or if one does not fit the QP; `ENOMEM` if the queue is full;
+    /// `EIO` if the device has stopped. Context: any, interrupts may be off.
     fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_, Self::Ah, Self::Mr>) -> Result;
 
-    /// Posts a kernel consumer's receive requests. Context: any, interrupts may be off.
+    /// Posts a kernel consumer's receive requests, as [`QueuePair::post_send`] does. Errors: `EINVAL` in RESET, or if a
+    /// list is too long; `ENOMEM` if the queue is full. Context: any, interrupts may be off.
     fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result;
 
     /// Binds it to a counter: what it counts from now on is `counter`'s, and not the device's. Errors: `EBUSY` if it is

@@ -84,7 +84,8 @@ impl Umem {
     /// Pins `len` bytes at the user address `start` of the current process.
     ///
     /// Errors: `EINVAL`, if they are more pages than [`MAX_LEN`] has, or are to be flushed for persistence
-    /// ([`Access::FLUSH_PERSISTENT`]) and are not all of memory that keeps its contents without power; those of pinning.
+    /// ([`Access::FLUSH_PERSISTENT`]) and are not all of memory that keeps its contents without power; those of pinning, as
+    /// `ENOMEM` beyond the limit on locked memory. Context: process, may sleep, no spinlock held.
     ///
     /// # Safety
     ///

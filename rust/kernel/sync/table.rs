@@ -458,7 +458,8 @@ impl<'a, T: Send + Sync + 'static> Reservation<'a, T> {
         self.slot.key
     }
 
-    /// Puts `value` at the key, and ends the reservation. Any context.
+    /// Puts `value` at the key, and ends the reservation. It needs no memory, so no error is expected; after one the key is
+    /// free, and the reference is dropped. Any context.
     pub fn fill(mut self, value: Arc<T>) -> Result {
         let mut reference = Reference::uninit();
         const { assert!(size_of::<Arc<T>>() == size_of::<Reference>()) };

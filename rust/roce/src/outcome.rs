@@ -2,9 +2,9 @@
 
 //! The two-phase contract: an action is handed out, and takes effect when it comes back with its outcome.
 //!
-//! Between the two phases nothing else happens to the requester or responder: the driver holds its lock. An action
-//! cannot be copied, and `commit` takes it by value, so it has one outcome. An action that is dropped has none: nothing has
-//! changed, and what is due comes again.
+//! Between the two phases nothing else happens to the requester or responder: the driver holds its lock. An action of the
+//! requester cannot be copied, nor can the `Stage` that comes with one of the responder, and `commit` takes it by value,
+//! so it has one outcome. An action that is dropped has none: nothing has changed, and what is due comes again.
 
 /// How an action went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -299,8 +299,8 @@ impl Side for SendSide {
     }
 
     /// Completes requests that have ended, and arms the timer. A request that failed or is flushed does not complete before
-    /// the packets on their way have left: they have its memory. The QP fails no sooner, so that the failed request
-    /// completes before the receives that are flushed for it. rdma-core's own suite relies on that.
+    /// the packets of the batch have left: none leaves after its completion. The QP fails no sooner, so that the failed
+    /// request completes before the receives that are flushed for it. rdma-core's own suite relies on that.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
         self.placing = None;
         if is_sent && self.requester.take_error().is_some() {
@@ -320,8 +320,8 @@ impl Side for SendSide {
 }
 
 impl Qp {
-    /// Waits until the packets that were built before are out of its hands: then so is their memory.
-    /// Context: process, may sleep, no lock held.
+    /// Waits until the packets that were built before have left, but not for much longer than 10 ms: then they may still
+    /// leave later. Context: process, may sleep, no lock held.
     pub(super) fn wait_until_sent(&self) {
         for _ in 0..SENT_ATTEMPTS {
             if !self.send.lock().engine.has_owner() {

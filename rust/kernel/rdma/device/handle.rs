@@ -30,7 +30,8 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     /// Unregisters the device, unless it is already. When this returns, the device is gone: all
-    /// its objects are destroyed, and [`Device::gone`](super::Device::gone) has been called. Process context.
+    /// its objects are destroyed, and [`Device::gone`](super::Device::gone) has been called. Process context, may sleep for
+    /// long; not under RTNL, which clients may take as they leave.
     pub fn unregister(&self) {
         // SAFETY: The memory of the device is valid by the type invariant, and `dealloc_driver` is
         // set, with which `ib_unregister_device` may be called any number of times.

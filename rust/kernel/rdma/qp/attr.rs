@@ -19,8 +19,9 @@ pub trait Modify: Sized + Send + Sync + 'static {
     /// Changes state and attributes (IBTA 11.2.5.2).
     ///
     /// Errors: `EINVAL` for a transition or an attribute that the state machine does not know, for a value
-    /// out of range, and while the send queue drains; nothing is changed then. Also if the QP fails
-    /// meanwhile. Context: process, may sleep.
+    /// out of range, and while the send queue drains; `ENOMEM`; those of looking up the route to an address. Nothing
+    /// is changed then. `EINVAL` also if the QP fails meanwhile: it is in error then, and attributes may have changed.
+    /// Context: process, may sleep.
     fn modify(self: &Arc<Self>, attr: &Attr, mask: AttrMask) -> Result;
 
     /// Returns all attributes: what was set, and for what was not the value that it is used with.
