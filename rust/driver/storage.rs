@@ -67,12 +67,6 @@ pub(crate) fn append<T, A: Allocator>(vector: &mut Vec<T, A>, value: T) -> Resul
     Ok(vector.push(value, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?)
 }
 
-/// As [`append`], without sleeping. Context: any.
-#[inline(never)]
-pub(crate) fn append_now<T>(vector: &mut KVec<T>, value: T) -> Result {
-    Ok(vector.push(value, GFP_ATOMIC | __GFP_NOWARN)?)
-}
-
 /// Takes the element at `index` out. Context: any.
 #[inline(never)]
 pub(crate) fn take<T>(vector: &mut KVec<T>, index: usize) -> Option<T> {

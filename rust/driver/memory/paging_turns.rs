@@ -9,12 +9,12 @@
 //! the others of its context; other contexts do not wait for it. A process that opens the device several times has
 //! several contexts.
 
-use crate::storage::{
-    append_now,
-    take, //
-};
 use kernel::{
     prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
     sync::Arc, //
 };
 use sync::{
@@ -27,10 +27,9 @@ use sync::{
 const MAX_TURNS: u32 = 64;
 
 /// Where the work of a QP or of a protection domain stands.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Turn {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
     /// There is nothing to do.
-    #[default]
     None,
     /// It waits for a turn.
     Waiting,
@@ -40,6 +39,29 @@ pub(crate) enum Turn {
     Again,
     /// It is being destroyed: there will be nothing to do.
     Ended,
+}
+
+/// The memory to wait in.
+type Place = RBTreeNodeReservation<u64, Arc<dyn Pager>>;
+
+/// The work of a QP or of a protection domain.
+pub(crate) struct Turn {
+    state: State,
+    /// [`None`] while it waits: waiting needs no other memory, so that none can wait for want of it.
+    place: Option<Place>,
+    /// Its number in the queue, while it waits.
+    number: u64,
+}
+
+impl Turn {
+    /// There is nothing to do yet. Context: process, may sleep.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            state: State::None,
+            place: Some(Place::new(GFP_KERNEL_ACCOUNT)?),
+            number: 0,
+        })
+    }
 }
 
 /// An object whose work needs a turn: a QP or a protection domain.
@@ -54,27 +76,21 @@ pub(crate) trait Pager: Send + Sync {
     fn run(self: Arc<Self>);
 }
 
-/// Whether these are the same object, whatever their vtables.
-fn is_same(one: &Arc<dyn Pager>, other: &Arc<dyn Pager>) -> bool {
-    core::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
-}
-
 /// There is something to do: has the work run, once it has a turn. Context: any but hard interrupt.
 pub(crate) fn want(pager: Arc<dyn Pager>) {
     let mut turn = pager.turn().lock();
-    match *turn {
-        Turn::None => {}
-        Turn::Running => {
-            *turn = Turn::Again;
+    match turn.state {
+        State::None => {}
+        State::Running => {
+            turn.state = State::Again;
             return;
         }
-        Turn::Waiting | Turn::Again | Turn::Ended => return,
+        State::Waiting | State::Again | State::Ended => return,
     }
-    let has_turn = pager.turns().begin(&pager);
-    *turn = if has_turn {
-        Turn::Running
-    } else {
-        Turn::Waiting
+    let has_turn = pager.turns().begin(&pager, &mut turn);
+    turn.state = match has_turn {
+        true => State::Running,
+        false => State::Waiting,
     };
     drop(turn);
     if has_turn {
@@ -86,33 +102,38 @@ pub(crate) fn want(pager: Arc<dyn Pager>) {
 pub(crate) fn end(pager: Arc<dyn Pager>) {
     let before = {
         let mut turn = pager.turn().lock();
-        let before = *turn;
-        if before != Turn::Ended {
-            *turn = Turn::None;
+        let before = turn.state;
+        if before != State::Ended {
+            turn.state = State::None;
         }
         before
     };
-    while let Some(next) = pager.turns().end() {
+    while let Some((next, place)) = pager.turns().end() {
         {
             let mut turn = next.turn().lock();
-            if *turn == Turn::Ended {
+            if turn.state == State::Ended {
                 continue;
             }
-            *turn = Turn::Running;
+            turn.state = State::Running;
+            turn.place = Some(place);
         }
         next.run();
         break;
     }
-    if before == Turn::Again {
+    if before == State::Again {
         want(pager);
     }
 }
 
 /// It is being destroyed, and will not wait any more. Context: process.
 pub(crate) fn withdraw(pager: &Arc<dyn Pager>) {
-    let before = core::mem::replace(&mut *pager.turn().lock(), Turn::Ended);
-    if before == Turn::Waiting {
-        pager.turns().withdraw(pager);
+    let (before, number) = {
+        let mut turn = pager.turn().lock();
+        let before = core::mem::replace(&mut turn.state, State::Ended);
+        (before, turn.number)
+    };
+    if before == State::Waiting {
+        pager.turns().withdraw(number);
     }
 }
 
@@ -125,30 +146,12 @@ pub(crate) struct Turns {
     queue: SpinLockBh<Queue>,
 }
 
-#[derive(Default)]
 struct Queue {
     taken: u32,
-    /// The waiting ones: `front` in reverse order, then `back` in order.
-    front: KVec<Arc<dyn Pager>>,
-    back: KVec<Arc<dyn Pager>>,
-}
-
-impl Queue {
-    fn pop(&mut self) -> Option<Arc<dyn Pager>> {
-        if self.front.is_empty() {
-            core::mem::swap(&mut self.front, &mut self.back);
-            self.front.reverse();
-        }
-        self.front.pop()
-    }
-
-    fn remove(&mut self, pager: &Arc<dyn Pager>) -> Option<Arc<dyn Pager>> {
-        let Self { front, back, .. } = self;
-        [front, back].into_iter().find_map(|waiting| {
-            let index = waiting.iter().position(|other| is_same(other, pager))?;
-            take(waiting, index)
-        })
-    }
+    /// The waiting ones, by their numbers: in the order in which they came.
+    waiting: RBTree<u64, Arc<dyn Pager>>,
+    /// How many have ever waited.
+    numbers: u64,
 }
 
 impl Turns {
@@ -157,36 +160,48 @@ impl Turns {
         Arc::pin_init(
             pin_init!(Self {
                 count: MAX_TURNS.checked_div(sync::online_nodes()).unwrap_or(1).max(1),
-                queue <- new_spin_lock_bh!(Queue::default()),
+                queue <- new_spin_lock_bh!(Queue {
+                    taken: 0,
+                    waiting: RBTree::new(),
+                    numbers: 0,
+                }),
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
-    /// Takes a turn. Returns whether one was free; if not, `pager` waits for one. Where there is no memory to wait in,
-    /// it has one more than there are.
-    fn begin(&self, pager: &Arc<dyn Pager>) -> bool {
+    /// Takes a turn. Returns whether one was free; if not, `pager`, whose turn it is, waits for one.
+    fn begin(&self, pager: &Arc<dyn Pager>, turn: &mut Turn) -> bool {
         let mut queue = self.queue.lock();
-        if queue.taken >= self.count && append_now(&mut queue.back, pager.clone()).is_ok() {
-            return false;
+        if queue.taken >= self.count {
+            if let Some(place) = turn.place.take() {
+                queue.numbers = queue.numbers.wrapping_add(1);
+                turn.number = queue.numbers;
+                queue
+                    .waiting
+                    .insert(place.into_node(turn.number, pager.clone()));
+                return false;
+            }
         }
         queue.taken = queue.taken.wrapping_add(1);
         true
     }
 
-    /// Gives a turn back, or to the one who is returned.
-    fn end(&self) -> Option<Arc<dyn Pager>> {
+    /// Gives a turn back, or to the one who is returned, with its memory to wait in.
+    fn end(&self) -> Option<(Arc<dyn Pager>, Place)> {
         let mut queue = self.queue.lock();
-        let next = queue.pop();
-        if next.is_none() {
+        let Some(first) = queue.waiting.cursor_front_mut() else {
             queue.taken = queue.taken.wrapping_sub(1);
-        }
-        next
+            return None;
+        };
+        let pager = first.current().1.clone();
+        let (_, node) = first.remove_current();
+        Some((pager, node.into_reservation()))
     }
 
-    /// Has `pager` wait no more.
-    fn withdraw(&self, pager: &Arc<dyn Pager>) {
-        let withdrawn = self.queue.lock().remove(pager);
+    /// The one with this number waits no more.
+    fn withdraw(&self, number: u64) {
+        let withdrawn = self.queue.lock().waiting.remove_node(&number);
         drop(withdrawn);
     }
 }

@@ -103,13 +103,14 @@ impl ProtectionDomain for Pd {
             Some(context) => context.turns().clone(),
             None => Turns::new()?,
         };
+        let turn = Turn::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
                 pending <- new_mutex!(KVVec::new()),
                 prefetch <- new_work!("Pd::prefetch"),
                 turns,
-                turn <- new_spin_lock_bh!(Turn::default()),
+                turn <- new_spin_lock_bh!(turn),
                 _live: Live::new(Kind::Pd),
             }),
             GFP_KERNEL_ACCOUNT,

@@ -108,6 +108,7 @@ impl Qp {
             table::reserve_number()?
         };
         let ty = roce::qp::Type::try_from(init.ty as u32).map_err(|()| EINVAL)?;
+        let turn = Turn::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 number,
@@ -124,7 +125,7 @@ impl Qp {
                 deadlines <- Deadlines::new(),
                 work <- new_work!("Qp::work"),
                 paging <- new_work!("Qp::paging"),
-                turn <- new_spin_lock_bh!(Turn::default()),
+                turn <- new_spin_lock_bh!(turn),
                 bulk_send <- new_work!("Qp::bulk_send"),
                 bulk_respond <- new_work!("Qp::bulk_respond"),
                 _live: Live::new(Kind::Qp),
