@@ -61,12 +61,20 @@ impl Sockets {
         sockets.users == 0
     }
 
-    /// Takes sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
-    pub(super) fn take_unused(&mut self) -> Option<NamespaceSockets> {
-        let unused = |sockets: &NamespaceSockets| sockets.users == 0;
-        let index = self.0.iter().position(unused)?;
-        let mut sockets = take(&mut self.0, index)?;
-        sockets.listener.close();
-        Some(sockets)
+    /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
+    /// Returns also whether some are left, as memory is short.
+    pub(super) fn take_unused(&mut self) -> (KVec<net::Listener<Port>>, bool) {
+        let mut unused = KVec::new();
+        let is_unused = |sockets: &NamespaceSockets| sockets.users == 0;
+        while let Some(index) = self.0.iter().position(is_unused) {
+            if unused.reserve(1, GFP_KERNEL).is_err() {
+                return (unused, true);
+            }
+            if let Some(mut sockets) = take(&mut self.0, index) {
+                sockets.listener.close();
+                let _ = append(&mut unused, sockets.listener);
+            }
+        }
+        (unused, false)
     }
 }

@@ -16,7 +16,8 @@ use core::{
     ptr::{
         self,
         NonNull, //
-    }, //
+    },
+    slice, //
 };
 use kernel::{
     bindings as kernel_bindings,
@@ -273,17 +274,28 @@ impl<H: Receive> Ports<H> {
 
 impl<H: Receive> Drop for Ports<H> {
     fn drop(&mut self) {
-        self.close();
-        if self.is_attached {
-            // SAFETY: No requirements but the context.
-            unsafe { bindings::synchronize_net() };
-        }
-        if self.hook_v4.take().is_some() | self.hook_v6.take().is_some() {
-            // Receivers that found the endpoint still use it.
-            // SAFETY: No requirements but the context.
-            unsafe { bindings::synchronize_net() };
-        }
+        end(slice::from_mut(self), |ports| ports);
     }
+}
+
+/// Ends the receiving of all `items`, which wait for the same grace periods. Process; RTNL may be held.
+fn end<T, H: Receive>(items: &mut [T], ports: impl Fn(&mut T) -> &mut Ports<H>) {
+    // Receivers that found an endpoint still use it.
+    let wait_if = |is_used| {
+        if is_used {
+            // SAFETY: No requirements but the context.
+            unsafe { bindings::synchronize_net() };
+        }
+    };
+    wait_if(items.iter_mut().fold(false, |is_used, item| {
+        let ports = ports(item);
+        ports.close();
+        mem::take(&mut ports.is_attached) | is_used
+    }));
+    wait_if(items.iter_mut().fold(false, |is_used, item| {
+        let ports = ports(item);
+        ports.hook_v4.take().is_some() | ports.hook_v6.take().is_some() | is_used
+    }));
 }
 
 /// The sockets of one UDP port in one namespace, IPv4 and, where that is there, IPv6.
@@ -335,6 +347,11 @@ impl<H: Receive> Listener<H> {
             ports.hook_v6 = Some(ports.hook(net, false)?);
         }
         Ok(())
+    }
+
+    /// Drops several. They wait for the same grace periods, however many they are. Process; RTNL may be held.
+    pub fn drop_all(mut listeners: KVec<Self>) {
+        end(&mut listeners, |listener| &mut listener.ports);
     }
 
     /// Lets others have the port, at once: that waits for nobody. Handlers may run until `self` is dropped. Process; RTNL
