@@ -6,13 +6,15 @@ use crate::{
     device::{
         addresses::Known,
         registry::why_not_attached,
-        Device, //
+        Device,
+        LOSE_PATHS, //
     },
     qp::table, //
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::WorkItem, //
 };
 use rdma::{
     error,
@@ -75,8 +77,16 @@ impl TableAddress for Known {
     fn remove(self: Arc<Self>, device: &Arc<Device>) {
         device.registry.addresses.remove(&self);
         if !self.is_own() {
-            table::lose_paths(device);
+            device.lose_paths_later();
             device.registry.leave(self.netns());
         }
+    }
+}
+
+impl WorkItem<LOSE_PATHS> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(device: Arc<Device>) {
+        table::lose_paths(&device);
     }
 }

@@ -16,7 +16,10 @@ use crate::{
         Device,
         UNREGISTER, //
     },
-    qp::table, //
+    qp::{
+        failure,
+        table, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -46,7 +49,7 @@ const LEAVE_NS: u64 = 1_000_000_000;
 /// Context: process, RTNL may be held.
 pub(crate) fn retire(device: &Device) {
     device.retire();
-    table::fail_users(device);
+    failure::fail_users(device);
 }
 
 /// `netdev`, that of `device`, will be set down and unregistered. Unregisters the device, and waits at most [`LEAVE_NS`] until
@@ -88,12 +91,13 @@ pub(crate) fn leave(device: &Arc<Device>, netdev: &NetDevice) {
     }
 }
 
-/// Retires `device`, and lets go of the network for it and its QPs: the namespace may end now, while a QP stays for as
-/// long as a verbs call of its process takes. Done once, by the first caller. Context: process, RTNL may be held.
+/// Lets go of the network for `device` and, soon, for its QPs: the namespace may end then, while a QP stays for as long as a
+/// verbs call of its process takes. Done once, by the first caller, who has the device unregistered. That retires it:
+/// QPs may be many, and RTNL may be held. Context: process.
 pub(crate) fn stop(device: &Arc<Device>) {
     if let Some(site) = device.detach() {
-        retire(device);
-        table::lose_paths(device);
+        device.retire();
+        device.lose_paths_later();
         device.registry.vacate(device, site);
     }
 }
@@ -112,7 +116,7 @@ pub(crate) fn lose(device: &Arc<Device>, netdev: &NetDevice) {
 /// The netdev of `device` leaves its namespace for another one. Context: process, RTNL may be held.
 pub(crate) fn depart(device: &Arc<Device>) {
     let site = device.depart();
-    table::lose_paths(device);
+    device.lose_paths_later();
     device.registry.vacate(device, site);
 }
 

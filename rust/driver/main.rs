@@ -20,6 +20,7 @@ mod qp;
 mod queue;
 mod storage;
 mod table;
+mod users;
 mod verbs;
 
 use kernel::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The QPs that fail with a queue that they use, a CQ or an SRQ.
+//! The QPs that fail with an object that they use: their device, a CQ, an SRQ.
 
 use kernel::{
     new_mutex,
@@ -20,16 +20,16 @@ use kernel::{
     },
 };
 
-/// The QPs that use one queue.
+/// The QPs that use one object.
 ///
-/// A queue that fails walks over these QPs only, and only if one of them has left RESET since the last time. Otherwise a
-/// process whose queue fails all the time would keep a worker busy with all QPs of the module.
+/// An object that fails walks over these QPs only, not over all of the module. A queue does so only if one of them has left
+/// RESET since the last time: otherwise a process whose queue fails all the time would keep a worker busy.
 #[pin_data]
 pub(crate) struct Users {
     /// Their numbers. References would be a circle.
     #[pin]
     numbers: Mutex<RBTree<u32, ()>>,
-    /// One of them has left RESET since the queue failed last.
+    /// One of them has left RESET since the last walk.
     has_started: Atomic<bool>,
 }
 
@@ -42,14 +42,14 @@ impl Users {
         })
     }
 
-    /// A QP, which is in RESET, is to fail with the queue. Context: process, may sleep.
+    /// A QP, which is in RESET, is to fail with the object. Context: process, may sleep.
     pub(crate) fn add(&self, number: u32) -> Result {
         let node = RBTreeNode::new(number, (), GFP_KERNEL_ACCOUNT)?;
         self.numbers.lock().insert(node);
         Ok(())
     }
 
-    /// A QP does not use the queue any more. Context: process, may sleep.
+    /// A QP does not use the object any more. Context: process, may sleep.
     pub(crate) fn remove(&self, number: u32) {
         self.numbers.lock().remove(&number);
     }

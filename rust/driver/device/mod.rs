@@ -24,9 +24,12 @@ use self::{
     registry::Registry,
     steering::Steering, //
 };
-use crate::live::{
-    Kind,
-    Live, //
+use crate::{
+    live::{
+        Kind,
+        Live, //
+    },
+    users::Users, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -138,6 +141,9 @@ pub(crate) struct Device {
     /// Its multicast groups. Not locked under RTNL: its holders take RTNL.
     #[pin]
     pub(crate) groups: Mutex<Groups>,
+    /// Its QPs, but for the general services QP.
+    #[pin]
+    users: Users,
     /// The way to unregister it; taken by the one who does.
     #[pin]
     handle: Mutex<Option<Arc<Handle>>>,
@@ -147,6 +153,8 @@ pub(crate) struct Device {
     port_state: Work<Device, PORT_STATE>,
     #[pin]
     settle_groups: Work<Device, SETTLE_GROUPS>,
+    #[pin]
+    lose_paths: Work<Device, LOSE_PATHS>,
     /// Where its own packets wait.
     pub(crate) loopback: Loopback,
     /// Where packets wait for other CPUs.
@@ -160,12 +168,14 @@ pub(crate) const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
 const SETTLE_GROUPS: u64 = 2;
 const LOOPBACK: u64 = 3;
+pub(crate) const LOSE_PATHS: u64 = 4;
 
 impl_has_work! {
     impl HasWork<Self, UNREGISTER> for Device { self.unregister }
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
     impl HasWork<Self, SETTLE_GROUPS> for Device { self.settle_groups }
     impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
+    impl HasWork<Self, LOSE_PATHS> for Device { self.lose_paths }
 }
 
 impl Device {
@@ -202,10 +212,12 @@ impl Device {
                 waiting_memory: Atomic::new(0),
                 attachment <- new_spin_lock_irq!(Some(attachment)),
                 groups <- new_mutex!(groups),
+                users <- Users::new(),
                 handle <- new_mutex!(None),
                 unregister <- new_work!("Device::unregister"),
                 port_state <- new_work!("Device::port_state"),
                 settle_groups <- new_work!("Device::settle_groups"),
+                lose_paths <- new_work!("Device::lose_paths"),
                 loopback,
                 steering,
                 loopback_work <- new_work!("Device::loopback_work"),
@@ -290,6 +302,11 @@ impl Device {
         trace::drop(qpn, reason.name());
     }
 
+    /// Its QPs, but for the general services QP. Context: any.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// The way to unregister it, if it is registered. Context: process.
     pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
         self.handle.lock().clone()
@@ -303,6 +320,12 @@ impl Device {
     /// Unregisters it, unless it is already, and lets go of the `ib_device`, soon. Context: any.
     pub(crate) fn unregister_later(self: &Arc<Self>) {
         let _ = self.registry.process.enqueue::<_, UNREGISTER>(self.clone());
+    }
+
+    /// Has its QPs drop the paths that begin at an address that is gone, soon: they may be many, and callers hold RTNL, or
+    /// the only worker of `ib_core` for GIDs. Until then the paths hold off the end of the namespace. Context: any.
+    pub(crate) fn lose_paths_later(self: &Arc<Self>) {
+        let _ = self.registry.process.enqueue::<_, LOSE_PATHS>(self.clone());
     }
 
     /// Takes the way to unregister it. Context: process.

@@ -8,21 +8,21 @@ use super::{
     table,
     Qp, //
 };
-use crate::queue::{
-    cq::{
-        Cq,
-        OVERFLOW, //
+use crate::{
+    device::Device,
+    queue::{
+        cq::{
+            Cq,
+            OVERFLOW, //
+        },
+        srq::Srq, //
     },
-    srq::Srq,
     users::Users, //
 };
 use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
-    sync::{
-        rcu,
-        Arc, //
-    },
+    sync::Arc,
     workqueue::WorkItem, //
 };
 use rdma::qp::{
@@ -41,7 +41,7 @@ impl WorkItem<OVERFLOW> for Cq {
     fn run(cq: Arc<Cq>) {
         cq.tell_overflow();
         // Their consumers cannot know any more what has become of their requests.
-        fail(cq.users());
+        fail(cq.users(), |_| true);
     }
 }
 
@@ -50,35 +50,39 @@ impl WorkItem for Srq {
 
     fn run(srq: Arc<Srq>) {
         srq.tell_failure();
-        fail(srq.users());
+        fail(srq.users(), |_| true);
     }
 }
 
-/// Moves each QP of a queue that has failed to the error state, and tells its consumer. One in error stays: it is flushed
-/// already, at its own pace.
-fn fail(users: &Users) {
-    users.for_each(|number| {
-        let qp = table::find(number, &rcu::read_lock()).cloned();
-        // The number may be another QP's meanwhile.
-        let is_one = |qp: &Arc<Qp>| qp.queues().any(|queue| core::ptr::eq(queue, users));
-        if let Some(qp) = qp.filter(|qp| is_one(qp) && qp.state() != State::Error) {
+/// Moves every QP of a process on `device` to the error state, so that a process that polls its CQs sees flushed
+/// requests instead of nothing, for ever. Context: process, may sleep, RTNL may be held.
+pub(crate) fn fail_users(device: &Device) {
+    fail(device.users(), Qp::is_of_process);
+}
+
+/// Moves the QPs that use what has failed, and are to, to the error state, and tells their consumers. One in error stays: it
+/// is flushed already, at its own pace.
+fn fail(users: &Users, is_to: impl Fn(&Qp) -> bool) {
+    table::for_each(users, |qp| {
+        if is_to(qp) && qp.state() != State::Error {
             qp.fail();
         }
     });
 }
 
 impl Qp {
-    /// The lists of users of the QP's CQs and SRQ, each once: the QP fails when one of these queues does.
-    pub(super) fn queues(&self) -> impl Iterator<Item = &Users> {
+    /// The lists that the QP is on: the users of its device, its CQs and its SRQ, each once. It fails when one of these does.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &Users> {
         let has_two = !Arc::ptr_eq(&self.send.cq, &self.receive.cq);
         let recv_cq = has_two.then(|| self.receive.cq.users());
         let srq = self.receive.srq.as_ref().map(|srq| srq.users());
-        [Some(self.send.cq.users()), recv_cq, srq]
+        let (device, send_cq) = (self.device().users(), self.send.cq.users());
+        [Some(device), Some(send_cq), recv_cq, srq]
             .into_iter()
             .flatten()
     }
 
-    /// Has the QP fail with the queues that it uses, unless it is QP 1, which has no number of its own. Makes room for its
+    /// Has the QP fail with its device and its queues, unless it is QP 1, which has no number of its own. Makes room for its
     /// completions. Errors: `ENOMEM`; [`Self::delist`] and [`Self::release_completions`] have to be called all the same.
     /// Context: process, may sleep.
     pub(super) fn enlist(&self) -> Result {
@@ -88,12 +92,12 @@ impl Qp {
         if self.is_general_services() {
             return Ok(());
         }
-        self.queues().try_for_each(|users| users.add(self.number))
+        self.lists().try_for_each(|users| users.add(self.number))
     }
 
-    /// The QP does not fail with its queues any more. Context: process, may sleep.
+    /// The QP does not fail with its device and its queues any more. Context: process, may sleep.
     pub(super) fn delist(&self) {
-        self.queues().for_each(|users| users.remove(self.number));
+        self.lists().for_each(|users| users.remove(self.number));
     }
 
     /// Nothing completes any more: undoes what is left of [`Self::enlist`]. Context: process, may sleep.

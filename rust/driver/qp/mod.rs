@@ -7,7 +7,7 @@ mod bulk;
 mod deadlines;
 mod doorbell;
 mod engine;
-mod failure;
+pub(crate) mod failure;
 mod multicast;
 mod paging;
 mod paths;
@@ -40,7 +40,7 @@ use crate::{
         paging_turns::Turn,
         pd::Pd, //
     },
-    queue::users::Users, //
+    users::Users, //
 };
 use core::sync::atomic::{
     AtomicBool,
@@ -253,7 +253,7 @@ impl Qp {
         }
         // After the change: a thread that does not see it yet is not the last to look.
         if from == State::Reset {
-            self.queues().for_each(Users::started);
+            self.lists().for_each(Users::started);
         }
         trace::qp_state(self.number, from as u32, to as u32);
         true

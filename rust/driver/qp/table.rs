@@ -6,7 +6,8 @@ use super::Qp;
 use crate::{
     device::Device,
     hash,
-    table::Table, //
+    table::Table,
+    users::Users, //
 };
 use core::ops::RangeInclusive;
 use kernel::{
@@ -85,31 +86,23 @@ pub(super) fn withdraw(qp: &Arc<Qp>) {
     }
 }
 
-/// Drops the paths of all QPs of `device` whose source address is gone. Context: process.
+/// Drops the paths of all QPs of `device` whose source address is gone. Context: process, may sleep.
 pub(crate) fn lose_paths(device: &Device) {
-    for_each_of(device, |qp| qp.lose_paths());
+    for_each(device.users(), |qp| qp.lose_paths());
     let services = general_services(device, &rcu::read_lock()).cloned();
     if let Some(qp) = services {
         qp.lose_paths();
     }
 }
 
-/// Moves every QP of a process on `device` to the error state, so that a process that polls its CQs sees flushed
-/// requests instead of nothing, for ever. Context: process, RTNL may be held.
-pub(crate) fn fail_users(device: &Device) {
-    for_each_of(device, |qp| {
-        if qp.is_of_process() {
-            qp.fail();
+/// Calls `f` for each QP that is on the list `users`. Context: process, may sleep.
+pub(super) fn for_each(users: &Users, f: impl Fn(&Arc<Qp>)) {
+    users.for_each(|number| {
+        let qp = find(number, &rcu::read_lock()).cloned();
+        // The number may be another QP's meanwhile.
+        let is_one = |qp: &Arc<Qp>| qp.lists().any(|list| core::ptr::eq(list, users));
+        if let Some(qp) = qp.filter(is_one) {
+            f(&qp);
         }
     });
-}
-
-fn for_each_of(device: &Device, f: impl Fn(&Arc<Qp>)) {
-    if let Ok(table) = QPS.whole() {
-        table.for_each(|_, qp| {
-            if qp.is_of(device) {
-                f(qp);
-            }
-        });
-    }
 }

@@ -21,9 +21,9 @@ use crate::{
             Notification, //
         },
         ring::KernelRing,
-        user_cq::UserCq,
-        users::Users, //
-    }, //
+        user_cq::UserCq, //
+    },
+    users::Users, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,

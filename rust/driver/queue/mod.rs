@@ -12,6 +12,5 @@ mod user_cq;
 mod user_cqe;
 mod user_srq;
 pub(crate) mod user_wqe;
-pub(crate) mod users;
 pub(crate) mod wqe;
 pub(crate) mod xrcd;

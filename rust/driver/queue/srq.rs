@@ -28,13 +28,13 @@ use crate::{
         cq::Cq,
         posted_receives::PostedReceives,
         user_srq::UserSrq,
-        users::Users,
         wqe::RecvWqe,
         xrcd::{
             self,
             Xrcd, //
         }, //
     },
+    users::Users, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,

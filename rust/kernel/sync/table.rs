@@ -410,25 +410,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         let value = unsafe { ptr::from_ref(value).cast::<*const c_void>().read() };
         self.entries.remove(key, Some(value));
     }
-
-    /// Calls `f` for each object, in the order of the keys. Process. `f` may change the table.
-    pub fn for_each(&self, mut f: impl FnMut(u32, &Arc<T>)) {
-        let mut at = 0;
-        let mut found = self.get_next(&mut at, true);
-        while let Some(value) = found {
-            // Keys are 32 bits wide: the conversion does not fail.
-            f(u32::try_from(at).unwrap_or(u32::MAX), &value);
-            found = self.get_next(&mut at, false);
-        }
-    }
-
-    /// Returns the first object at or, if not `inclusive`, behind `at`, which becomes its key. Any context.
-    fn get_next(&self, at: &mut usize, inclusive: bool) -> Option<Arc<T>> {
-        let rcu = &rcu::read_lock();
-        let found = self.entries.find(at, u32::MAX, inclusive, rcu);
-        // SAFETY: By the type invariant the value is an `Arc<T>`.
-        found.map(|entry| unsafe { entry.value::<T>() }.clone())
-    }
 }
 
 /// A key that was taken, for an object that is still to be made. Dropping it frees the key.
