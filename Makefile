@@ -5,7 +5,9 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 BUILD ?= build
-kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(CURDIR)/$(BUILD)
+# The kernel's Makefile does not read the environment, in which these may be.
+compilers = $(if $(RUSTC),RUSTC=$(RUSTC)) $(if $(BINDGEN),BINDGEN=$(BINDGEN))
+kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(CURDIR)/$(BUILD) $(compilers)
 
 modules:
 	@scripts/preflight $(KDIR)
