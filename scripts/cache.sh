@@ -78,6 +78,15 @@ fail() {
 	exit 1
 }
 
+# take_lock FILE: waits for the run that has it, and says so. This script has it then until it ends, or closes $lock.
+take_lock() {
+	exec {lock}>"$1"
+	if ! flock --nonblock "$lock"; then
+		echo "${0##*/}: waiting for another run in this tree" >&2
+		flock "$lock"
+	fi
+}
+
 # make splits paths at spaces, and overlays at colons.
 [[ $tree$cache != *[[:space:]:]* ]] || fail "the paths $tree and $cache must be without spaces and colons"
 
