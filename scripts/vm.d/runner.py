@@ -72,7 +72,9 @@ def module_files(arch):
         ("modinfo", "-F", "vermagic", stripped), capture_output=True, text=True
     ).stdout.split()
     if magic[:1] != [version]:
-        raise Failure(f"ferroce.ko is built for kernel {' '.join(magic[:1])}, the image has {version}")
+        built = " ".join(magic[:1])
+        remedy = "run scripts/module --kernel NAME"
+        raise Failure(f"ferroce.ko is built for kernel {built}, the image has {version}: {remedy}")
     subprocess.run(("mount", "--bind", stripped.parent, updates), check=True)
     tables = RUN / "depmod"
     base = IMAGE / "modules"
