@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What a queue pair must refuse: the status at either end, the bytes that stay as
- * they were, the state it is in afterwards, and the flush of what was queued.
+ * they were, the state it is in afterwards, and the flush of what was queued. And
+ * what it must not refuse, as there are no bytes that a key would be for.
  *
  * Test: what must be refused, and how
  * Suites: all
  */
 
+#include <arpa/inet.h>
 #include <sys/wait.h>
 
 #include "test.h"
@@ -20,6 +22,9 @@
 #define IDLE_MS 2500
 #define LATE_MS 5000
 #define QKEY 0x1234567
+#define IMMEDIATE 0xab54a98c
+/* Of the longest list. */
+#define SGES 5
 
 struct end {
 	struct device device;
@@ -37,7 +42,7 @@ static struct end *const a = &ends[0], *const b = &ends[1];
 
 static void start(struct patience patience)
 {
-	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 2 };
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = SGES };
 	int i;
 
 	for (i = 0; i < 2; i++) {
@@ -282,55 +287,216 @@ static bool run_service_level(void)
 	return !refused && error == EINVAL && taken;
 }
 
+/* Two new queue pairs, and a datagram from one to the other: of an element, or of none. */
+static void datagram_post(struct ibv_qp *qps[2], struct ibv_ah *ah, struct ibv_sge *sge)
+{
+	struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
+	struct ibv_sge room = region_sge(&b->open, 0, GRH + LENGTH);
+	struct ibv_recv_wr receive = { .wr_id = 11, .sg_list = &room, .num_sge = 1 };
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = sge,
+		.num_sge = sge ? 1 : 0,
+	};
+	int i;
+
+	for (i = 0; i < 2; i++)
+		qps[i] = ud_make(&ends[i].device, ends[i].send_cq, ends[i].recv_cq, depth, QKEY);
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = qps[1]->qp_num;
+	wr.wr.ud.remote_qkey = QKEY;
+	recv_post(qps[1], &receive);
+	send_post(qps[0], &wr);
+}
+
 /* A datagram by way of an address handle in another protection domain. */
 static bool run_other_domain_handle(void)
 {
-	struct depth depth = { .send = 1, .receive = 1, .sges = 1 };
 	struct device other = a->device;
-	struct ibv_recv_wr receive = {}, *bad_receive;
-	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
-	struct ibv_sge sge = region_sge(&b->open, 0, GRH + LENGTH);
 	struct ibv_qp *qps[2];
+	struct ibv_ah *ah;
 	bool ok;
 	int i;
 
 	other.pd = ibv_alloc_pd(a->device.context);
 	if (!other.pd)
 		die("ibv_alloc_pd: %s", strerror(errno));
-	wr.wr.ud.ah = ah_make(&other, &b->device);
-	for (i = 0; i < 2; i++) {
-		qps[i] = ud_make(&ends[i].device, ends[i].send_cq, ends[i].recv_cq, depth, QKEY);
-	}
-	receive.sg_list = &sge;
-	receive.num_sge = 1;
-	wr.wr.ud.remote_qpn = qps[1]->qp_num;
-	wr.wr.ud.remote_qkey = QKEY;
-	if (ibv_post_recv(qps[1], &receive, &bad_receive) || ibv_post_send(qps[0], &wr, &bad))
-		die("a datagram cannot be posted");
+	ah = ah_make(&other, &b->device);
+	datagram_post(qps, ah, NULL);
 	ok = completed(a->send_cq, "the datagram", 1, IBV_WC_LOC_QP_OP_ERR) && cq_quiet(b->recv_cq, QUIET_MS);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 2; i++)
 		qp_free(qps[i]);
-	}
-	if (ibv_destroy_ah(wr.wr.ud.ah) || ibv_dealloc_pd(other.pd))
+	if (ibv_destroy_ah(ah) || ibv_dealloc_pd(other.pd))
 		die("the other domain does not go away");
 	return ok;
 }
 
 /* The key of a region that is no more. */
+static uint32_t key_deregistered(void)
+{
+	struct ibv_mr *mr = mr_make(b->device.pd, b->open.memory, SIZE,
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	uint32_t rkey = mr->rkey;
+
+	mr_free(mr);
+	return rkey;
+}
+
 static bool run_deregistered(void)
 {
-	struct ibv_mr *mr = ibv_reg_mr(b->device.pd, b->open.memory, SIZE,
-				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	uint32_t rkey;
+	uint32_t rkey = key_deregistered();
 
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
-	rkey = mr->rkey;
-	if (ibv_dereg_mr(mr))
-		die("ibv_dereg_mr");
 	start(PATIENT);
 	return refused(IBV_WR_RDMA_WRITE, region_sge(&a->open, 0, LENGTH), (uintptr_t)b->open.memory,
 		       rkey, IBV_WC_REM_ACCESS_ERR);
+}
+
+/* A WRITE with immediate data of so many bytes has come. Its immediate data says which of them. */
+static bool told(uint64_t id, uint32_t length)
+{
+	struct ibv_wc wc;
+
+	if (!cq_poll(b->recv_cq, &wc, WAIT_MS)) {
+		printf("# receive %llu does not complete\n", (unsigned long long)id);
+		return false;
+	}
+	if (wc.wr_id == id && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+	    wc.wc_flags & IBV_WC_WITH_IMM && ntohl(wc.imm_data) == IMMEDIATE + id && wc.byte_len == length)
+		return true;
+	printf("# receive %llu: wr_id %llu, %s, opcode %d, immediate %#x, byte_len %u\n", (unsigned long long)id,
+	       (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status), wc.opcode, ntohl(wc.imm_data), wc.byte_len);
+	return false;
+}
+
+/*
+ * No key is looked at for no bytes, by either end (IBTA 9.7.4.1.5, C9-88): neither none, nor one that is no more. The
+ * first request has no list, the second one a list of nothing.
+ */
+static bool run_no_bytes(int opcode)
+{
+	struct ibv_sge nothing = {};
+	struct ibv_send_wr wrs[2] = {
+		wr_of(IBV_SEND_SIGNALED, opcode, 1, NULL, 0, 0),
+		wr_of(IBV_SEND_SIGNALED, opcode, 2, &nothing, (uintptr_t)b->open.memory, key_deregistered()),
+	};
+	bool ok = true;
+	int i;
+
+	wrs[0].num_sge = 0;
+	start(PATIENT);
+	for (i = 0; i < 2; i++) {
+		if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+			wrs[i].imm_data = htonl(IMMEDIATE + wrs[i].wr_id);
+			post_receive(b, wrs[i].wr_id, region_sge(&b->open, 4096, 64));
+		}
+		send_post(a->qp, &wrs[i]);
+	}
+	/* The queue pairs go on. */
+	post(IBV_WR_RDMA_WRITE, 3, region_sge(&a->open, 0, 64), (uintptr_t)b->open.memory, b->open.mr->rkey);
+	memcpy(b->open.expected, a->open.memory, 64);
+	for (i = 0; ok && i < 2; i++)
+		ok = opcode != IBV_WR_RDMA_WRITE_WITH_IMM || told(wrs[i].wr_id, 0);
+	ok = ok && completed(a->send_cq, "the one without a key", 1, IBV_WC_SUCCESS) &&
+	     completed(a->send_cq, "the one with a key that is no more", 2, IBV_WC_SUCCESS) &&
+	     completed(a->send_cq, "the one of some bytes", 3, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+/* The receive is for the immediate data only. */
+static bool run_no_memory(void)
+{
+	struct ibv_sge sge = region_sge(&a->open, 0, LENGTH);
+	struct ibv_send_wr wr = wr_of(IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE_WITH_IMM, 1, &sge,
+				      (uintptr_t)b->open.memory + 5, b->open.mr->rkey);
+	struct ibv_recv_wr receive = { .wr_id = 11 };
+	bool ok;
+
+	wr.imm_data = htonl(IMMEDIATE + receive.wr_id);
+	start(PATIENT);
+	recv_post(b->qp, &receive);
+	send_post(a->qp, &wr);
+	memcpy(b->open.expected + 5, a->open.memory, LENGTH);
+	ok = told(receive.wr_id, LENGTH) && completed(a->send_cq, "the request", 1, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+/* LENGTH bytes in two parts, and elements of nothing before, between and behind them. */
+static void list_make(struct ibv_sge list[SGES], const struct region *region, size_t first, size_t second,
+		      uint32_t split)
+{
+	memset(list, 0, SGES * sizeof(list[0]));
+	list[1] = region_sge(region, first, split);
+	list[3] = region_sge(region, second, LENGTH - split);
+}
+
+/* Where the bytes of a message should come. */
+static void list_expect(const struct ibv_sge list[SGES], struct region *region, const uint8_t *message)
+{
+	int i;
+
+	for (i = 1; i < SGES; i += 2) {
+		memcpy(region->expected + (list[i].addr - (uintptr_t)region->memory), message, list[i].length);
+		message += list[i].length;
+	}
+}
+
+static bool run_empty_elements(int opcode)
+{
+	struct ibv_sge ours[SGES], theirs[SGES];
+	struct ibv_recv_wr receive = { .wr_id = 11, .sg_list = theirs, .num_sge = SGES };
+	struct ibv_send_wr wr;
+	uint8_t message[LENGTH];
+	bool ok = true;
+
+	start(PATIENT);
+	list_make(ours, &a->open, 64, 5000, 1000);
+	list_make(theirs, &b->open, 200, 7001, 1701);
+	wr = wr_of(IBV_SEND_SIGNALED, opcode, 1, ours, (uintptr_t)b->open.memory + 300, b->open.mr->rkey);
+	wr.num_sge = SGES;
+	if (opcode == IBV_WR_SEND) {
+		memcpy(message, a->open.memory + 64, 1000);
+		memcpy(message + 1000, a->open.memory + 5000, LENGTH - 1000);
+		list_expect(theirs, &b->open, message);
+		recv_post(b->qp, &receive);
+	} else {
+		list_expect(ours, &a->open, b->open.memory + 300);
+	}
+	send_post(a->qp, &wr);
+	if (opcode == IBV_WR_SEND)
+		ok = completed(b->recv_cq, "the receive", 11, IBV_WC_SUCCESS);
+	ok = ok && completed(a->send_cq, "the request", 1, IBV_WC_SUCCESS);
+	return finish() && ok;
+}
+
+/* Nothing but the network header arrives. */
+static bool run_empty_datagram(void)
+{
+	struct ibv_ah *ah = ah_make(&a->device, &b->device);
+	struct ibv_sge nothing = {};
+	struct ibv_qp *qps[2];
+	struct ibv_wc wc;
+	bool ok;
+	int i;
+
+	region_fill(&b->open);
+	datagram_post(qps, ah, &nothing);
+	ok = completed(a->send_cq, "the datagram", 1, IBV_WC_SUCCESS);
+	if (!cq_poll(b->recv_cq, &wc, WAIT_MS)) {
+		printf("# the receive does not complete\n");
+		ok = false;
+	} else if (wc.wr_id != 11 || wc.status != IBV_WC_SUCCESS || wc.byte_len != GRH) {
+		printf("# the receive: wr_id %llu, %s, byte_len %u\n", (unsigned long long)wc.wr_id,
+		       ibv_wc_status_str(wc.status), wc.byte_len);
+		ok = false;
+	}
+	ok = ok && grh_check(b->open.memory, &a->device.gid, &b->device.gid, 0, 64);
+	memcpy(b->open.expected, b->open.memory, GRH);
+	for (i = 0; i < 2; i++)
+		qp_free(qps[i]);
+	ah_free(ah);
+	return region_check(&b->open, "the peer's memory") && ok;
 }
 
 /* A SEND that the peer's receive cannot take: what either end hears of it. */
@@ -525,6 +691,13 @@ static const struct row rows[] = {
 	{ "an address with a service level of five bits", run_service_level },
 	{ "datagram with an address handle of another protection domain", run_other_domain_handle },
 	{ "write with the key of a deregistered region", run_deregistered },
+	{ "write of no bytes needs no key", .run_with = run_no_bytes, IBV_WR_RDMA_WRITE },
+	{ "write with immediate data of no bytes needs no key", .run_with = run_no_bytes, IBV_WR_RDMA_WRITE_WITH_IMM },
+	{ "read of no bytes needs no key", .run_with = run_no_bytes, IBV_WR_RDMA_READ },
+	{ "write with immediate data, and a receive without memory", run_no_memory },
+	{ "send and receive with elements of no bytes", .run_with = run_empty_elements, IBV_WR_SEND },
+	{ "read with elements of no bytes", .run_with = run_empty_elements, IBV_WR_RDMA_READ },
+	{ "datagram of an element of no bytes", run_empty_datagram },
 	{ "read where the region does not allow it", .run_with = run_refused, READ_SHUT },
 	{ "read where the queue pair does not allow it", .run_with = run_shut_qp, IBV_WR_RDMA_READ },
 	{ "read after the region's end", .run_with = run_refused, READ_AFTER_END },
