@@ -9,6 +9,7 @@
  */
 
 #include <arpa/inet.h>
+#include <sys/fsuid.h>
 #include <sys/wait.h>
 
 #include "test.h"
@@ -598,21 +599,51 @@ static bool run_flush_late(void)
 	return finish() && ok;
 }
 
-/* A child has credentials of its own. Returns what ibv_post_send() says there. */
-static int write_of_child(uint64_t id)
+/* Returns what ibv_post_send() says. */
+static int write_small(uint64_t id)
 {
 	struct ibv_sge sge = region_sge(&a->open, 0, 64);
 	struct ibv_send_wr wr = wr_of(IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, id, &sge, (uintptr_t)b->open.memory,
 				      b->open.mr->rkey), *bad;
+
+	return ibv_post_send(a->qp, &wr, &bad);
+}
+
+/* A child has credentials of its own. */
+static int write_of_child(uint64_t id)
+{
 	int status;
 	pid_t child = fork_child();
 
 	if (child == 0)
-		_exit(ibv_post_send(a->qp, &wr, &bad));
+		_exit(write_small(id));
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool run_credentials(void)
+/* Another user's files for a while: the credentials are the same again, but not the very ones. */
+static void *change_and_write(void *id)
+{
+	uid_t user = geteuid(), other = user + 1;
+
+	/* It returns the former one, and -1 is none. */
+	if ((uid_t)setfsuid(other) != user || (uid_t)setfsuid(user) != other || (uid_t)setfsuid(-1) != user)
+		die("setfsuid");
+	return (void *)(intptr_t)write_small((uintptr_t)id);
+}
+
+static int write_of_thread(uint64_t id)
+{
+	pthread_t thread;
+	void *error;
+
+	thread_start(&thread, change_and_write, (void *)(uintptr_t)id);
+	pthread_join(thread, &error);
+	return (intptr_t)error;
+}
+
+enum { CHILD, THREAD };
+
+static bool run_credentials(int who)
 {
 	const char *provider = getenv("FERROCE_PROVIDER");
 	/* By an ioctl. */
@@ -620,14 +651,14 @@ static bool run_credentials(void)
 	int error;
 
 	start(PATIENT);
-	error = write_of_child(1);
-	ksft_print_msg("the child's post: %s\n", error < 0 ? "no status" : strerror(error));
+	error = who == CHILD ? write_of_child(1) : write_of_thread(1);
+	ksft_print_msg("the other's post: %s\n", error < 0 ? "no status" : strerror(error));
 	ok = error == (rings_anyway ? 0 : EACCES) && (rings_anyway || cq_quiet(a->send_cq, QUIET_MS));
-	/* Its request is in the ring: the next doorbell sends both. */
+	/* Its request is in the ring: the next doorbell, by one who may, sends both. */
 	memcpy(b->open.expected, a->open.memory, 64);
 	post(IBV_WR_RDMA_WRITE, 2, region_sge(&a->open, 0, 64), (uintptr_t)b->open.memory, b->open.mr->rkey);
-	ok = ok && completed(a->send_cq, "the child's", 1, IBV_WC_SUCCESS) &&
-	     completed(a->send_cq, "the parent's", 2, IBV_WC_SUCCESS);
+	ok = ok && completed(a->send_cq, "the other's", 1, IBV_WC_SUCCESS) &&
+	     completed(a->send_cq, "our own", 2, IBV_WC_SUCCESS);
 	return finish() && ok;
 }
 
@@ -715,7 +746,8 @@ static const struct row rows[] = {
 	{ "no queue pair at the peer", run_no_peer },
 	{ "receives are flushed", run_flush_receives },
 	{ "receives posted to a queue pair in error are flushed", run_flush_late },
-	{ "a doorbell with other credentials is refused", run_credentials },
+	{ "a doorbell with other credentials is refused", .run_with = run_credentials, CHILD },
+	{ "a doorbell after a change of the thread's user and back is refused", .run_with = run_credentials, THREAD },
 };
 
 static void begin(char **names)
