@@ -5,7 +5,8 @@
 #
 # A VLAN has the MAC of the netdev below, so its link-local address as a rule, too. VRFs may have the same addresses. By
 # what a request came, rdma_cm has to find the address that it was for, and the device. The RDMA core follows the
-# addresses of Ethernet netdevs only, and not those of WireGuard. Needs the devices of `scripts/vm --net veth`.
+# addresses of Ethernet netdevs only, and not those of WireGuard. The first GID stands for an address that a netdev need
+# not have. Needs the devices of `scripts/vm --net veth`.
 set -u
 . "$(dirname "$0")/../lib/test.sh"
 
@@ -230,6 +231,74 @@ impostor_in_vrf()
 	"$here/impostor" blue1 "$(gid_index blue1 10.8.0.1)" blue3 "$blue3" "$dev2" "$red2" || fail "from n2"
 }
 
+# A namespace with nothing but a netdev with a device, whose only address is one of IPv4.
+alone_up()
+{
+	ip netns add n3 && ip -n n3 link set lo up &&
+		ip -n n3 link add dummy3 address 02:00:00:00:08:05 type dummy &&
+		ip -n n3 link set dummy3 addrgenmode none && ip -n n3 address add 10.8.5.1/24 dev dummy3 &&
+		ip -n n3 link set dummy3 up &&
+		ip netns exec n3 rdma link add dummy3 type "$link_type" netdev dummy3 &&
+		gid_index_wait dummy3 10.8.5.1 >/dev/null
+}
+
+alone_down()
+{
+	rdma link delete dummy3
+	ip netns delete n3
+}
+
+# pingpong_within DEVICE GID-INDEX ADDRESS: from a device in n3 to itself. The two processes meet at ADDRESS.
+pingpong_within()
+{
+	server_at=n3 client_at=n3 pair 60 18515 ibv_rc_pingpong -d "$1" -g "$2" -n "$n" -- \
+		ibv_rc_pingpong -d "$1" -g "$2" -n "$n" "$3"
+}
+
+# first_gid_refused WHEN
+first_gid_refused()
+{
+	! pingpong_within dummy3 0 10.8.5.1 || fail "it works $1"
+	grep -q "Failed to modify QP to RTR" "$ktap_dir/server.errors" || fail "another error $1"
+}
+
+# setting NAME VALUE: of IPv6, for the netdev
+setting()
+{
+	ip netns exec n3 sysctl -qw "net.ipv6.conf.dummy3.$1=$2"
+}
+
+has_link_local()
+{
+	[ -n "$(link_local n3 dummy3)" ]
+}
+
+has_first_address()
+{
+	ip -n n3 -6 -o address show dev dummy3 to "$1" -tentative | grep .
+}
+
+# The RDMA core makes it of the MAC address, whatever addresses there are. With none of IPv6, the core finds no route;
+# with another one on the link, the core finds one, and the driver sees that the source is not its own.
+first_gid()
+{
+	local first=fe80::ff:fe00:805 ipv4
+	alone_up || fail "no device"
+	[ "$(gid_index dummy3 "$first")" = 0 ] || fail "the first GID is another one"
+	ipv4=$(gid_index dummy3 10.8.5.1) || return 1
+	first_gid_refused "without an address of IPv6"
+	setting addr_gen_mode 3 || return 1
+	await $((50 * slowness)) has_link_local || fail "no link-local address"
+	! has_first_address "$first" || fail "it is the first GID's"
+	first_gid_refused "with another link-local address"
+	setting disable_ipv6 1 || return 1
+	first_gid_refused "without IPv6"
+	pingpong_within dummy3 "$ipv4" 10.8.5.1 || fail "by the address of IPv4"
+	setting disable_ipv6 0 && setting addr_gen_mode 0 || return 1
+	await $((50 * slowness)) has_first_address "$first" || fail "no link-local address of the MAC"
+	pingpong_within dummy3 0 10.8.5.1 || fail "by the first GID, whose address is there"
+}
+
 # wg1 in n1 and wg2 in n2, with a device each, which are there before the addresses.
 wireguard_up()
 {
@@ -325,7 +394,7 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 12
+ktap_start 13
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
 row "an impostor in the peer's stream" impostor_in_stream
@@ -337,6 +406,8 @@ row "a netdev that is not Ethernet, above the device's: no GID, and it goes" tun
 row "two VRFs with the same address: rping" same_address
 row "a peer in a VRF has an impostor in another one" impostor_in_vrf
 vrfs_down 2>/dev/null
+row "the first GID, without its address: refused; by the address of IPv4: ibv_rc_pingpong" first_gid
+alone_down 2>/dev/null
 row "a device on WireGuard: rping, ibv_rc_pingpong" wireguard
 row "its addresses come and go under traffic" wireguard_addresses
 row "its netdev moves to another namespace" wireguard_moves
