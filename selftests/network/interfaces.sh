@@ -231,7 +231,7 @@ impostor_in_vrf()
 	"$here/impostor" blue1 "$(gid_index blue1 10.8.0.1)" blue3 "$blue3" "$dev2" "$red2" || fail "from n2"
 }
 
-# A namespace with nothing but a netdev with a device, whose only address is one of IPv4.
+# A namespace with nothing but lo and a netdev with a device, whose only address is one of IPv4.
 alone_up()
 {
 	ip netns add n3 && ip -n n3 link set lo up &&
@@ -244,6 +244,7 @@ alone_up()
 
 alone_down()
 {
+	rdma link delete lo3
 	rdma link delete dummy3
 	ip netns delete n3
 }
@@ -297,6 +298,44 @@ first_gid()
 	setting disable_ipv6 0 && setting addr_gen_mode 0 || return 1
 	await $((50 * slowness)) has_first_address "$first" || fail "no link-local address of the MAC"
 	pingpong_within dummy3 0 10.8.5.1 || fail "by the first GID, whose address is there"
+}
+
+loopback_netdev()
+{
+	local index
+	ip netns exec n3 rdma link add lo3 type "$link_type" netdev lo || fail "no device"
+	index=$(gid_index_wait lo3 127.0.0.1) || return 1
+	pingpong_within lo3 "$index" 127.0.0.1
+}
+
+# For such an address, rdma_cm takes the first device that there is, and then finds no route.
+loopback_connection()
+{
+	local server status
+	ip netns exec n3 timeout -k 2 $((60 * slowness)) \
+		rping -s -a 127.0.0.1 -p "$cm_port" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n3" "$cm_port" "$server"
+	ip netns exec n3 timeout -k 2 $((20 * slowness)) \
+		rping -c -a 127.0.0.1 -p "$cm_port" -C 1 >"$ktap_dir/client" 2>&1
+	status=$?
+	kill "$server"
+	wait "$server"
+	cat "$ktap_dir/server" "$ktap_dir/client"
+	case $status in
+	0 | 124 | 137) fail "the client ends with status $status" ;;
+	esac
+	grep -q "rdma_resolve_route: No such device" "$ktap_dir/client" || fail "another error"
+}
+
+loopback_goes()
+{
+	ip netns exec n3 rdma link delete lo3 || return 1
+	[ ! -e /sys/class/infiniband/lo3 ] || fail "the device stays"
+	ip netns exec n3 rdma link add lo3 type "$link_type" netdev lo || fail "no device again"
+	ip netns delete n3
+	await $((100 * slowness)) test ! -e /sys/class/infiniband/lo3 || fail "it stays without its namespace"
+	await $((100 * slowness)) test ! -e /sys/class/infiniband/dummy3 || fail "the other device stays"
 }
 
 # wg1 in n1 and wg2 in n2, with a device each, which are there before the addresses.
@@ -394,7 +433,7 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 13
+ktap_start 16
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
 row "an impostor in the peer's stream" impostor_in_stream
@@ -407,6 +446,9 @@ row "two VRFs with the same address: rping" same_address
 row "a peer in a VRF has an impostor in another one" impostor_in_vrf
 vrfs_down 2>/dev/null
 row "the first GID, without its address: refused; by the address of IPv4: ibv_rc_pingpong" first_gid
+row "a device on lo: ibv_rc_pingpong" loopback_netdev
+row "rdma_cm refuses lo's address" loopback_connection
+row "a device on lo is deleted, or goes with its namespace" loopback_goes
 alone_down 2>/dev/null
 row "a device on WireGuard: rping, ibv_rc_pingpong" wireguard
 row "its addresses come and go under traffic" wireguard_addresses
