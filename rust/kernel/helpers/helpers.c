@@ -11,7 +11,6 @@
 /* As in the kernel: the place to say more about all helpers at once. */
 #define __rust_helper
 
-#include "capability.c"
 #include "cpu.c"
 #include "ib.c"
 #include "ip.c"

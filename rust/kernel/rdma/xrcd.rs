@@ -7,6 +7,7 @@ use crate::{
     ucontext, //
 };
 use kernel::{
+    bindings as kernel_bindings,
     error::from_result,
     prelude::*,
     sync::Arc, //
@@ -41,6 +42,9 @@ pub trait XrcDomain: Sized + Send + Sync + 'static {
 
 pub(crate) type Obj<T> = Object<bindings::ib_xrcd, Arc<T>>;
 
+// CAST: A small number.
+const SYS_ADMIN: c_int = kernel_bindings::CAP_SYS_ADMIN as c_int;
+
 /// `alloc_xrcd`. Process context.
 ///
 /// # Safety
@@ -54,7 +58,7 @@ pub(crate) unsafe extern "C" fn create<X: XrcDomain>(
         // `ib_uverbs_open_qp()` leaves the mutex `mcast_lock` of an opened target uninitialised (7.2). Processes that call
         // `ibv_detach_mcast()` for it in several threads can crash the kernel. Without a domain, nobody opens a target.
         // SAFETY: There are no conditions.
-        if !udata.is_null() && !unsafe { bindings::capable_sys_admin() } {
+        if !udata.is_null() && !unsafe { kernel_bindings::capable(SYS_ADMIN) } {
             return Err(EPERM);
         }
         // SAFETY: `ib_core` passes a new object that belongs to a device of this driver, and the valid driver data of a
