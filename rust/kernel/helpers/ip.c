@@ -6,7 +6,6 @@
 #include <net/addrconf.h>
 #include <net/dst.h>
 #include <net/inet_dscp.h>
-#include <net/ip.h>
 #include <net/ip6_fib.h>
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
@@ -15,11 +14,6 @@
 __rust_helper bool rust_helper_ipv6_mod_enabled(void)
 {
 	return ipv6_mod_enabled();
-}
-
-__rust_helper void rust_helper_dst_release(struct dst_entry *dst)
-{
-	dst_release(dst);
 }
 
 __rust_helper struct dst_entry *rust_helper_dst_check(struct dst_entry *dst, u32 cookie)
@@ -88,33 +82,6 @@ __rust_helper struct dst_entry *rust_helper_ip_route_output_flow(struct net *net
 								 const struct sock *sk)
 {
 	return (struct dst_entry *)ip_route_output_flow(net, fl4, sk);
-}
-
-__rust_helper struct dst_entry *rust_helper_ip6_dst_lookup_flow(struct net *net,
-								const struct sock *sk,
-								struct flowi6 *fl6)
-{
-	return ip6_dst_lookup_flow(net, sk, fl6, NULL);
-}
-
-__rust_helper int rust_helper_ip_local_out(struct net *net, struct sock *sk, struct sk_buff *skb)
-{
-	return ip_local_out(net, sk, skb);
-}
-
-__rust_helper int rust_helper_ip6_local_out(struct net *net, struct sock *sk, struct sk_buff *skb)
-{
-	return ip6_local_out(net, sk, skb);
-}
-
-__rust_helper bool rust_helper_ipv6_is_own(struct net *net, const struct in6_addr *addr, u32 oif)
-{
-	bool is_own;
-
-	rcu_read_lock();
-	is_own = ipv6_chk_addr(net, addr, dev_get_by_index_rcu(net, oif), 0);
-	rcu_read_unlock();
-	return is_own;
 }
 
 __rust_helper struct in_device *rust_helper_in_dev_get_rtnl(const struct net_device *dev)

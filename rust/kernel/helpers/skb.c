@@ -7,7 +7,6 @@
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
 #include <net/netfilter/nf_conntrack.h>
-#include <net/sock.h>
 #include <net/udp.h>
 #include <net/xfrm.h>
 
@@ -150,11 +149,6 @@ __rust_helper void rust_helper_skb_ext_reset(struct sk_buff *skb)
 __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 {
 	skb_orphan(skb);
-}
-
-__rust_helper void rust_helper_skb_set_owner_w(struct sk_buff *skb, struct sock *sk)
-{
-	skb_set_owner_w(skb, sk);
 }
 
 __rust_helper void rust_helper_skb_set_priority(struct sk_buff *skb, u32 priority)

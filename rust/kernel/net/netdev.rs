@@ -5,6 +5,7 @@
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use crate::{
+    address::in6_addr,
     namespace::{
         Net,
         NetCookie,
@@ -381,8 +382,13 @@ impl Net {
     /// Returns whether `address` is one of the namespace's own, as seen from the network device `oif`: in its VRF, if
     /// it is in one, and in none if `oif` is 0. Any context but hard interrupts.
     pub fn owns_v6(&self, address: [u8; 16], oif: u32) -> bool {
-        let address = crate::address::in6_addr(address);
-        // SAFETY: `self` is a namespace that has not ended; `address` is valid for reads.
-        unsafe { bindings::ipv6_is_own(self.as_ptr(), &address, oif) }
+        let address = in6_addr(address);
+        let guard = rcu::read_lock();
+        let netdev = self
+            .netdev(oif, &guard)
+            .map_or(ptr::null(), |netdev| netdev.as_ptr().cast_const());
+        // SAFETY: `self` is a namespace that has not ended; `address` is valid for reads. The guard keeps the device, and
+        // null is none.
+        unsafe { bindings::ipv6_chk_addr(self.as_ptr(), &address, netdev, 0) != 0 }
     }
 }

@@ -23,7 +23,10 @@ use crate::{
     },
     listener::Sender,
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 use kernel::{
     bindings as kernel_bindings,
     error::from_err_ptr,
@@ -265,9 +268,9 @@ fn lookup_v6(
     flow.flowlabel = label.to_be();
     flow.uli = ports(query);
     // SAFETY: The sender's namespace and socket stay as long as the sender; `flow` is valid for reads and
-    // writes.
+    // writes. IPsec may be told another final destination, and null is none.
     let dst = from_err_ptr(unsafe {
-        bindings::ip6_dst_lookup_flow(sender.net().as_ptr(), sock.as_ptr(), &mut flow)
+        bindings::ip6_dst_lookup_flow(sender.net().as_ptr(), sock.as_ptr(), &mut flow, ptr::null())
     })?;
     NonNull::new(dst).ok_or_else(ehostunreach)
 }
