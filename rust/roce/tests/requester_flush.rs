@@ -67,8 +67,8 @@ fn payload_of_an_atomic_write() {
     requester.post(wr).unwrap();
     let burst = poll_burst(&mut requester);
     assert_eq!((burst.offset, burst.length, burst.packets), (0, 8, 1));
-    let (_, offset, length) = requester.packet(&burst, 0).unwrap();
-    assert_eq!((offset, length), (0, 8));
+    let (packet, offset) = requester.packet(&burst, 0).unwrap();
+    assert_eq!((offset, packet.payload_len), (0, 8));
     assert!(requester.packet(&burst, 1).is_none());
 }
 

@@ -528,7 +528,7 @@ fn send_of_two_gib_in_bursts() {
         while let Some(SendAction::Transmit(burst)) = requester.poll_action() {
             assert!(burst.length <= 65_536 && burst.packets > 0);
             assert_eq!(u64::from(burst.offset), bytes);
-            let (last, ..) = requester.packet(&burst, burst.packets - 1).unwrap();
+            let (last, _) = requester.packet(&burst, burst.packets - 1).unwrap();
             assert_eq!(last.psn, psn.add(sent + burst.packets - 1));
             assert_eq!(last.opcode.ends_message(), sent + burst.packets == psns);
             sent += burst.packets;

@@ -150,7 +150,7 @@ impl SendSide {
         for index in 0..burst.packets {
             // A packet is much to move around for each one that leaves.
             let mut next = self.requester.packet(burst, index);
-            let Some((packet, offset, _)) = &mut next else {
+            let Some((packet, offset)) = &mut next else {
                 break;
             };
             packet.migrated = *migrated;

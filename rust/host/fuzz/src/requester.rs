@@ -255,7 +255,7 @@ impl Model {
             let SendAction::Transmit(burst) = &action else {
                 panic!("{action:?} while parked");
             };
-            let (_, offset, _) = self
+            let (_, offset) = self
                 .requester
                 .packet(burst, burst.packets - 1)
                 .expect("a packet");
@@ -317,14 +317,14 @@ impl Model {
         let mut bytes = 0;
         let mut sent = Vec::new();
         for index in 0..burst.packets {
-            let (packet, offset, length) = self.requester.packet(burst, index).expect("a packet");
+            let (packet, offset) = self.requester.packet(burst, index).expect("a packet");
+            let length = packet.payload_len;
             go_out(&packet);
             assert!(packet.opcode.is_request());
             let srqn = U24::new(work.wr.xrc_srqn);
             let is_xrc = config.service == Type::XrcInitiator;
             assert_eq!(packet.xrc_srqn, is_xrc.then_some(srqn));
             assert_eq!(offset, burst.offset + bytes);
-            assert_eq!(length, packet.payload_len);
             assert!(length <= mtu);
             bytes += length;
 

@@ -88,11 +88,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         asks_anyway(self.psn(end.wrapping_sub(1)))
     }
 
-    /// The `index`-th packet of a burst, where in the work request's payload its own begins, and
-    /// how long that is, in bytes.
+    /// The `index`-th packet of a burst, and where in the work request's payload its own begins, in bytes.
     ///
     /// `None` behind the last packet.
-    pub fn packet(&self, burst: &Burst, index: u32) -> Option<(Packet, u32, u32)> {
+    pub fn packet(&self, burst: &Burst, index: u32) -> Option<(Packet, u32)> {
         if index >= burst.packets {
             return None;
         }
@@ -149,7 +148,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         packet.ack_request = asks;
         packet.solicited = solicited;
         if !opcode.has_extensions() {
-            return Some((packet, offset, payload_len));
+            return Some((packet, offset));
         }
         if opcode.has_xrceth() {
             packet.xrc_srqn = Some(U24::new(wr.xrc_srqn));
@@ -184,7 +183,7 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 src_qpn: self.config.src_qpn,
             });
         }
-        Some((packet, offset, payload_len))
+        Some((packet, offset))
     }
 }
 

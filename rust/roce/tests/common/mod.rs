@@ -179,7 +179,7 @@ pub fn transmit(requester: &mut Requester<Vec<SendSlot>>, now: Instant) -> Vec<P
     while let Some(action) = requester.poll_action() {
         if let SendAction::Transmit(burst) = &action {
             for index in 0..burst.packets {
-                let (packet, _, _) = requester.packet(burst, index).unwrap();
+                let (packet, _) = requester.packet(burst, index).unwrap();
                 assert_comes_back(&packet);
                 packets.push(packet);
             }

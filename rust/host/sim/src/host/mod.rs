@@ -416,12 +416,12 @@ impl Host {
             let buffer = &self.buffers[sequence];
             let mut bytes = 0;
             for index in 0..burst.packets {
-                let (packet, offset, length) = self
+                let (packet, offset) = self
                     .requester
                     .packet(burst, index)
                     .expect("a packet of the burst");
-                let payload = &buffer[offset as usize..][..length as usize];
-                bytes += length;
+                let payload = &buffer[offset as usize..][..packet.payload_len as usize];
+                bytes += packet.payload_len;
                 out.packets.push((packet, payload.to_vec()));
             }
             assert_eq!(bytes, burst.length);
