@@ -127,7 +127,7 @@ impl ReceiveSide {
             trace::retransmit(qp.number, burst.packets);
         }
         for index in 0..burst.packets {
-            let Some((mut packet, offset, _)) = self.responder.read_packet(burst, index) else {
+            let Some((mut packet, offset)) = self.responder.read_packet(burst, index) else {
                 break;
             };
             packet.migrated = tx_path.migrated;

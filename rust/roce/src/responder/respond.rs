@@ -136,9 +136,9 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         }
     }
 
-    /// The `index`-th packet of a burst, and its part of the data: offset from the burst's `va`, and
-    /// length, in bytes. `None` behind the last packet.
-    pub fn read_packet(&self, burst: &ReadBurst, index: u32) -> Option<(Packet, u32, u32)> {
+    /// The `index`-th packet of a burst, and where its part of the data begins, in bytes from the burst's `va`. `None`
+    /// behind the last packet.
+    pub fn read_packet(&self, burst: &ReadBurst, index: u32) -> Option<(Packet, u32)> {
         if index >= burst.packets {
             return None;
         }
@@ -146,11 +146,6 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let run = resource.run?;
         let number = run.next.wrapping_add(index);
         let offset = index.wrapping_shl(self.config.mtu.shift());
-        let length = burst
-            .length
-            .saturating_sub(offset)
-            .min(self.config.mtu.bytes());
-
         let starts = number == run.begin;
         let ends = number.wrapping_add(1) == run.end;
         let opcode = match (starts, ends) {
@@ -161,14 +156,17 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         };
         let psn = resource.first.add(number);
         let mut packet = self.new_packet(opcode, psn);
-        packet.payload_len = length;
+        packet.payload_len = burst
+            .length
+            .saturating_sub(offset)
+            .min(self.config.mtu.bytes());
         if opcode.has_aeth() {
             packet.aeth = Some(Aeth {
                 syndrome: ACK,
                 msn: resource.msn,
             });
         }
-        Some((packet, offset, length))
+        Some((packet, offset))
     }
 
     /// Takes the outcome of READ responses. With [`Outcome::Again`] no response leaves before

@@ -384,7 +384,7 @@ impl Peer {
                 }
                 Response::Read(burst) => {
                     for index in 0..burst.packets {
-                        let (packet, _, _) = self.responder.read_packet(&burst, index).unwrap();
+                        let (packet, _) = self.responder.read_packet(&burst, index).unwrap();
                         assert_comes_back(&packet);
                         packets.push(packet);
                     }

@@ -204,12 +204,12 @@ impl Host {
             };
             let mut bytes = 0;
             for index in 0..burst.packets {
-                let (packet, offset, length) = self
+                let (packet, offset) = self
                     .responder
                     .read_packet(&burst, index)
                     .expect("the burst is the current one");
-                let payload = &data[offset as usize..][..length as usize];
-                bytes += length;
+                let payload = &data[offset as usize..][..packet.payload_len as usize];
+                bytes += packet.payload_len;
                 out.packets.push((packet, payload.to_vec()));
             }
             assert_eq!(bytes, burst.length);
