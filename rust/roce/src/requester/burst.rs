@@ -45,14 +45,10 @@ pub struct Burst {
     pub length: u32,
     /// Number of packets, at least 1 and at most [`MAX_BURST_PACKETS`].
     pub packets: u32,
-    /// Operation of the work request.
-    pub(super) operation: SendOperation,
     /// Position of the first packet.
     pub(super) first: u64,
     /// The position behind the last packet; of a READ request, behind the last response that it asks for.
     pub(super) end: u64,
-    /// The position behind the work request's last PSN.
-    pub(super) wr_end: u64,
     /// Whether it has been sent before: then the first packet asks for an acknowledgement, too.
     pub(super) again: bool,
     /// Whether the last packet asks for an acknowledgement.

@@ -189,10 +189,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             offset,
             length,
             packets,
-            operation,
             first,
             end,
-            wr_end,
             again: first < self.max_sent,
             asks: !is_message(operation) || end < wr_end || !self.follows(sequence, psns),
         }))
@@ -404,6 +402,14 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         };
 
         // Packets are on their way.
+        let Some(slot) = self.slot_mut(burst.sequence) else {
+            return;
+        };
+        let operation = slot.wr.operation;
+        let ends = burst.end == slot.end();
+        if ends {
+            slot.asked = burst.asks;
+        }
         let repeated = self
             .max_sent
             .saturating_sub(burst.first)
@@ -412,10 +418,10 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             self.counters.retransmitted_packets.wrapping_add(repeated);
         self.max_sent = self.max_sent.max(burst.end);
         self.sent = burst.end;
-        if burst.operation.is_read_or_atomic() {
+        if operation.is_read_or_atomic() {
             self.reads = self.reads.wrapping_add(1);
         }
-        let is_read = matches!(burst.operation, SendOperation::Read);
+        let is_read = matches!(operation, SendOperation::Read);
         if is_read {
             let psns = burst.end.wrapping_sub(burst.first);
             self.read_psns = self.read_psns.wrapping_add(psns);
@@ -428,11 +434,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
             };
             self.round_trip.sent(now, position);
         }
-        if burst.end == burst.wr_end {
+        if ends {
             self.cursor = burst.sequence.wrapping_add(1);
-            if let Some(slot) = self.slot_mut(burst.sequence) {
-                slot.asked = burst.asks;
-            }
         }
         self.unasked = !burst.asks;
         if !self.config.service.is_reliable() {
