@@ -351,18 +351,12 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
                 return self.on_empty_response(now, packet);
             }
             Some(slot) if matches!(slot.wr.operation, SendOperation::Read) => {
-                self.expected_response(slot, position, packet)
+                self.expected_response(sequence, slot, position, packet)
             }
             _ => return self.on_bad_response(Status::BadResponse),
         };
         match expected {
-            Ok((offset, length)) => Received::Place(Placement {
-                sequence,
-                offset,
-                length,
-                original: None,
-                position,
-            }),
+            Ok(placement) => Received::Place(placement),
             Err(status) => self.on_bad_response(status),
         }
     }
@@ -387,14 +381,8 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         let distance = position.wrapping_sub(self.una);
         if distance < MAX_AHEAD && !self.ahead.contains(distance) {
             if let Some((sequence, slot)) = self.find_first_read(position) {
-                if let Ok((offset, length)) = self.expected_response(&slot, position, packet) {
-                    return Received::Place(Placement {
-                        sequence,
-                        offset,
-                        length,
-                        original: None,
-                        position,
-                    });
+                if let Ok(placement) = self.expected_response(sequence, &slot, position, packet) {
+                    return Received::Place(placement);
                 }
             }
         }
@@ -423,13 +411,15 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         None
     }
 
-    /// Where the payload of a READ response goes, if it is what was asked for.
+    /// Where the payload of a response to the READ `sequence` goes, if it is what was asked for.
+    #[inline]
     fn expected_response(
         &self,
+        sequence: u32,
         slot: &SendSlot,
         position: u64,
         packet: &Packet,
-    ) -> Result<(u32, u32), Status> {
+    ) -> Result<Placement, Status> {
         let done = position.wrapping_sub(slot.first) as u32;
         let offset = done.wrapping_shl(self.config.mtu.shift());
         let length = slot
@@ -447,7 +437,13 @@ impl<S: DerefMut<Target = [SendSlot]>> Requester<S> {
         if packet.payload_len != length {
             return Err(Status::LocalLength);
         }
-        Ok((offset, length))
+        Ok(Placement {
+            sequence,
+            offset,
+            length,
+            original: None,
+            position,
+        })
     }
 
     fn on_atomic(&mut self, now: Instant, position: u64, value: u64) -> Received {
