@@ -243,8 +243,8 @@ impl<const N: usize> Tally<N> {
         self.counter.is_some()
     }
 
-    /// Says who is told from now on. Returns who was told before.
-    pub(crate) fn bind(&mut self, counter: Option<Arc<QpCounter>>) -> Option<Arc<QpCounter>> {
-        core::mem::replace(&mut self.counter, counter)
+    /// Says who is told from now on.
+    pub(crate) fn bind(&mut self, counter: Option<Arc<QpCounter>>) {
+        self.counter = counter;
     }
 }
