@@ -45,18 +45,13 @@ impl Gate {
         self.count_in().then(|| Pass(self))
     }
 
-    /// Closes the gate for good: nobody enters any more. Those inside stay. Any context.
-    pub fn close(&self) {
+    /// Closes the gate for good, and waits until everybody who was inside is out. Process, and not from inside.
+    #[inline(never)]
+    pub fn close_and_wait(&self) {
         // Acquire: those who are out have done all that they did inside.
         if self.state.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
             self.empty.complete_all();
         }
-    }
-
-    /// Closes the gate and waits until everybody who was inside is out. Process, and not from inside.
-    #[inline(never)]
-    pub fn close_and_wait(&self) {
-        self.close();
         self.empty.wait_for_completion();
     }
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RCU: the kernel's guard, and its ways of waiting.
+//! RCU: ways of waiting.
 //!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
 use kernel::bindings;
-
-pub use kernel::sync::rcu::{
-    read_lock,
-    Guard, //
-};
 
 /// Waits until every RCU reader that was there at the call is done. Process.
 pub fn synchronize_rcu() {

@@ -38,7 +38,7 @@ pub trait TimerCallback: Send + Sync + Sized + 'static {
     /// Called when the timer expires. Softirq context, no lock held; never on two CPUs at once.
     ///
     /// It may start the timer again, and make an [`Arc`] of `this`. It must not wait, which rules out
-    /// [`Timer::cancel`] and [`Timer::shutdown`].
+    /// [`Timer::shutdown`].
     fn expired(this: ArcBorrow<'_, Self>);
 }
 
@@ -124,7 +124,7 @@ impl<T: TimerCallback> Timer<T> {
     /// Stops the timer, and waits until its callback is over. It may be started again, also by the
     /// callback that is waited for, whose new expiry is prevented then. Process, not under a lock that
     /// the callback takes.
-    pub fn cancel(&self) {
+    fn cancel(&self) {
         // SAFETY: By the type invariant the timer is set up.
         unsafe { bindings::hrtimer_cancel(self.timer.get()) };
     }
