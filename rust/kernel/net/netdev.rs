@@ -117,7 +117,7 @@ impl NetDevice {
 
     /// Returns whether it is a VRF, or something else that stands for other devices at the network layer. Any context.
     #[inline]
-    pub fn is_l3_master(&self) -> bool {
+    pub(crate) fn is_l3_master(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::netif_is_l3_master(self.as_ptr()) }
     }
@@ -153,7 +153,7 @@ impl NetDevice {
 
     /// Returns whether the link is there. Any context.
     #[inline]
-    pub fn has_carrier(&self) -> bool {
+    pub(crate) fn has_carrier(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::netif_carrier_ok(self.as_ptr()) }
     }
@@ -213,7 +213,7 @@ impl NetDevice {
     /// Returns the Ethernet address, zeroes where the link has none of six bytes. Any context. It is a copy,
     /// which a change at this moment may have garbled.
     #[inline]
-    pub fn mac(&self) -> [u8; 6] {
+    pub(crate) fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: By the type invariant.
         if usize::from(unsafe { bindings::netdev_addr_len(self.as_ptr()) } as u16) != mac.len() {
@@ -336,17 +336,10 @@ const NAME_LEN: usize = bindings::IFNAMSIZ as usize;
 #[derive(Clone, Copy)]
 pub struct DevName([u8; NAME_LEN]);
 
-impl DevName {
-    /// Returns the bytes of the name.
-    #[inline]
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.split(|byte| *byte == 0).next().unwrap_or_default()
-    }
-}
-
 impl fmt::Display for DevName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(BStr::from_bytes(self.as_bytes()), f)
+        let name = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        fmt::Display::fmt(BStr::from_bytes(name), f)
     }
 }
 
@@ -381,7 +374,7 @@ impl Net {
 
     /// Returns whether `address` is one of the namespace's own, as seen from the network device `oif`: in its VRF, if
     /// it is in one, and in none if `oif` is 0. Any context but hard interrupts.
-    pub fn owns_v6(&self, address: [u8; 16], oif: u32) -> bool {
+    pub(crate) fn owns_v6(&self, address: [u8; 16], oif: u32) -> bool {
         let address = in6_addr(address);
         let guard = rcu::read_lock();
         let netdev = self
