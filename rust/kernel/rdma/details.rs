@@ -7,7 +7,6 @@ use crate::{
         self,
         CompletionQueue, //
     },
-    error::message_too_long,
     mr::{
         self,
         MemoryRegion, //
@@ -81,7 +80,7 @@ unsafe fn fill(
         // SAFETY: By the promise of the caller.
         let start = unsafe { bindings::nla_nest_start(message.as_ptr(), DRIVER) };
         if start.is_null() {
-            return Err(message_too_long());
+            return Err(EMSGSIZE);
         }
         let described = describe(&mut Details(&mut message));
         // SAFETY: The attribute was begun in this message, and what was added is in it.

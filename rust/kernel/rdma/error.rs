@@ -17,11 +17,6 @@ pub fn protocol_not_supported() -> Error {
     Error::from_errno(-(bindings::EPROTONOSUPPORT as i32))
 }
 
-/// `EMSGSIZE`: there is no room in the message.
-pub(crate) fn message_too_long() -> Error {
-    Error::from_errno(-(bindings::EMSGSIZE as i32))
-}
-
 /// `EADDRINUSE`: somebody else has the address.
 pub fn address_in_use() -> Error {
     Error::from_errno(-(bindings::EADDRINUSE as i32))
