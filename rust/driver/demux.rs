@@ -6,6 +6,7 @@ use crate::{
     device::{
         counters::Counter,
         multicast,
+        port::DEFAULT_PKEY,
         registry,
         sockets::Port,
         steering::TOGETHER,
@@ -37,6 +38,7 @@ use rdma::gid::Gid;
 use roce::{
     opcode::Transport,
     packet::Packet,
+    pkey,
     qp::Type, //
 };
 use sync::{
@@ -284,8 +286,7 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
     if !qp.takes_packets() {
         return false;
     }
-    // The low 15 bits name the partition; the top bit is the membership (IBTA 10.9.1).
-    if packet.pkey & 0x7fff != crate::device::port::DEFAULT_PKEY & 0x7fff {
+    if !pkey::matches(DEFAULT_PKEY, packet.pkey) {
         qp.device().count_drop(Counter::BadPkey, qp.number);
         return false;
     }
