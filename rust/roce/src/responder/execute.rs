@@ -385,17 +385,12 @@ impl<R: DerefMut<Target = [Resource]>> Responder<R> {
         let is_send = matches!(packet.opcode.operation(), Operation::Send);
         match (is_send, protection) {
             (true, true) => self.fail(packet, NakCode::RemoteOperational, Status::LocalProtection),
-            (true, false) => {
-                self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation)
-            }
             (false, _) if matches!(self.config.service, Type::Uc) => {
                 // IBTA 9.8.2.2.4: dropped without a word.
                 self.give_up(packet, DropReason::Invalid, Status::LocalAccess)
             }
             (false, true) => self.fail(packet, NakCode::RemoteAccess, Status::LocalAccess),
-            (false, false) => {
-                self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation)
-            }
+            (_, false) => self.fail(packet, NakCode::RemoteOperational, Status::LocalQpOperation),
         }
     }
 
