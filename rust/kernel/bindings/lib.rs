@@ -3,7 +3,7 @@
 //! Raw bindings to the RDMA and network headers and to our C helpers.
 //!
 //! Types that the kernel crate binds too are the kernel crate's own, so that a pointer that one crate
-//! made can be handed to the other. Only `sync`, `net` and `rdma` use this crate.
+//! made can be handed to the other. Only `trace`, `sync`, `net` and `rdma` use this crate.
 
 #![allow(
     clippy::all,

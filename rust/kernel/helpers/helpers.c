@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rust can call neither static inline functions nor macros: each function here wraps one of them, and
- * has no logic of its own. Those that the kernel crate has already are not repeated.
+ * Rust can call neither static inline functions nor macros: most functions here wrap one of them. The
+ * others use several at once, or a field of a type that bindgen cannot see into. Those that the kernel
+ * crate has already are not repeated.
  *
  * Sorted alphabetically.
  */
