@@ -149,7 +149,7 @@ pub(crate) struct BindMw {
 pub(crate) struct Ud {
     pub(crate) remote_qpn: u32,
     pub(crate) remote_qkey: u32,
-    pub(crate) pkey_index: u16,
+    _pkey_index: u16,
     _reserved: u16,
     pub(crate) ah_num: u32,
 }

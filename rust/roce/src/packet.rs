@@ -96,7 +96,7 @@ pub struct Deth {
 pub struct Flush {
     /// Placement type, 4 bits: see [`extensions::PLACEMENT_GLOBAL`], [`extensions::PLACEMENT_PERSISTENT`].
     pub placement: u8,
-    /// Selectivity level, 2 bits: see [`extensions::SELECTIVITY_RANGE`], [`extensions::SELECTIVITY_REGION`].
+    /// Selectivity level, 2 bits: see [`extensions::SELECTIVITY_REGION`].
     pub selectivity: u8,
 }
 

@@ -54,10 +54,8 @@ pub const PLACEMENT_PERSISTENT: u8 = 2;
 /// Shift of the 2-bit selectivity level in a FETH.
 pub const SELECTIVITY_SHIFT: u32 = 4;
 
-/// Selectivity level: the range that the RETH names is flushed.
-pub const SELECTIVITY_RANGE: u8 = 0;
-
-/// Selectivity level: the whole memory region is flushed; address and length are ignored.
+/// Selectivity level: the whole memory region is flushed; address and length are ignored. At level 0 the range that the
+/// RETH names is.
 pub const SELECTIVITY_REGION: u8 = 1;
 
 /// RETH: RDMA extended transport header (IBTA 9.3.3). Where an RDMA operation takes place.
