@@ -58,13 +58,13 @@ const NO_CPU: u32 = u32::MAX;
 const STARVED_NS: u64 = 2_000_000;
 
 /// The CPU that builds a side's packets when there are many. Another CPU takes in the replies, which let the side go on.
-pub(super) struct Place {
+pub(super) struct WorkerCpu {
     cpu: AtomicU32,
     /// When the worker was queued last, in nanoseconds.
     asked: AtomicU64,
 }
 
-impl Place {
+impl WorkerCpu {
     /// On any CPU.
     pub(super) fn new() -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Qp {
     /// Context: process or softirq.
     pub(super) fn build_in_bulk<const ID: u64>(
         self: &Arc<Self>,
-        place: &Place,
+        worker: &WorkerCpu,
         rescue: Deadline,
     ) -> bool
     where
@@ -130,19 +130,19 @@ impl Qp {
         let now = sync::monotonic_ns();
         let queue = &self.device().registry.bulk;
         let bh = BhGuard::new();
-        let asked = match Cpu::numbered(place.cpu.load(Ordering::Relaxed), &bh) {
+        let asked = match Cpu::numbered(worker.cpu.load(Ordering::Relaxed), &bh) {
             Some(cpu) => queue.enqueue_on::<_, ID>(&cpu, self.clone()),
             None => queue.enqueue::<_, ID>(self.clone()),
         };
         drop(bh);
         if asked.is_ok() {
             // The worker may have run since, and another call have queued it again and noted a later time.
-            let last = place.asked.fetch_max(now, Ordering::Relaxed).max(now);
+            let last = worker.asked.fetch_max(now, Ordering::Relaxed).max(now);
             self.deadlines
                 .set(self, rescue, last.saturating_add(starved));
             return true;
         }
-        let last = place.asked.load(Ordering::Relaxed);
+        let last = worker.asked.load(Ordering::Relaxed);
         if now.saturating_sub(last) >= starved {
             return false;
         }

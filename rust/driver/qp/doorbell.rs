@@ -128,7 +128,7 @@ impl Qp {
             }
         }
         trace::post_send(self.number);
-        self.send.place.move_here();
+        self.send.worker.move_here();
         if self.is_datagram() {
             self.fetch_datagrams();
         }

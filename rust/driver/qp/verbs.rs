@@ -264,7 +264,7 @@ impl QueuePair for Qp {
             None => return Err(EINVAL),
         };
         trace::post_send(self.number);
-        self.send.place.move_here();
+        self.send.worker.move_here();
         self.kick();
         result
     }

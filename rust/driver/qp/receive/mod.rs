@@ -13,6 +13,7 @@ use self::queue::{
 use super::{
     bulk::{
         self,
+        WorkerCpu,
         BULK_RESPOND, //
     },
     deadlines::Deadline,
@@ -109,7 +110,7 @@ pub(super) struct Receiving {
     #[pin]
     pub(super) posted: SpinLockIrq<Option<PostedReceives>>,
     /// Where the first request came that took a thread to respond to.
-    place: bulk::Place,
+    worker: WorkerCpu,
     /// How long a QP in the error state waits until it looks for requests again.
     pub(super) rescan_ns: AtomicU32,
 }
@@ -144,7 +145,7 @@ impl Receiving {
             srq,
             side <- new_spin_lock_bh!(side, "Qp::receive"),
             posted <- new_spin_lock_irq!(posted, "Receiving::posted"),
-            place: bulk::Place::new(),
+            worker: WorkerCpu::new(),
             rescan_ns: AtomicU32::new(0),
         }))
     }
@@ -310,9 +311,9 @@ impl Side for ReceiveSide {
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        let place = &qp.receive.place;
-        place.settle_here();
-        qp.build_in_bulk::<BULK_RESPOND>(place, Deadline::Respond)
+        let worker = &qp.receive.worker;
+        worker.settle_here();
+        qp.build_in_bulk::<BULK_RESPOND>(worker, Deadline::Respond)
     }
 
     fn build(&mut self, qp: &Arc<Qp>, _round: &mut Round, batch: &mut Batch) {

@@ -13,6 +13,7 @@ use self::queue::{
 use super::{
     bulk::{
         self,
+        WorkerCpu,
         BULK_SEND, //
     },
     deadlines::Deadline,
@@ -106,7 +107,7 @@ pub(super) struct Sending {
     /// Doorbells whose requests are held: counted under the lock of `doorbells`, taken back under the send lock.
     pub(super) held: AtomicU32,
     /// Where the consumer posted last: there requests are built, if they are many.
-    pub(super) place: bulk::Place,
+    pub(super) worker: WorkerCpu,
 }
 
 impl Sending {
@@ -152,7 +153,7 @@ impl Sending {
             posted <- new_spin_lock_irq!(posted, "Sending::posted"),
             doorbells <- new_spin_lock_bh!(Doorbells::new(), "Sending::doorbells"),
             held: AtomicU32::new(0),
-            place: bulk::Place::new(),
+            worker: WorkerCpu::new(),
         }))
     }
 
@@ -290,7 +291,7 @@ impl Side for SendSide {
     }
 
     fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        qp.build_in_bulk::<BULK_SEND>(&qp.send.place, Deadline::Send)
+        qp.build_in_bulk::<BULK_SEND>(&qp.send.worker, Deadline::Send)
     }
 
     fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
