@@ -61,20 +61,19 @@ impl Sockets {
         sockets.users == 0
     }
 
-    /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
-    /// Returns also whether some are left, as memory is short.
-    pub(super) fn take_unused(&mut self) -> (KVec<net::Listener<Port>>, bool) {
+    /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, which waits for their receivers.
+    /// Where there is no memory to return them in, this waits.
+    pub(super) fn take_unused(&mut self) -> KVec<net::Listener<Port>> {
         let mut unused = KVec::new();
-        let is_unused = |sockets: &NamespaceSockets| sockets.users == 0;
-        while let Some(index) = self.0.iter().position(is_unused) {
-            if unused.reserve(1, GFP_KERNEL).is_err() {
-                return (unused, true);
+        for index in (0..self.0.len()).rev() {
+            if self.0.get(index).is_some_and(|sockets| sockets.users > 0) {
+                continue;
             }
             if let Some(mut sockets) = take(&mut self.0, index) {
                 sockets.listener.close();
                 let _ = append(&mut unused, sockets.listener);
             }
         }
-        (unused, false)
+        unused
     }
 }
