@@ -162,23 +162,6 @@ impl Addresses {
             .clone()
     }
 
-    /// The number of the netdev, in the namespace `netns`, that has the address `gid` of `device`: `ifindex` if that one has
-    /// it. Else it may have been made again, or may have got another number: it is one in the same VLAN. Context: any.
-    pub(crate) fn ifindex(
-        &self,
-        device: &Device,
-        netns: NetId,
-        gid: &Gid,
-        ifindex: u32,
-        vlan: Option<u16>,
-    ) -> Option<u32> {
-        self.all(netns, gid, &rcu::read_lock())
-            .filter(|known| core::ptr::eq(&*known.device, device))
-            .filter(|known| known.ifindex == ifindex || known.vlan == vlan)
-            .min_by_key(|known| known.ifindex != ifindex)
-            .map(|known| known.ifindex)
-    }
-
     /// Lets packets find an address. Errors: `ENOSPC` if there are too many like it. Context: process, may sleep.
     pub(crate) fn insert(&self, known: Known) -> Result<Arc<Known>> {
         let known = Arc::new(known, GFP_KERNEL)?;

@@ -269,9 +269,9 @@ impl Registry {
         }
     }
 
-    /// As [`Self::vacate`], and if nobody else uses the sockets there, they are closed when this returns. Context:
+    /// As [`Self::vacate`], and if nobody else uses the sockets there, they are closed when this returns, unless memory is short. Context:
     /// process, may sleep, not under RTNL.
-    pub(crate) fn vacate_now(&self, device: &Arc<Device>, site: Option<Site>) {
+    pub(crate) fn vacate_now(self: &Arc<Self>, device: &Arc<Device>, site: Option<Site>) {
         if let Some(site) = site {
             self.unpublish(device, &site);
             self.devices.lock().sockets.leave(site.net_id);
@@ -308,14 +308,17 @@ impl Registry {
     }
 
     /// Closes all sockets that nobody uses now. Context: process, may sleep, not under RTNL.
-    fn close_unused(&self) {
+    fn close_unused(self: &Arc<Self>) {
         let unused = self.devices.lock().sockets.take_unused();
-        // This waits for grace periods, without the mutex.
-        net::Listener::drop_all(unused);
+        match unused {
+            // This waits for grace periods, without the mutex.
+            Ok(unused) => net::Listener::drop_all(unused),
+            Err(_) => self.queue_close(),
+        }
     }
 
     /// Undoes [`Self::attach`], for a device that was not registered, so that it has no objects. Context: process.
-    pub(crate) fn withdraw(&self, device: &Arc<Device>) {
+    pub(crate) fn withdraw(self: &Arc<Self>, device: &Arc<Device>) {
         if let Some(site) = device.detach() {
             self.vacate_now(device, site);
         }

@@ -61,19 +61,19 @@ impl Sockets {
         sockets.users == 0
     }
 
-    /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, which waits for their receivers.
-    /// Where there is no memory to return them in, this waits.
-    pub(super) fn take_unused(&mut self) -> KVec<net::Listener<Port>> {
-        let mut unused = KVec::new();
+    /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
+    /// Errors: `ENOMEM`; none is taken then.
+    pub(super) fn take_unused(&mut self) -> Result<KVec<net::Listener<Port>>> {
+        let mut unused = KVec::with_capacity(self.0.len(), GFP_KERNEL)?;
         for index in (0..self.0.len()).rev() {
             if self.0.get(index).is_some_and(|sockets| sockets.users > 0) {
                 continue;
             }
             if let Some(mut sockets) = take(&mut self.0, index) {
                 sockets.listener.close();
-                let _ = append(&mut unused, sockets.listener);
+                let _ = unused.push_within_capacity(sockets.listener);
             }
         }
-        unused
+        Ok(unused)
     }
 }

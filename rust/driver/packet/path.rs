@@ -17,56 +17,58 @@ use kernel::{
 };
 use net::{
     Address,
-    NetCookie,
     NetId,
     Query,
     RxSkb,
     CE, //
 };
+use rdma::gid::Place;
 
 /// The arguments of a path lookup. They do not hold off the end of the namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct PathQuery {
     /// A lookup sets `oif`.
     query: Query,
-    /// The namespace that has the source address.
-    netns: NetCookie,
-    /// The number there of the netdev that has it. A lookup sets it again.
-    ifindex: u32,
-    /// The VLAN of that netdev.
-    vlan: Option<u16>,
+    /// Where the source address is.
+    place: Place,
 }
 
 impl PathQuery {
     /// The path over the route that is valid now. Errors and context as for [`Path::resolve`].
     pub(crate) fn lookup(&self, device: &Device) -> Result<Arc<Path>> {
-        let mut asked = *self;
-        let query = &mut asked.query;
-        let (netns, source) = (self.netns, query.source.to_gid());
-        let sender = device.sender_in(netns, &source).ok_or(ENODEV)?;
-        let known = &device.registry.addresses;
-        let addresses = known.changes();
-        asked.ifindex = known
-            .ifindex(device, netns.id(), &source, self.ifindex, self.vlan)
-            .unwrap_or(self.ifindex);
+        let mut query = self.query;
+        let netns = self.place.netns;
+        let sender = device
+            .sender_in(netns, &query.source.to_gid())
+            .ok_or(ENODEV)?;
+        let addresses = device.registry.addresses.changes();
+        let (ifindex, vrf_ifindex) = self.netdev(sender.net()).ok_or(ENODEV)?;
         // A group, or an address of a link, is one of the netdev that has the source address. A VRF has routes of its
         // own.
-        query.oif = if query.destination.is_multicast() || query.destination.is_link_local() {
-            asked.ifindex
-        } else {
-            sender.net().vrf_of(asked.ifindex)
+        query.oif = match query.destination.is_multicast() || query.destination.is_link_local() {
+            true => ifindex,
+            false => vrf_ifindex,
         };
-        let route = net::Path::lookup(&sender, query)?;
+        let route = net::Path::lookup(&sender, &query)?;
         let is_loopback =
             route.is_local() && device.has_address(netns.id(), &query.destination.to_gid());
         let path = Path {
-            asked,
+            asked: *self,
+            oif: query.oif,
+            ifindex,
             route,
             is_loopback,
             addresses,
         };
         // Paths are looked up again in softirq too.
         Ok(Arc::new(path, GFP_ATOMIC)?)
+    }
+
+    /// The numbers, in `net`, of the netdev that has the source address, and of its VRF, or 0. It may have been deleted and
+    /// made again, or may have got another number in another namespace: then it is the one with the same name.
+    fn netdev(&self, net: &net::Net) -> Option<(u32, u32)> {
+        let of = |ifindex| Some((ifindex, net.vrf_of(ifindex)?));
+        of(self.place.ifindex).or_else(|| of(net.ifindex_of(&self.place.name)?))
     }
 }
 
@@ -85,6 +87,10 @@ pub(crate) fn is_to_group(address: &rdma::ah::Address) -> bool {
 /// A route to a peer, with everything that its packets have in common.
 pub(crate) struct Path {
     asked: PathQuery,
+    /// The netdev or VRF that packets leave by and come from; 0 for any that is in no VRF.
+    oif: u32,
+    /// The number of the netdev that has the source address.
+    ifindex: u32,
     pub(crate) route: net::Path,
     /// It ends where it begins: packets are for QPs of the same device.
     is_loopback: bool,
@@ -107,8 +113,6 @@ impl Path {
         has_window: bool,
     ) -> Result<Arc<Self>> {
         let (source, destination) = ends(address);
-        // The address may have gone, and be back under another entry of the table.
-        let place = address.place();
         // Consumers may set one bit of the two: then queues on the way may mark packets before they are full, and the sender
         // slows down (ECT, RFC 3168, annex A17.9). No packet leaves with a mark.
         let class = address.traffic_class;
@@ -124,13 +128,9 @@ impl Path {
             destination_port: ROCE_PORT,
             service_level: address.sl.into(),
         };
-        PathQuery {
-            query,
-            netns: place.netns,
-            ifindex: place.ifindex,
-            vlan: place.vlan,
-        }
-        .lookup(device)
+        // The address may have gone, and be back under another entry of the table.
+        let place = address.place();
+        PathQuery { query, place }.lookup(device)
     }
 
     /// The arguments of its lookup. Context: any.
@@ -147,27 +147,27 @@ impl Path {
     /// addresses may be another host's on another link, or in another VRF. If the path stays within the device, a packet
     /// that came by the network does not: any process of the namespace can send it, by a UDP socket.
     pub(crate) fn is_reverse(&self, skb: &RxSkb, is_own: bool) -> bool {
-        let PathQuery { query, netns, .. } = &self.asked;
-        netns.id() == skb.netns()
+        let query = &self.asked.query;
+        self.netns() == skb.netns()
             && query.destination == skb.source()
             && query.source == skb.destination()
-            && (is_own || !self.is_loopback && skb.is_from(query.oif))
+            && (is_own || !self.is_loopback && skb.is_from(self.oif))
     }
 
     /// The namespace that has the source address. Context: any.
     pub(crate) fn netns(&self) -> NetId {
-        self.asked.netns.id()
+        self.asked.place.netns.id()
     }
 
-    /// The number there of the netdev that had it when the path was asked for. Context: any.
+    /// The number there of the netdev that had it when the path was looked up. Context: any.
     pub(crate) fn ifindex(&self) -> u32 {
-        self.asked.ifindex
+        self.ifindex
     }
 
     /// Whether `device` can still send from there. Context: any.
     pub(crate) fn has_source(&self, device: &Device) -> bool {
         device
-            .sender_in(self.asked.netns, &self.asked.query.source.to_gid())
+            .sender_in(self.asked.place.netns, &self.asked.query.source.to_gid())
             .is_some()
     }
 

@@ -210,10 +210,13 @@ impl QueuePair for Qp {
             Receiving::new(init, recv_source)?,
             published,
         )?;
-        match qp.enlist().and_then(|()| table::publish(&qp)) {
+        table::publish(&qp)?;
+        // The lists have the number, so only its owner may be on them.
+        match qp.enlist() {
             Ok(()) => Ok(qp),
             Err(error) => {
                 qp.delist();
+                table::withdraw(&qp);
                 qp.release_completions();
                 Err(error)
             }
@@ -225,8 +228,8 @@ impl QueuePair for Qp {
     }
 
     fn destroy(self: &Arc<Self>) {
-        table::withdraw(self);
         self.delist();
+        table::withdraw(self);
         self.settle();
         self.gate.close_and_wait();
         self.release_completions();

@@ -90,6 +90,7 @@ impl NetDevice {
 
     /// Returns the name. Any context. It is a copy, which a renaming at this moment may have garbled.
     pub fn name(&self) -> DevName {
+        // INVARIANT: It has NULs.
         let mut name = DevName([0; NAME_LEN]);
         // SAFETY: The name is an array of `NAME_LEN` bytes inside the device, all of which can be copied at
         // any time; they may be torn, but each is a byte.
@@ -100,6 +101,8 @@ impl NetDevice {
                 NAME_LEN,
             );
         }
+        // INVARIANT: This is one.
+        name.0.last_mut().into_iter().for_each(|last| *last = 0);
         name
     }
 
@@ -333,6 +336,10 @@ impl Drop for NetDev {
 const NAME_LEN: usize = bindings::IFNAMSIZ as usize;
 
 /// The name of a network device at some time.
+///
+/// # Invariants
+///
+/// There is a NUL in it.
 #[derive(Clone, Copy)]
 pub struct DevName([u8; NAME_LEN]);
 
@@ -357,11 +364,20 @@ impl Net {
     }
 
     /// Returns the number of the VRF that the network device with the number `ifindex` is in, as
-    /// [`NetDevice::vrf_ifindex`]. Any context but hard interrupts.
-    pub fn vrf_of(&self, ifindex: u32) -> u32 {
+    /// [`NetDevice::vrf_ifindex`]; [`None`] if there is no such device. Any context but hard interrupts.
+    pub fn vrf_of(&self, ifindex: u32) -> Option<u32> {
         let guard = rcu::read_lock();
-        self.netdev(ifindex, &guard)
-            .map_or(0, NetDevice::vrf_ifindex)
+        self.netdev(ifindex, &guard).map(NetDevice::vrf_ifindex)
+    }
+
+    /// Returns the number of the network device that is called `name`; [`None`] if there is none. Any context but hard
+    /// interrupts.
+    pub fn ifindex_of(&self, name: &DevName) -> Option<u32> {
+        let _guard = rcu::read_lock();
+        // SAFETY: `self` is a namespace that has not ended, and the RCU read lock is held. By the type invariant the name ends.
+        let dev = unsafe { bindings::dev_get_by_name_rcu(self.as_ptr(), name.0.as_ptr().cast()) };
+        // SAFETY: The guard keeps the device that was found.
+        (!dev.is_null()).then(|| unsafe { NetDevice::from_raw(dev) }.ifindex())
     }
 
     fn netdev<'a>(&self, ifindex: u32, _guard: &'a rcu::Guard) -> Option<&'a NetDevice> {

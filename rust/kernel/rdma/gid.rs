@@ -43,8 +43,8 @@ pub struct Place {
     pub netns: net::NetCookie,
     /// The index of that netdev.
     pub ifindex: u32,
-    /// The VLAN that it is in.
-    pub vlan: Option<u16>,
+    /// Its name.
+    pub name: net::DevName,
 }
 
 /// A referenced entry of a GID table (`struct ib_gid_attr`).
@@ -120,8 +120,7 @@ impl Attr {
         Some(Place {
             netns: netdev.net_cookie(&guard),
             ifindex: netdev.ifindex(),
-            // SAFETY: By the type invariant the entry lives.
-            vlan: unsafe { vlan_of(self.0) },
+            name: netdev.name(),
         })
     }
 
@@ -166,20 +165,6 @@ unsafe fn gid_of(entry: NonNull<bindings::ib_gid_attr>) -> Gid {
 
 /// The value of `ib_core` for no VLAN.
 const NO_VLAN: u16 = 0xffff;
-
-/// Reads the VLAN of an entry's network device, or of one below that. Context: any.
-///
-/// # Safety
-///
-/// `entry` is one that lives.
-unsafe fn vlan_of(entry: NonNull<bindings::ib_gid_attr>) -> Option<u16> {
-    let mut vlan = NO_VLAN;
-    // SAFETY: The caller promises an entry; `vlan` is valid for writes, and null asks for no Ethernet address.
-    let error = unsafe {
-        bindings::rdma_read_gid_l2_fields(entry.as_ptr(), &mut vlan, core::ptr::null_mut())
-    };
-    (error == 0 && vlan < NO_VLAN).then_some(vlan)
-}
 
 /// The core of an address in the GID table.
 pub trait TableAddress: Sized + Send + Sync + 'static {
@@ -240,8 +225,13 @@ impl Entry<'_> {
 
     /// The VLAN that the address is in: that of the network device that has it, or of one below that.
     pub fn vlan(&self) -> Option<u16> {
-        // SAFETY: By the type invariant the entry lives.
-        unsafe { vlan_of(self.raw) }
+        let mut vlan = NO_VLAN;
+        // SAFETY: By the type invariant the entry lives, and nobody writes its network device meanwhile, which the function
+        // reads twice; `vlan` is valid for writes, and null asks for no Ethernet address.
+        let error = unsafe {
+            bindings::rdma_read_gid_l2_fields(self.raw.as_ptr(), &mut vlan, core::ptr::null_mut())
+        };
+        (error == 0 && vlan < NO_VLAN).then_some(vlan)
     }
 
     /// The network device that has the address: the RDMA device's own, or one above it, which may be in another
