@@ -75,8 +75,36 @@ pods_down()
 	local name
 	ip -n n2 route flush 10.3.0.0/24
 	for name in p1 p2; do
+		[ -e "/run/netns/$name" ] || continue
 		ip -n "$name" link delete "$name" && ip netns delete "$name" || return 1
 	done
+}
+
+namespaces_have_ended()
+{
+	! grep -qs cleanup_net /proc/[0-9]*/stack
+}
+
+# A process of the host has a queue pair with the pod's address. The end of the pod's namespace does not wait for it. The
+# only sign of that end is that the kernel's one worker for it has done with it.
+pod_ends()
+{
+	local own peer server client packets status=0 traffic=(ib_send_bw -F --run_infinitely -s 4096 -t 4 -p "$perftest_port")
+	own=$(gid_index_wait "$dev1" "$(address_of p1)") && peer=$(gid_index_wait "$dev2" "$address2") || return 1
+	ip netns exec n1 "${traffic[@]}" -d "$dev1" -x "$own" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n1" "$perftest_port" "$server"
+	ip netns exec n2 "${traffic[@]}" -d "$dev2" -x "$peer" "$address1" >"$ktap_dir/client" 2>&1 &
+	client=$!
+	packets=$(packets_of "$dev2")
+	await $((100 * slowness)) has_traffic "$dev2" "$packets" 20 || { echo "there is no traffic"; status=1; }
+	ip -n p1 link delete p1 && ip netns delete p1 || status=1
+	await $((100 * slowness)) namespaces_have_ended || { echo "the namespace has not ended"; status=1; }
+	kill "$server" || { echo "the host's process has gone before"; status=1; }
+	kill "$client"
+	wait "$server" "$client"
+	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
+	return "$status"
 }
 
 # between SERVER CLIENT COMMAND...
@@ -302,7 +330,7 @@ while read -r kind mode; do
 	- ) ;;
 	macvlan-private) rows=$((rows + 14)) ;;
 	ipvlan-l3*) rows=$((rows + 14)) ;;
-	*) rows=$((rows + 19)) ;;
+	*) rows=$((rows + 20)) ;;
 	esac
 done <<<"$kinds"
 grep -qE "$wanted" <<<"$moving" || moving=
@@ -328,6 +356,7 @@ while read -r kind mode; do
 	if [[ $mode != private && $mode != l3* ]]; then
 		row "$kind, $mode: an address goes and comes back under traffic" between p1 n2 address_returns
 		row "$kind, $mode: a device on a pod's own netdev" own_device
+		row "$kind, $mode: a pod ends while a queue pair of the host's has its address" pod_ends
 	fi
 	row "$kind, $mode: the pods go" pods_down
 done <<<"$kinds"

@@ -130,6 +130,15 @@ removed()
 	told 1 "local work queue catastrophic error of the queue pair"
 }
 
+# No event tells of them, and nobody looks at a queue pair that goes.
+receives_flushed()
+{
+	trap watch_end EXIT
+	ip -n n1 link add dummy8 type dummy && namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 &&
+		in1 rdma link add spare8 type "$link_type" netdev dummy8 && gid_index_wait spare8 10.8.0.1 >/dev/null || return 1
+	"$here/late" -r spare8 "rdma link del spare8" || fail "receives are lost"
+}
+
 # The client's netdev takes larger packets than the server's.
 mtus_differ()
 {
@@ -147,7 +156,7 @@ mtus_differ()
 }
 
 rows=$(rows_of "$here/events")
-others=7
+others=8
 [ -z "${FERROCE_ROWS:-}" ] || others=0
 ktap_start $((rows + others))
 devices_wait
@@ -163,5 +172,6 @@ if [ "$others" -gt 0 ]; then
 	row "rdma_accept() of a path MTU above the port's, and the log" mtus_differ
 	row "event: QP_FATAL, DEVICE_FATAL: the device is removed" removed rdma link del spare8
 	row "event: QP_FATAL, DEVICE_FATAL: the netdev is removed" removed ip -n n1 link del dummy8
+	row "receives of a queue pair in error are flushed when its device is removed" receives_flushed
 fi
 ktap_finish
