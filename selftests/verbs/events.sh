@@ -157,12 +157,13 @@ mtus_differ()
 
 rows=$(rows_of "$here/events")
 others=8
-[ -z "${FERROCE_ROWS:-}" ] || others=0
+# They take long: not if only rows of the program are asked for.
+[ -z "${FERROCE_ROWS:-}" ] || grep "^.row \"" "$0" | grep -qE "$FERROCE_ROWS" || others=0
 ktap_start $((rows + others))
 devices_wait
 # Its rows play the peer, packet by packet.
 packets_of_many off
-absorb "$rows" "$here/events" "$dev1" "$dev2"
+[ "$rows" -eq 0 ] || absorb "$rows" "$here/events" "$dev1" "$dev2"
 packets_of_many on
 if [ "$others" -gt 0 ]; then
 	row "event: PORT_ERR, PORT_ACTIVE" port
