@@ -80,13 +80,14 @@ pods_down()
 	done
 }
 
-namespaces_have_ended()
+# pod_has_ended: first its netdevs go, so the other end of its veth. The only later sign is that the kernel's one worker for
+# it has done with it.
+pod_has_ended()
 {
-	! grep -qs cleanup_net /proc/[0-9]*/stack
+	! ip -n n1 link show pod1 2>/dev/null && ! grep -qs cleanup_net /proc/[0-9]*/stack
 }
 
-# A process of the host has a queue pair with the pod's address. The end of the pod's namespace does not wait for it. The
-# only sign of that end is that the kernel's one worker for it has done with it.
+# A process of the host has a queue pair with the pod's address. The end of the pod's namespace does not wait for it.
 pod_ends()
 {
 	local own peer server client packets status=0 traffic=(ib_send_bw -F --run_infinitely -s 4096 -t 4 -p "$perftest_port")
@@ -98,8 +99,8 @@ pod_ends()
 	client=$!
 	packets=$(packets_of "$dev2")
 	await $((100 * slowness)) has_traffic "$dev2" "$packets" 20 || { echo "there is no traffic"; status=1; }
-	ip -n p1 link delete p1 && ip netns delete p1 || status=1
-	await $((100 * slowness)) namespaces_have_ended || { echo "the namespace has not ended"; status=1; }
+	ip -n n1 link add pod1 type veth peer name pod1 netns p1 && ip -n p1 link delete p1 && ip netns delete p1 || status=1
+	await $((100 * slowness)) pod_has_ended || { echo "the namespace has not ended"; status=1; }
 	kill "$server" || { echo "the host's process has gone before"; status=1; }
 	kill "$client"
 	wait "$server" "$client"
