@@ -269,8 +269,8 @@ impl Registry {
         }
     }
 
-    /// As [`Self::vacate`], and if nobody else uses the sockets there, they are closed when this returns, unless memory is short. Context:
-    /// process, may sleep, not under RTNL.
+    /// As [`Self::vacate`], and if nobody else uses the sockets there, they are closed when this returns, unless memory is
+    /// short. Context: process, may sleep, not under RTNL.
     pub(crate) fn vacate_now(self: &Arc<Self>, device: &Arc<Device>, site: Option<Site>) {
         if let Some(site) = site {
             self.unpublish(device, &site);

@@ -42,13 +42,13 @@ enum State {
 }
 
 /// The memory to wait in.
-type Place = RBTreeNodeReservation<u64, Arc<dyn Pager>>;
+type WaitNode = RBTreeNodeReservation<u64, Arc<dyn Pager>>;
 
 /// The work of a QP or of a protection domain.
 pub(crate) struct Turn {
     state: State,
-    /// [`None`] while it waits: waiting needs no other memory, so that none can wait for want of it.
-    place: Option<Place>,
+    /// [`None`] while it waits. It is allocated with the object: to wait takes no memory, and does not fail.
+    node: Option<WaitNode>,
     /// Its number in the queue, while it waits.
     number: u64,
 }
@@ -58,7 +58,7 @@ impl Turn {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             state: State::None,
-            place: Some(Place::new(GFP_KERNEL_ACCOUNT)?),
+            node: Some(WaitNode::new(GFP_KERNEL_ACCOUNT)?),
             number: 0,
         })
     }
@@ -108,14 +108,14 @@ pub(crate) fn end(pager: Arc<dyn Pager>) {
         }
         before
     };
-    while let Some((next, place)) = pager.turns().end() {
+    while let Some((next, node)) = pager.turns().end() {
         {
             let mut turn = next.turn().lock();
             if turn.state == State::Ended {
                 continue;
             }
             turn.state = State::Running;
-            turn.place = Some(place);
+            turn.node = Some(node);
         }
         next.run();
         break;
@@ -174,12 +174,12 @@ impl Turns {
     fn begin(&self, pager: &Arc<dyn Pager>, turn: &mut Turn) -> bool {
         let mut queue = self.queue.lock();
         if queue.taken >= self.count {
-            if let Some(place) = turn.place.take() {
+            if let Some(node) = turn.node.take() {
                 queue.numbers = queue.numbers.wrapping_add(1);
                 turn.number = queue.numbers;
                 queue
                     .waiting
-                    .insert(place.into_node(turn.number, pager.clone()));
+                    .insert(node.into_node(turn.number, pager.clone()));
                 return false;
             }
         }
@@ -188,7 +188,7 @@ impl Turns {
     }
 
     /// Gives a turn back, or to the one who is returned, with its memory to wait in.
-    fn end(&self) -> Option<(Arc<dyn Pager>, Place)> {
+    fn end(&self) -> Option<(Arc<dyn Pager>, WaitNode)> {
         let mut queue = self.queue.lock();
         let Some(first) = queue.waiting.cursor_front_mut() else {
             queue.taken = queue.taken.wrapping_sub(1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The error state: what brings a QP there, also with its device or a queue that it uses (IBTA 10.2.9.5, 11.6.3.2), and what it does
-//! there.
+//! The error state: what brings a QP there, also with its device or a queue that it uses (IBTA 10.2.9.5, 11.6.3.2), and
+//! what it does there.
 
 use super::{
     deadlines::Deadline,
@@ -40,8 +40,8 @@ impl WorkItem<OVERFLOW> for Cq {
 
     fn run(cq: Arc<Cq>) {
         cq.tell_overflow();
-        // Their consumers cannot know any more what has become of their requests. One in error is flushed at its own pace.
-        fail(cq.users(), |qp| qp.state() != State::Error);
+        // Their consumers cannot know any more what has become of their requests.
+        fail(cq.users(), is_not_in_error);
     }
 }
 
@@ -50,12 +50,18 @@ impl WorkItem for Srq {
 
     fn run(srq: Arc<Srq>) {
         srq.tell_failure();
-        fail(srq.users(), |qp| qp.state() != State::Error);
+        fail(srq.users(), is_not_in_error);
     }
 }
 
+/// A QP in the error state is flushed already, at its own pace.
+fn is_not_in_error(qp: &Qp) -> bool {
+    qp.state() != State::Error
+}
+
 /// Moves every QP of a process on `device` to the error state, so that a process that polls its CQs sees flushed
-/// requests instead of nothing, for ever. One in error is flushed at once, not when it next looks for receives. Context: process, may sleep, RTNL may be held.
+/// requests instead of nothing, for ever. One in error is flushed at once, not when it next looks for receives.
+/// Context: process, may sleep, RTNL may be held.
 pub(crate) fn fail_users(device: &Device) {
     fail(device.users(), Qp::is_of_process);
 }

@@ -101,8 +101,10 @@ impl NetDevice {
                 NAME_LEN,
             );
         }
-        // INVARIANT: This is one.
-        name.0.last_mut().into_iter().for_each(|last| *last = 0);
+        if let Some(last) = name.0.last_mut() {
+            // INVARIANT: This is a NUL.
+            *last = 0;
+        }
         name
     }
 
