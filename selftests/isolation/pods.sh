@@ -80,32 +80,26 @@ pods_down()
 	done
 }
 
-# pod_has_ended: first its netdevs go, so the other end of its veth. The only later sign is that the kernel's one worker for
-# it has done with it.
+# The pod's netdevs go first, and with its veth the other end. Then the only sign is that the kernel's one worker for it has
+# done with it.
 pod_has_ended()
 {
 	! ip -n n1 link show pod1 2>/dev/null && ! grep -qs cleanup_net /proc/[0-9]*/stack
 }
 
+pod_goes()
+{
+	acknowledged before
+	ip -n n1 link add pod1 type veth peer name pod1 netns p1 && ip -n p1 link delete p1 && ip netns delete p1 || return 1
+	await $((100 * slowness)) pod_has_ended || fail "the namespace has not ended"
+}
+
 # A process of the host has a queue pair with the pod's address. The end of the pod's namespace does not wait for it.
 pod_ends()
 {
-	local own peer server client packets status=0 traffic=(ib_send_bw -F --run_infinitely -s 4096 -t 4 -p "$perftest_port")
+	local own peer
 	own=$(gid_index_wait "$dev1" "$(address_of p1)") && peer=$(gid_index_wait "$dev2" "$address2") || return 1
-	ip netns exec n1 "${traffic[@]}" -d "$dev1" -x "$own" >"$ktap_dir/server" 2>&1 &
-	server=$!
-	await_listener "ip netns exec n1" "$perftest_port" "$server"
-	ip netns exec n2 "${traffic[@]}" -d "$dev2" -x "$peer" "$address1" >"$ktap_dir/client" 2>&1 &
-	client=$!
-	packets=$(packets_of "$dev2")
-	await $((100 * slowness)) has_traffic "$dev2" "$packets" 20 || { echo "there is no traffic"; status=1; }
-	ip -n n1 link add pod1 type veth peer name pod1 netns p1 && ip -n p1 link delete p1 && ip netns delete p1 || status=1
-	await $((100 * slowness)) pod_has_ended || { echo "the namespace has not ended"; status=1; }
-	kill "$server" || { echo "the host's process has gone before"; status=1; }
-	kill "$client"
-	wait "$server" "$client"
-	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
-	return "$status"
+	under_traffic pod_goes "$address1" "$dev1" "$own" "$dev2" "$peer" -u 20
 }
 
 # between SERVER CLIENT COMMAND...

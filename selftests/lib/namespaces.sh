@@ -169,6 +169,36 @@ has_traffic()
 	[ "$(packets_of "$1")" -gt $(($2 + $3)) ]
 }
 
+# acknowledged WHEN: the device of n2 gets acknowledgements.
+acknowledged()
+{
+	local packets
+	packets=$(packets_of "$dev2")
+	await $((150 * slowness)) has_traffic "$dev2" "$packets" 20 || fail "there is no traffic $1"
+}
+
+# under_traffic FUNCTION ADDRESS DEVICE GID-INDEX DEVICE GID-INDEX OPTION...: the first device, used in n1, receives from the
+# second one, in n2, while FUNCTION runs. The processes meet at ADDRESS, and must both be there at the end.
+under_traffic()
+{
+	local change=$1 address=$2 end1=(-d "$3" -x "$4") end2=(-d "$5" -x "$6") status server client process
+	local traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4 "${@:7}")
+	# shellcheck disable=SC2154 # of ktap.sh
+	ip netns exec n1 "${traffic[@]}" "${end1[@]}" >"$ktap_dir/server" 2>&1 &
+	server=$!
+	await_listener "ip netns exec n1" 18515 "$server"
+	ip netns exec n2 "${traffic[@]}" "${end2[@]}" "$address" >"$ktap_dir/client" 2>&1 &
+	client=$!
+	("$change")
+	status=$?
+	for process in "$client" "$server"; do
+		kill "$process" || { echo "a process has gone before"; status=1; }
+	done
+	wait "$client" "$server"
+	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
+	return "$status"
+}
+
 # has_ended PROCESS
 has_ended()
 {

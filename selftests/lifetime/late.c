@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What comes late to a device that is deleted:
+ * Queue pairs and receives that come late to a device that is being deleted:
  *
  * late [-r] DEVICE COMMAND
  *
- * Opens the device, starts the shell command in the background, which is to delete the device, and makes queue pairs. One
- * must be in the error state as soon as it is to be of use. Exits with 0 if it is.
+ * Opens the device, starts the shell command in the background, which is to delete the device, and makes queue pairs, one
+ * after the other. Exits with 0 once one that goes to INIT is in the error state instead.
  *
  * With -r: a queue pair has been in the error state for so long that the device looks for its receives once a second.
  * Receives are posted right before the command starts. They must be flushed, before the queue pair goes with the device.

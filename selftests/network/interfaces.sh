@@ -68,33 +68,6 @@ vlan_gids()
 		peer=$(gid_index "$dev2" "$scope2" "$netdev2") && peer_vlan=$(gid_index "$dev2" "$scope2" vlan5)
 }
 
-# under_traffic FUNCTION ADDRESS DEVICE GID-INDEX DEVICE GID-INDEX OPTION...: the first device, in n1, receives from the
-# second one, in n2. The processes meet at ADDRESS.
-under_traffic()
-{
-	local change=$1 address=$2 end1=(-d "$3" -x "$4") end2=(-d "$5" -x "$6") status server client
-	local traffic=(ib_send_bw -F --run_infinitely -s 1024 -t 4 "${@:7}")
-	ip netns exec n1 "${traffic[@]}" "${end1[@]}" >"$ktap_dir/server" 2>&1 &
-	server=$!
-	await_listener "ip netns exec n1" 18515 "$server"
-	ip netns exec n2 "${traffic[@]}" "${end2[@]}" "$address" >"$ktap_dir/client" 2>&1 &
-	client=$!
-	("$change")
-	status=$?
-	[ "$status" -eq 0 ] || cat "$ktap_dir/server" "$ktap_dir/client"
-	kill "$client" "$server"
-	wait "$client" "$server"
-	return "$status"
-}
-
-# acknowledged WHEN: the client's device gets acknowledgements.
-acknowledged()
-{
-	local packets
-	packets=$(packets_of "$dev2")
-	await $((150 * slowness)) has_traffic "$dev2" "$packets" 20 || fail "there is no traffic $1"
-}
-
 vlan_again()
 {
 	acknowledged before

@@ -14,12 +14,18 @@ watch_start()
 	ip -n n1 link add dummy8 type dummy && watch_device
 }
 
-# A device on dummy8, and who watches it.
-watch_device()
+# A device on dummy8.
+spare_up()
 {
 	namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 || return 1
 	in1 rdma link add spare8 type "$link_type" netdev dummy8 || return 1
-	gid_index_wait spare8 10.8.0.1 >/dev/null && gid_index_wait spare8 fd08::1 >/dev/null || return 1
+	gid_index_wait spare8 10.8.0.1 >/dev/null && gid_index_wait spare8 fd08::1 >/dev/null
+}
+
+# The same, and who watches it.
+watch_device()
+{
+	spare_up || return 1
 	# What the last one said goes now, not when the background job comes to run.
 	: >"$ktap_dir/watch"
 	"$here/events" -w spare8 >"$ktap_dir/watch" 2>&1 &
@@ -134,8 +140,7 @@ removed()
 receives_flushed()
 {
 	trap watch_end EXIT
-	ip -n n1 link add dummy8 type dummy && namespace_up n1 dummy8 1500 10.8.0.1 fd08::1 &&
-		in1 rdma link add spare8 type "$link_type" netdev dummy8 && gid_index_wait spare8 10.8.0.1 >/dev/null || return 1
+	ip -n n1 link add dummy8 type dummy && spare_up || return 1
 	"$here/late" -r spare8 "rdma link del spare8" || fail "receives are lost"
 }
 
