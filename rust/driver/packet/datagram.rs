@@ -57,19 +57,6 @@ pub(crate) fn traced(packet: &Packet) -> trace::Packet {
     }
 }
 
-/// The ICRC of a datagram, whose last bytes it will be. In one call of the CRC, as each asks for the SIMD unit: the headers
-/// are masked meanwhile, or in their copy for good.
-fn icrc_of(skb: &mut TxSkb) -> Option<[u8; ICRC_LEN]> {
-    let (bytes, is_copy) = skb.with_headers_mut(icrc::LRH_LEN)?;
-    let (bytes, _) = bytes.split_last_chunk_mut::<ICRC_LEN>()?;
-    let plain = icrc::mask(bytes)?;
-    let state = net::crc32_le(icrc::SEED, bytes);
-    if !is_copy {
-        plain.put_back(bytes);
-    }
-    Some(icrc::finish(state))
-}
-
 /// How many packets of a batch left, and how many were dropped.
 #[derive(Default)]
 struct Outcome {
@@ -168,14 +155,14 @@ impl Batch {
             .split_at_mut_checked(packet.payload_len as usize)
             .ok_or(BuildError::NoMemory)?;
         payload.copy_to(body).map_err(BuildError::Payload)?;
-        // The pad is shorter than the ICRC behind it.
+        // Pad and ICRC are four to seven bytes.
         *tail.first_chunk_mut().ok_or(BuildError::NoMemory)? = [0; ICRC_LEN];
-        let icrc = match path.is_loopback() {
-            true => [0; ICRC_LEN],
-            false => icrc_of(&mut skb).ok_or(BuildError::NoMemory)?,
-        };
-        let (_, rest) = skb.parts_mut();
-        *rest.last_chunk_mut().ok_or(BuildError::NoMemory)? = icrc;
+        *tail.last_chunk_mut().ok_or(BuildError::NoMemory)? = [0; ICRC_LEN];
+        if !path.is_loopback() {
+            skb.with_headers_mut(icrc::LRH_LEN)
+                .and_then(|(bytes, is_copy)| icrc::seal(bytes, is_copy, net::crc32_le))
+                .ok_or(BuildError::NoMemory)?;
+        }
         trace::packet_out(|| traced(packet));
         self.push(skb, path).ok_or(BuildError::NoMemory)
     }

@@ -6,7 +6,7 @@
 //! of the LRH, and with those fields as ones that may change on the way. A receiver makes what the ICRC
 //! covers of the headers up to the BTH ([`masked_v4`], [`masked_v6`]). It computes the CRC of that, from [`SEED`] on, and of the
 //! extension headers, the payload, the pad and the ICRC: then the state is the [`RESIDUE`]. A sender has all in one piece
-//! of memory that it may write to, and masks the headers there ([`mask`]). It ends with [`finish`].
+//! of memory that it may write to, and masks the headers there ([`seal`]).
 //!
 //! # Examples
 //!
@@ -138,47 +138,42 @@ fn mask_v6(bytes: &mut [u8; PREFIX_V6_LEN]) {
     }
 }
 
-/// The bytes up to the BTH, as they were before [`mask`].
-pub enum Plain {
-    /// Of a packet over IPv4.
-    V4([u8; PREFIX_V4_LEN]),
-    /// Of a packet over IPv6.
-    V6([u8; PREFIX_V6_LEN]),
-}
-
-/// Makes ones of what may change on the way, in all that the ICRC covers of a packet, from the place of the LRH on.
-/// [`None`] if there is less than the headers.
+/// Computes the ICRC of a packet, and writes it into its last bytes. `packet` begins with the place of the LRH. This and
+/// the headers are left as they were, unless `leaves_masked`.
+///
+/// `crc32` computes the state after some bytes, from the state before, as the kernel's `crc32_le()`. It is called once, as
+/// each call asks for the SIMD unit. [`None`] if there is less than the headers and the ICRC.
 #[inline]
-pub fn mask(bytes: &mut [u8]) -> Option<Plain> {
-    if bytes.get(LRH_LEN)? >> 4 == 4 {
-        let prefix = bytes.first_chunk_mut()?;
-        let plain = Plain::V4(*prefix);
-        mask_v4(prefix);
-        Some(plain)
-    } else {
-        let prefix = bytes.first_chunk_mut()?;
-        let plain = Plain::V6(*prefix);
-        mask_v6(prefix);
-        Some(plain)
-    }
+pub fn seal(
+    packet: &mut [u8],
+    leaves_masked: bool,
+    crc32: impl FnOnce(u32, &[u8]) -> u32,
+) -> Option<()> {
+    let (covered, icrc) = packet.split_last_chunk_mut()?;
+    let state = match covered.get(LRH_LEN)? >> 4 {
+        4 => masked(covered, mask_v4, leaves_masked, crc32),
+        _ => masked(covered, mask_v6, leaves_masked, crc32),
+    };
+    *icrc = finish(state?);
+    Some(())
 }
 
-impl Plain {
-    /// Undoes [`mask`] of the same bytes.
-    #[inline]
-    pub fn put_back(&self, bytes: &mut [u8]) {
-        match self {
-            Self::V4(plain) => put(bytes, plain),
-            Self::V6(plain) => put(bytes, plain),
-        }
-    }
-}
-
+/// The state after `covered`, whose headers `mask` masks. They stay so if `leaves_masked`.
 #[inline]
-fn put<const N: usize>(bytes: &mut [u8], plain: &[u8; N]) {
-    if let Some(prefix) = bytes.first_chunk_mut() {
-        *prefix = *plain;
+fn masked<const N: usize>(
+    covered: &mut [u8],
+    mask: impl FnOnce(&mut [u8; N]),
+    leaves_masked: bool,
+    crc32: impl FnOnce(u32, &[u8]) -> u32,
+) -> Option<u32> {
+    let prefix = covered.first_chunk_mut()?;
+    let plain = *prefix;
+    mask(prefix);
+    let state = crc32(SEED, covered);
+    if !leaves_masked {
+        *covered.first_chunk_mut()? = plain;
     }
+    Some(state)
 }
 
 /// The four bytes of the ICRC as they stand on the wire, from the state after the pad.

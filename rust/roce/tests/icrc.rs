@@ -7,8 +7,10 @@ use roce::icrc::{
     finish,
     masked_v4,
     masked_v6,
+    seal,
     Crc32,
     SoftCrc32,
+    LRH_LEN,
     RESIDUE,
     SEED, //
 };
@@ -87,6 +89,28 @@ fn icrc_is_that_of_others() {
 fn residue_tells_a_good_packet() {
     for packet in [&PACKET_V4[..], &PACKET_V6[..]] {
         assert_eq!(state(&SoftCrc32, packet, 0), RESIDUE);
+    }
+}
+
+/// A sender writes it, and sees its headers as they were, or as the ICRC covers them.
+#[test]
+fn sender_seals() {
+    for packet in [&PACKET_V4[..], &PACKET_V6[..]] {
+        let sealed = [&[0xa5; LRH_LEN], packet].concat();
+        let mut bytes = sealed.to_vec();
+        let icrc = bytes.len() - 4;
+        bytes[icrc..].fill(0);
+        let crc32 = |crc, data: &[u8]| SoftCrc32.update(crc, data);
+        assert_eq!(seal(&mut bytes, false, crc32), Some(()));
+        assert_eq!(bytes, sealed);
+
+        bytes[icrc..].fill(0);
+        assert_eq!(seal(&mut bytes, true, crc32), Some(()));
+        assert_eq!(bytes[icrc..], sealed[icrc..]);
+        assert_eq!(SoftCrc32.update(SEED, &bytes), RESIDUE);
+
+        let headers = LRH_LEN + if packet[0] >> 4 == 4 { 40 } else { 60 };
+        assert_eq!(seal(&mut bytes[..headers + 3], false, crc32), None);
     }
 }
 
