@@ -85,22 +85,15 @@ pub(crate) fn total_len(buffers: &[Buffer]) -> u32 {
     u32::try_from(sum).unwrap_or(u32::MAX)
 }
 
-/// Memory that is ready to be copied from or into.
-enum Open {
-    /// [`Place::recent`] has accessed it.
-    Keyed,
-    /// The range is not accessible as a whole.
-    Partly(Sge),
-    Kernel(KernelBuffer),
-}
-
 /// Where a [`Cursor`] stands in its list.
 #[derive(Default)]
 pub(crate) struct Place {
-    /// Where the open element starts within the list, in bytes.
+    /// Where the element starts within the list, in bytes.
     base: u64,
+    /// Of the element.
     index: usize,
-    open: Option<Open>,
+    /// Whether [`Self::recent`] has accessed all of the element. [`None`] before its key was checked.
+    is_whole: Option<bool>,
     recent: Recent,
 }
 
@@ -109,7 +102,14 @@ impl Place {
     pub(crate) fn rewind(&mut self) {
         self.base = 0;
         self.index = 0;
-        self.open = None;
+        self.is_whole = None;
+    }
+
+    /// Leaves the element, which has `len` bytes.
+    fn go_on(&mut self, len: u64) {
+        self.base = self.base.wrapping_add(len);
+        self.index = self.index.wrapping_add(1);
+        self.is_whole = None;
     }
 }
 
@@ -191,66 +191,54 @@ impl<'a> Cursor<'a> {
         len: usize,
         mut f: impl FnMut(&dyn Memory, u64, usize, usize) -> Result<(), memory::Fault>,
     ) -> Result<(), Fault> {
+        if offset < self.place.base {
+            self.place.rewind();
+        }
         let mut done = 0usize;
         while done < len {
-            let (within, available) = self.seek(offset.wrapping_add(done as u64))?;
-            let left = len.wrapping_sub(done);
-            let n = left.min(usize::try_from(available).unwrap_or(usize::MAX));
+            let Place {
+                base,
+                index,
+                is_whole,
+                recent,
+            } = &mut *self.place;
+            let buffer = self.buffers.get(*index).ok_or(Fault::Protection)?;
+            let within = offset.wrapping_add(done as u64).wrapping_sub(*base);
+            if within >= buffer.len() {
+                self.place.go_on(buffer.len());
+                continue;
+            }
+            let available = usize::try_from(buffer.len().wrapping_sub(within));
+            let n = len.wrapping_sub(done).min(available.unwrap_or(usize::MAX));
             let mut part = |memory: &dyn Memory, at: u64| f(memory, at, done, n);
-            let Place { open, recent, .. } = &mut *self.place;
-            match open {
-                Some(Open::Keyed) => {
-                    let access = recent.accessed().ok_or(Fault::Protection)?;
-                    access.with(within, n, &mut part)?
+            match buffer {
+                Buffer::Keyed(Sge { addr, length, lkey }) => {
+                    if is_whole.is_none() {
+                        let all = recent.access(self.pd, *lkey, *addr, (*length).into(), self.need);
+                        *is_whole = Some(match all {
+                            Ok(_) => true,
+                            Err(Fault::Protection) => false,
+                            Err(fault) => return Err(fault),
+                        });
+                    }
+                    match is_whole {
+                        Some(true) => {
+                            let access = recent.accessed().ok_or(Fault::Protection)?;
+                            access.with(within, n, &mut part)?
+                        }
+                        _ => {
+                            let va = addr.checked_add(within).ok_or(Fault::Protection)?;
+                            recent
+                                .access(self.pd, *lkey, va, n as u64, self.need)?
+                                .with_any(0, n, &mut part)?
+                        }
+                    }
                 }
-                Some(Open::Partly(sge)) => {
-                    let va = sge.addr.checked_add(within).ok_or(Fault::Protection)?;
-                    recent
-                        .access(self.pd, sge.lkey, va, n as u64, self.need)?
-                        .with_any(0, n, &mut part)?
-                }
-                Some(Open::Kernel(buffer)) => with_kernel(buffer, within, &mut part)?,
-                None => return Err(Fault::Protection),
+                Buffer::Kernel(buffer) => with_kernel(buffer, within, &mut part)?,
             }
             done = done.wrapping_add(n);
         }
         Ok(())
-    }
-
-    /// Opens the element that holds byte `offset` of the list. Returns the position within it and
-    /// how many bytes it has from there, at least 1.
-    #[inline(always)]
-    fn seek(&mut self, offset: u64) -> Result<(u64, u64), Fault> {
-        if offset < self.place.base {
-            self.place.rewind();
-        }
-        loop {
-            let buffer = self
-                .buffers
-                .get(self.place.index)
-                .ok_or(Fault::Protection)?;
-            let len = buffer.len();
-            let within = offset.wrapping_sub(self.place.base);
-            if within < len {
-                if self.place.open.is_none() {
-                    self.place.open = Some(match buffer {
-                        Buffer::Keyed(sge) => {
-                            let recent = &mut self.place.recent;
-                            match recent.access(self.pd, sge.lkey, sge.addr, len, self.need) {
-                                Ok(_) => Open::Keyed,
-                                Err(Fault::Protection) => Open::Partly(*sge),
-                                Err(fault) => return Err(fault),
-                            }
-                        }
-                        Buffer::Kernel(buffer) => Open::Kernel(*buffer),
-                    });
-                }
-                return Ok((within, len.wrapping_sub(within)));
-            }
-            self.place.open = None;
-            self.place.base = self.place.base.wrapping_add(len);
-            self.place.index = self.place.index.wrapping_add(1);
-        }
     }
 }
 
