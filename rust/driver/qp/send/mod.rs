@@ -68,6 +68,7 @@ use rdma::qp::{
 use roce::{
     packet::Packet,
     requester::{
+        Received,
         Requester,
         SendSlot, //
     },
@@ -259,9 +260,17 @@ impl Side for SendSide {
     ) -> Result<(), WaitsForPages> {
         self.requester
             .set_alternate(qp.is_armed.load(Ordering::Relaxed));
-        let placed = self.place(qp, round.now(), packet, skb);
+        let now = round.now();
+        let taken = match self.requester.receive(now, packet) {
+            Received::Nothing => Ok(()),
+            Received::Dropped(reason) => {
+                qp.count_drop(reason);
+                Ok(())
+            }
+            Received::Place(placement) => self.place(qp, now, placement, packet, skb),
+        };
         qp.follow_migration(self);
-        placed
+        taken
     }
 
     fn resume(&mut self) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Responses that come in: from packets to the memory that the requests named.
+//! Responses with data: from packets to the memory that the requests named.
 
 use super::{
     super::{
@@ -26,28 +26,20 @@ use net::RxSkb;
 use roce::{
     outcome::Outcome,
     packet::Packet,
-    requester::Received,
+    requester::Placement,
     time::Instant, //
 };
 
 impl SendSide {
-    /// Takes in a response. Its payload goes straight to where the request wants it; `Err` if that has
-    /// to wait for pages.
+    /// Places the payload of a response straight where the request wants it. `Err` if that has to wait for pages.
     pub(super) fn place(
         &mut self,
         qp: &Arc<Qp>,
         now: Instant,
+        placement: Placement,
         packet: &Packet,
         skb: &RxSkb,
     ) -> Result<(), WaitsForPages> {
-        let placement = match self.requester.receive(now, packet) {
-            Received::Nothing => return Ok(()),
-            Received::Dropped(reason) => {
-                qp.count_drop(reason);
-                return Ok(());
-            }
-            Received::Place(placement) => placement,
-        };
         let mut cursor = self.response_cursor(qp, placement.sequence);
         let offset = u64::from(placement.offset);
         let placed = match placement.original {
