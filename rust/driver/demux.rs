@@ -216,14 +216,10 @@ fn receive_all(
             skb,
             burst: &mut burst,
         };
-        match &mut senders {
-            Some(senders) => {
-                let requests = run.packet.opcode.is_request();
-                if qp.note_run(run) {
-                    senders.add(qp, requests);
-                }
-            }
-            None => qp.take_in_run(run),
+        let requests = run.packet.opcode.is_request();
+        let is_left = qp.take_in_run(run, senders.is_none());
+        if let Some(senders) = senders.as_mut().filter(|_| is_left) {
+            senders.add(qp, requests);
         }
     }
     copies
@@ -274,11 +270,12 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     if !admit(qp, packet, &skb, false) {
         return;
     }
-    qp.take_in_run(Run {
+    let run = Run {
         packet,
         skb,
         burst: &mut Burst::new(qp.device(), RxList::default(), Came::Together),
-    });
+    };
+    qp.take_in_run(run, true);
 }
 
 /// Whether a QP takes a packet, which the device sent itself if `is_own`. The caller has a pass.

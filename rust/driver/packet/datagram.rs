@@ -218,8 +218,9 @@ impl Batch {
         self.paths.truncate(self.datagrams.last().map_or(0, paths));
     }
 
-    /// Sends all datagrams, and all frames: the batch is empty then. Context: bottom halves off, no lock held.
-    pub(crate) fn send(&mut self, device: &Arc<Device>) {
+    /// Sends all datagrams, and all frames: the batch is empty then. Returns whether this machine dropped some.
+    /// Context: bottom halves off, no lock held.
+    pub(crate) fn send(&mut self, device: &Arc<Device>) -> bool {
         let mut outcome = Outcome::default();
         // Those that stay within the device, if it takes them.
         let mut own_packets = 0u64;
@@ -283,5 +284,6 @@ impl Batch {
         if outcome.dropped > 0 {
             counters.add(Counter::SendDropped, outcome.dropped);
         }
+        outcome.dropped > 0
     }
 }

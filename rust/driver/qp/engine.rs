@@ -11,11 +11,14 @@ use super::{
     paging::{
         self,
         Paging,
-        Waiting,
-        WaitsForPages, //
+        Waiting, //
     },
     receive::ReceiveSide,
     send::SendSide,
+    side::{
+        Round,
+        Side, //
+    },
     Qp, //
 };
 use crate::{
@@ -29,26 +32,23 @@ use crate::{
         datagram::Batch,
         path::Path, //
     },
-    queue::cq::Cq, //
 };
+use core::mem;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::RxSkb;
-use rdma::qp::Event;
 use roce::{
     opcode::Opcode,
     packet::Packet,
     psn::Psn,
     qp::Type,
-    responder::Arrival,
-    time::Instant, //
+    time::{
+        Duration,
+        Instant, //
+    },
 };
-use sync::{
-    BhGuard,
-    SpinLockBhGuard, //
-};
+use sync::BhGuard;
 
 /// How long a QP waits for full queues to drain, in nanoseconds: some ten full-sized packets.
 const PACE_NS: u64 = 100_000;
@@ -60,106 +60,12 @@ const PATIENCE_NS: u64 = 1_000_000;
 /// may occupy the CPU for longer.
 pub(super) const STALL_NS: u64 = 20_000_000;
 
+/// The least time between the CNPs of a side. A peer that gets them faster may slow down for each, and network cards
+/// wait for about as long.
+const CNP_INTERVAL: Duration = Duration::from_ns(50_000);
+
 /// Batches that a softirq, or a lane's worker, sends: a datagram to a group of this device is delivered to 64 QPs meanwhile.
 pub(super) const BATCHES_IN_SOFTIRQ: u32 = 2;
-
-/// The send side or the receive side of a QP: what is under its lock.
-pub(super) trait Side: Sized + Unpin {
-    /// Batches that one caller sends before it leaves the rest to a thread, in process context.
-    const BATCHES_PER_CALL: u32;
-
-    /// Takes the lock of this side of `qp`.
-    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self>;
-
-    /// Where what this side of `qp` has done completes.
-    fn cq(qp: &Qp) -> &Arc<Cq>;
-
-    /// The state that both sides have.
-    fn engine(&mut self) -> &mut Engine;
-
-    /// Looks at a packet that finds others waiting: whether it waits, too.
-    fn arrive(&mut self, _packet: &Packet) -> Arrival {
-        Arrival::Keep
-    }
-
-    /// Takes in a packet. `Err` if that has to wait for pages.
-    fn take_in(
-        &mut self,
-        qp: &Arc<Qp>,
-        packet: &Packet,
-        skb: &RxSkb,
-        round: &mut Round,
-    ) -> Result<(), WaitsForPages>;
-
-    /// Tells the protocol to try the access again that waited for pages.
-    fn resume(&mut self);
-
-    /// Tells the protocol that the packet is lost that had to wait for pages.
-    fn lost(&mut self) {}
-
-    /// Fetches what was posted, if this side sends that. Returns whether there may be more.
-    fn fetch(&mut self, _qp: &Qp) -> bool {
-        false
-    }
-
-    /// Whether requests are held, if this side sends them.
-    fn has_held(_qp: &Qp) -> bool {
-        false
-    }
-
-    /// Whether a softirq leaves building to a thread, because there is so much.
-    fn is_long(&self) -> bool;
-
-    /// Queues the worker that builds. Returns whether it will: if not, it was queued long ago, and has not begun.
-    /// Context: process or softirq.
-    fn build_in_bulk(qp: &Arc<Qp>) -> bool;
-
-    /// Builds until the batch is full.
-    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch);
-
-    /// Ends a round, under the lock, also one that built nothing. `is_sent`: no packets are on their way out of a batch.
-    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool);
-
-    /// Forgets packets and accesses that wait for pages, and what the peer was to be told.
-    fn wait_no_more(&mut self, qp: &Qp) {
-        self.engine().owes_cnp = false;
-        self.engine().incoming = Paging::default();
-        self.engine().outgoing = Paging::default();
-        self.engine().waiting.clear(qp);
-    }
-}
-
-/// One hold of a side's lock, and what it leaves to be done once the lock is released.
-#[derive(Default)]
-pub(super) struct Round {
-    now: Option<Instant>,
-    /// The CQ wants to be notified.
-    pub(super) notify: bool,
-    /// The QP has failed, under the lock.
-    pub(super) failed: bool,
-    /// The asynchronous event to raise, after all else.
-    pub(super) event: Option<Event>,
-}
-
-impl Round {
-    /// The time, for all that happens in the round.
-    pub(super) fn now(&mut self) -> Instant {
-        *self.now.get_or_insert_with(super::now)
-    }
-
-    /// Does what the round has left. Context: process or softirq, no lock held.
-    #[inline]
-    pub(super) fn finish<S: Side>(self, qp: &Arc<Qp>) {
-        if self.notify {
-            Cq::notify(S::cq(qp));
-        }
-        if self.failed {
-            qp.flush(self.event);
-        } else if let Some(event) = self.event {
-            qp.verbs.handle.raise(event);
-        }
-    }
-}
 
 /// Changes a side once, under its lock. A trait instead of a `dyn FnMut`: see [`Visit`](rdma::memory::Visit).
 trait Happen<S> {
@@ -181,10 +87,14 @@ pub(super) struct Engine {
     pub(super) again: bool,
     /// [`None`] while a thread or softirq, the owner, builds batches and sends them, until there is nothing left.
     batch: Option<KBox<Batch>>,
+    /// This machine has dropped packets since the side built its last batch: its queues are full.
+    has_dropped: bool,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
     /// A packet was marked on its way: the peer is to get a CNP.
     owes_cnp: bool,
+    /// When that was last set.
+    marked: Option<Instant>,
     /// Pages that received packets wait for.
     pub(super) incoming: Paging,
     /// Pages that packets to be sent wait for.
@@ -199,18 +109,41 @@ impl Engine {
         Self {
             again: false,
             batch: Some(batch),
+            has_dropped: false,
             paced_since: None,
             owes_cnp: false,
+            marked: None,
             incoming: Paging::default(),
             outgoing: Paging::default(),
             waiting: Waiting::default(),
         }
     }
 
+    /// Forgets packets and accesses that wait for pages, and what the peer was to be told.
+    pub(super) fn wait_no_more(&mut self, qp: &Qp) {
+        self.owes_cnp = false;
+        self.incoming = Paging::default();
+        self.outgoing = Paging::default();
+        self.waiting.clear(qp);
+    }
+
     /// Whether a thread or softirq transmits for the side. It looks at what happened if `again` is set.
     #[inline]
     pub(super) fn has_owner(&self) -> bool {
         self.batch.is_none()
+    }
+
+    /// A packet was marked on its way.
+    #[cold]
+    #[inline(never)]
+    fn mark(&mut self, now: Instant) {
+        if self
+            .marked
+            .is_none_or(|last| now.since(last) >= CNP_INTERVAL)
+        {
+            self.owes_cnp = true;
+            self.marked = Some(now);
+        }
     }
 
     /// Builds the CNP that is owed (annex A17.9.3). Context: bottom halves off.
@@ -252,7 +185,8 @@ impl Engine {
         // Nothing else bounds what waits for another CPU of this machine: unreliable services have no window.
         let is_steered_full =
             qp.is_unreliable() && !is_loopback && device.registry.steered.is_congested();
-        let are_full = is_steered_full
+        let are_full = mem::take(&mut self.has_dropped)
+            || is_steered_full
             || match path {
                 Some(path) => !is_loopback && path.route.queued_bytes() > QUEUE_LIMIT,
                 None => qp.ty == Type::RawPacket && device.is_congested(),
@@ -304,12 +238,15 @@ impl Qp {
         };
         // The batch, while this thread is the owner.
         let mut own: Option<KBox<Batch>> = None;
+        // Of the batch before.
+        let mut has_dropped = false;
         for index in 0..most {
             // With bottom halves off a batch is answered as a burst, after its last packet.
             let bh = BhGuard::new();
             let mut round = Round::default();
             {
                 let side = &mut *S::lock(self);
+                side.engine().has_dropped |= has_dropped;
                 if index == 0 {
                     event.happen(side, &mut round);
                 }
@@ -345,7 +282,7 @@ impl Qp {
                 }
             }
             if let Some(batch) = &mut own {
-                batch.send(self.device());
+                has_dropped = batch.send(self.device());
             }
             round.finish::<S>(self);
             drop(bh);
@@ -354,7 +291,11 @@ impl Qp {
             }
         }
         // The rest is for a thread, so that no caller works for others without end.
-        S::lock(self).engine().batch = own;
+        {
+            let side = &mut *S::lock(self);
+            side.engine().batch = own;
+            side.engine().has_dropped |= has_dropped;
+        }
         if !S::build_in_bulk(self) {
             self.kick();
         }
@@ -387,15 +328,6 @@ impl Qp {
         !has_owner
     }
 
-    /// As [`Self::take_in_run`], but sends nothing. Returns whether the caller has to call [`Self::send_after`].
-    pub(crate) fn note_run(self: &Arc<Self>, run: Run<'_, '_>) -> bool {
-        if run.packet.opcode.is_request() {
-            self.note::<ReceiveSide>(|side, round| self.take_in_each(side, round, run))
-        } else {
-            self.note::<SendSide>(|side, round| self.take_in_each(side, round, run))
-        }
-    }
-
     /// Sends for one side, after it has taken packets in: the receive side after requests, the send side after responses.
     /// Context: process or softirq, no lock held.
     pub(crate) fn send_after(self: &Arc<Self>, requests: bool) {
@@ -406,22 +338,29 @@ impl Qp {
         }
     }
 
-    /// Takes in packets that came together. Context: bottom halves off, no lock held.
-    pub(crate) fn take_in_run(self: &Arc<Self>, run: Run<'_, '_>) {
-        if run.packet.opcode.is_request() {
-            self.drive::<ReceiveSide>(|side, round| self.take_in_each(side, round, run));
-        } else {
-            self.drive::<SendSide>(|side, round| self.take_in_each(side, round, run));
+    /// Takes in packets that came together. If not `sends`, it sends nothing. Returns whether the caller has to call
+    /// [`Self::send_after`] for it. Context: bottom halves off, no lock held.
+    pub(crate) fn take_in_run(self: &Arc<Self>, run: Run<'_, '_>, sends: bool) -> bool {
+        match run.packet.opcode.is_request() {
+            true => self.take_in_each::<ReceiveSide>(run, sends),
+            false => self.take_in_each::<SendSide>(run, sends),
         }
     }
 
-    fn take_in_each<S: Side>(self: &Arc<Self>, side: &mut S, round: &mut Round, run: Run<'_, '_>) {
-        run.for_each(&mut |packet, skb| {
-            // A CNP that is marked causes no other one. A UD QP cannot slow down for one of its peers.
-            if packet.fecn && packet.opcode != Opcode::Cnp {
-                side.engine().owes_cnp = !self.is_datagram();
-            }
-            paging::take_in(side, self, packet, skb, round);
-        });
+    fn take_in_each<S: Side>(self: &Arc<Self>, run: Run<'_, '_>, sends: bool) -> bool {
+        let each = |side: &mut S, round: &mut Round| {
+            run.for_each(&mut |packet, skb| {
+                // A CNP that is marked causes no other one. A UD QP cannot slow down for one of its peers.
+                if packet.fecn && packet.opcode != Opcode::Cnp && !self.is_datagram() {
+                    side.engine().mark(round.now());
+                }
+                paging::take_in(side, self, packet, skb, round);
+            });
+        };
+        if !sends {
+            return self.note(each);
+        }
+        self.drive(each);
+        false
     }
 }

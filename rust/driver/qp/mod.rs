@@ -13,6 +13,7 @@ mod paging;
 mod paths;
 mod receive;
 mod send;
+mod side;
 pub(crate) mod table;
 mod verbs;
 

@@ -11,13 +11,13 @@
 //! absent after it.
 
 use super::{
-    engine::{
-        Engine,
+    engine::Engine,
+    receive::ReceiveSide,
+    send::SendSide,
+    side::{
         Round,
         Side, //
     },
-    receive::ReceiveSide,
-    send::SendSide,
     Qp, //
 };
 use crate::{

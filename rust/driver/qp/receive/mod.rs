@@ -17,12 +17,12 @@ use super::{
         BULK_RESPOND, //
     },
     deadlines::Deadline,
-    engine::{
-        Engine,
-        Round, //
-        Side,
-    },
+    engine::Engine,
     paging::WaitsForPages,
+    side::{
+        Round,
+        Side, //
+    },
     Qp, //
 };
 use crate::{

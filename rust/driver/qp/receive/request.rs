@@ -4,8 +4,8 @@
 
 use super::{
     super::{
-        engine::Round,
         paging::WaitsForPages,
+        side::Round,
         status,
         Qp, //
     },

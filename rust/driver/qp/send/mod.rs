@@ -18,12 +18,12 @@ use super::{
     },
     deadlines::Deadline,
     doorbell::Doorbells,
-    engine::{
-        Engine,
-        Round, //
-        Side,
-    },
+    engine::Engine,
     paging::WaitsForPages,
+    side::{
+        Round,
+        Side, //
+    },
     Qp, //
 };
 use crate::{
