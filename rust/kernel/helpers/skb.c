@@ -151,6 +151,14 @@ __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 	skb_orphan(skb);
 }
 
+/* As if this CPU sent the packet. */
+__rust_helper void rust_helper_skb_set_sender_cpu(struct sk_buff *skb, unsigned int cpu)
+{
+#ifdef CONFIG_XPS
+	skb->sender_cpu = cpu + 1;
+#endif
+}
+
 __rust_helper void rust_helper_skb_set_priority(struct sk_buff *skb, u32 priority)
 {
 	skb->priority = priority;

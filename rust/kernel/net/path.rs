@@ -29,6 +29,7 @@ use core::ptr::{
 };
 use kernel::{
     bindings as kernel_bindings,
+    cpu::nr_cpu_ids,
     error::from_err_ptr,
     prelude::*,
     sync::rcu, //
@@ -52,6 +53,9 @@ pub struct Path {
     pub(crate) template: Template,
     /// The priority of the packets (`skb->priority`).
     pub(crate) priority: u32,
+    /// The CPU by which the netdev chooses the transmit queue (XPS), wherever a packet is sent: in several queues, packets of
+    /// one flow overtake each other. Flows are spread over the CPUs.
+    pub(crate) cpu: u32,
     /// Whether a receiver may be on this host, as far as was known when the route was looked up: the netdev took lists of
     /// packets as they are, which no network card does.
     pub(crate) may_stay_on_host: bool,
@@ -104,6 +108,9 @@ impl Path {
             sender: sender.clone(),
             template: Template::new(&query),
             priority: priority_of(dst, query.service_level),
+            cpu: u32::from(query.source_port)
+                .checked_rem(nr_cpu_ids())
+                .unwrap_or_default(),
             // SAFETY: The lookup returned a route, with a reference to it.
             may_stay_on_host: unsafe { takes_lists(dst) },
             query,

@@ -466,6 +466,7 @@ impl TxSkb {
         unsafe {
             bindings::skb_dst_set_noref(skb, path.as_ptr());
             bindings::skb_set_owner_w(skb, sock);
+            bindings::skb_set_sender_cpu(skb, path.cpu);
             // A new packet has 0.
             if path.priority != 0 {
                 bindings::skb_set_priority(skb, path.priority);
