@@ -289,8 +289,10 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
     }
     let migrated = (packet.opcode.transport() != Transport::Cnp).then_some(packet.migrated);
     // A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8, annex
-    // A17.4.5). Last, as it may make the QP migrate.
-    if !qp.is_datagram() && !qp.admits(skb, is_own, migrated) {
+    // A17.4.5). Within the device the sender is known. Last, as it may make the QP migrate.
+    let is_stranger =
+        || is_own && skb.sender() != qp.remote_number() || !qp.admits(skb, is_own, migrated);
+    if !qp.is_datagram() && is_stranger() {
         // A CNP is not counted, as in `count_unknown`.
         if migrated.is_some() {
             qp.device().count_drop(Counter::UnknownQp, qp.number);

@@ -188,8 +188,38 @@ traffic_class()
 	[ "$all" -gt 100 ] && [ "$right" -eq "$all" ]
 }
 
+# A process that moves from CPU to CPU, softirqs and workers send for one QP. The netdev has a queue for each CPU.
+one_queue()
+{
+	local queue pid counts
+	[ "$(nproc)" -ge 2 ] || skip "there is one CPU"
+	in2 ethtool -L "$netdev2" tx 2 && in2 tc qdisc add dev "$netdev2" root handle 1: mq || return 1
+	for queue in 0 1; do
+		in2 tc qdisc add dev "$netdev2" parent "1:$((queue + 1))" pfifo limit 10000 &&
+			in2 sh -c "echo $((1 << queue)) >/sys/class/net/$netdev2/queues/tx-$queue/xps_cpus" || return 1
+	done
+	pair 60 18515 ib_write_bw -F -d "$dev1" -x "$gid1" -s 1024 -n 20000 -- \
+		sh -c 'p=$$
+			while taskset -cp 0 $p && sleep 0.02 && taskset -cp 1 $p && sleep 0.02; do :; done >/dev/null 2>&1 &
+			exec "$@"' sh ib_write_bw -F -d "$dev2" -x "$gid2" -s 1024 -n 20000 "$address1" || return 1
+	mapfile -t counts < <(in2 tc -s -j qdisc show dev "$netdev2" |
+		python3 -c 'import json, sys
+for queue in json.load(sys.stdin):
+    if queue["kind"] == "pfifo":
+        print(queue["packets"])' | sort -n)
+	echo "packets of the two queues: ${counts[*]}"
+	# perftest's own connection, and what else the netdev sends.
+	[ "${#counts[@]}" -eq 2 ] && [ "${counts[0]}" -lt 100 ] && [ "${counts[1]}" -gt 300 ]
+}
+
+one_queue_end()
+{
+	in2 tc qdisc del dev "$netdev2" root 2>/dev/null
+	in2 ethtool -L "$netdev2" tx 1
+}
+
 mtus=$(rows_of "$here/datagrams" -m 1)
-ktap_start $((6 + mtus))
+ktap_start $((7 + mtus))
 devices_wait
 gid1=$(gid_index_wait "$dev1" "$address1") gid2=$(gid_index_wait "$dev2" "$address2")
 row "a route that is too short for the path MTU: the log says so" short_route
@@ -201,6 +231,8 @@ vlans_end
 row "mqprio's traffic class is the service level" traffic_class
 in2 tc qdisc del dev "$netdev2" root 2>/dev/null
 in2 ethtool -L "$netdev2" tx 1
+row "all packets of a queue pair leave by one transmit queue" one_queue
+one_queue_end
 in1 nft delete table inet levels 2>/dev/null
 in2 nft delete table inet levels 2>/dev/null
 row "a device on a netdev in a VRF" in_vrf

@@ -511,6 +511,42 @@ static bool run_strangers(void)
 	       run_stranger(address6, address6, address, address);
 }
 
+/* A third queue pair is connected to one whose peer it is not. It knows all of the peer but the number. */
+static bool run_impostor(void)
+{
+	const char *const at[2] = { address, address };
+	struct device sender = device_at(&devices[0], address), target = device_at(&devices[1], address);
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+	unsigned long long before;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_qp *impostor;
+	struct pair pair;
+	bool ok;
+
+	pair_make(&pair, IBV_QPT_RC, at, IBV_MTU_1024, forever);
+	if (ibv_query_qp(pair.qps[1], &attr, IBV_QP_RQ_PSN, &init))
+		die("the receiver: %s", strerror(errno));
+	impostor = qp_make(&devices[0], IBV_QPT_RC, sides[0].send_cq, sides[0].recv_cq, depth, NULL);
+	if (qp_init(impostor, access_of(IBV_QPT_RC), 0))
+		die("RESET to INIT");
+	qp_ready_connected(&sender, impostor, &target, pair.qps[1]->qp_num, IBV_MTU_1024, brief, attr.rq_psn, 5);
+	before = counter("unknown_qp");
+	ok = !post_write(impostor, 1, 100) && cq_expect(sides[0].send_cq, "the impostor", 1, IBV_WC_RETRY_EXC_ERR, WAIT_MS);
+	before = counter("unknown_qp") - before;
+	if (before != 1ull + brief.retries) {
+		ksft_print_msg("%llu packets were dropped as of an unknown peer\n", before);
+		ok = false;
+	}
+	ok = ok && side_check(&sides[1]);
+	/* The peer has noticed nothing. */
+	ok = ok && !post_write(pair.qps[0], 2, 100) && cq_expect(sides[0].send_cq, "the peer", 2, IBV_WC_SUCCESS, WAIT_MS);
+	qp_free(impostor);
+	qps_free(pair.qps);
+	cq_drain(sides[0].send_cq);
+	return ok;
+}
+
 static bool address_change(const char *action, const char *text)
 {
 	return command("ip address %s %s/24 dev %s", action, text, netdev);
@@ -1439,6 +1475,7 @@ static const struct row rows[] = {
 	{ "several addresses at once", run_addresses },
 	{ "to a queue pair whose peer is at another address", run_strangers },
 	{ "the network cannot pose as a peer", run_posed },
+	{ "another queue pair cannot pose as a peer", run_impostor },
 	{ "an address that goes", run_address_goes },
 	{ "an address that comes back", run_address_comes_back },
 	{ "an address that comes back, datagrams", run_datagrams_come_back },

@@ -102,9 +102,9 @@ impl Run<'_, '_> {
             burst,
         } = self;
         let is_mixed = burst.came != Came::Together;
-        // The same addresses may be other hosts' on another link.
+        // The same addresses may be other hosts' on another link, or other QPs' of the device.
         let ends = |skb: &RxSkb| {
-            let link = (skb.netns(), skb.ifindex());
+            let link = (skb.netns(), skb.ifindex(), skb.sender());
             (link, skb.source(), skb.destination())
         };
         let first_ends = is_mixed.then(|| ends(&skb));

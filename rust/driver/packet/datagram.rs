@@ -218,9 +218,9 @@ impl Batch {
         self.paths.truncate(self.datagrams.last().map_or(0, paths));
     }
 
-    /// Sends all datagrams, and all frames: the batch is empty then. Returns whether this machine dropped some.
-    /// Context: bottom halves off, no lock held.
-    pub(crate) fn send(&mut self, device: &Arc<Device>) -> bool {
+    /// Sends all datagrams, and all frames, of the QP `number`: the batch is empty then. Context: bottom halves off, no lock
+    /// held.
+    pub(crate) fn send(&mut self, device: &Arc<Device>, number: u32) {
         let mut outcome = Outcome::default();
         // Those that stay within the device, if it takes them.
         let mut own_packets = 0u64;
@@ -233,7 +233,7 @@ impl Batch {
             };
             if path.is_loopback() {
                 let len = skb.len() as u64;
-                match RxSkb::of_sent(skb, path.netns(), path.ifindex()) {
+                match RxSkb::of_sent(skb, path.netns(), path.ifindex(), number) {
                     Some(skb) => {
                         own_packets = own_packets.wrapping_add(1);
                         own_bytes = own_bytes.wrapping_add(len);
@@ -245,7 +245,7 @@ impl Batch {
             }
             // The packet itself leaves, whatever becomes of the copy.
             if path.has_own_group(device) {
-                match RxSkb::copy_of_sent(&skb, path.netns(), path.ifindex()) {
+                match RxSkb::copy_of_sent(&skb, path.netns(), path.ifindex(), number) {
                     Some(copy) => own.push(copy),
                     None => outcome.dropped(1),
                 }
@@ -284,6 +284,5 @@ impl Batch {
         if outcome.dropped > 0 {
             counters.add(Counter::SendDropped, outcome.dropped);
         }
-        outcome.dropped > 0
     }
 }

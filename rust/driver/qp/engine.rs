@@ -33,7 +33,6 @@ use crate::{
         path::Path, //
     },
 };
-use core::mem;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -87,8 +86,6 @@ pub(super) struct Engine {
     pub(super) again: bool,
     /// [`None`] while a thread or softirq, the owner, builds batches and sends them, until there is nothing left.
     batch: Option<KBox<Batch>>,
-    /// This machine has dropped packets since the side built its last batch: its queues are full.
-    has_dropped: bool,
     /// How long the side has been waiting for full queues.
     paced_since: Option<Instant>,
     /// A packet was marked on its way: the peer is to get a CNP.
@@ -109,7 +106,6 @@ impl Engine {
         Self {
             again: false,
             batch: Some(batch),
-            has_dropped: false,
             paced_since: None,
             owes_cnp: false,
             marked: None,
@@ -185,8 +181,7 @@ impl Engine {
         // Nothing else bounds what waits for another CPU of this machine: unreliable services have no window.
         let is_steered_full =
             qp.is_unreliable() && !is_loopback && device.registry.steered.is_congested();
-        let are_full = mem::take(&mut self.has_dropped)
-            || is_steered_full
+        let are_full = is_steered_full
             || match path {
                 Some(path) => !is_loopback && path.route.queued_bytes() > QUEUE_LIMIT,
                 None => qp.ty == Type::RawPacket && device.is_congested(),
@@ -238,15 +233,12 @@ impl Qp {
         };
         // The batch, while this thread is the owner.
         let mut own: Option<KBox<Batch>> = None;
-        // Of the batch before.
-        let mut has_dropped = false;
         for index in 0..most {
             // With bottom halves off a batch is answered as a burst, after its last packet.
             let bh = BhGuard::new();
             let mut round = Round::default();
             {
                 let side = &mut *S::lock(self);
-                side.engine().has_dropped |= has_dropped;
                 if index == 0 {
                     event.happen(side, &mut round);
                 }
@@ -282,7 +274,7 @@ impl Qp {
                 }
             }
             if let Some(batch) = &mut own {
-                has_dropped = batch.send(self.device());
+                batch.send(self.device(), self.number);
             }
             round.finish::<S>(self);
             drop(bh);
@@ -291,11 +283,7 @@ impl Qp {
             }
         }
         // The rest is for a thread, so that no caller works for others without end.
-        {
-            let side = &mut *S::lock(self);
-            side.engine().batch = own;
-            side.engine().has_dropped |= has_dropped;
-        }
+        S::lock(self).engine().batch = own;
         if !S::build_in_bulk(self) {
             self.kick();
         }

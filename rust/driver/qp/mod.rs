@@ -228,7 +228,7 @@ impl Qp {
     }
 
     /// The number of the connected peer; 0 for datagram QPs.
-    fn remote_number(&self) -> u32 {
+    pub(crate) fn remote_number(&self) -> u32 {
         self.remote.load(Ordering::Relaxed)
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Control {
     netns: NetId,
     ifindex: u32,
     vrf_ifindex: u32,
+    /// Of a packet that saw no network: what [`RxSkb::of_sent`] was told.
+    sender: u32,
 }
 
 /// A received UDP datagram. May be kept as long as one likes; drop: process or softirq.
@@ -137,6 +139,7 @@ impl RxSkb {
             netns: dev.net_id(),
             ifindex,
             vrf_ifindex: dev.vrf_ifindex(),
+            sender: 0,
         })
     }
 
@@ -249,9 +252,9 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network, as if it had come in by netdev number `ifindex` there. [`None`] if it is several, or its headers
-    /// were changed into others; it is dropped then. Any context.
-    pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32) -> Option<Self> {
+    /// network, as if it had come in by netdev number `ifindex` there. `sender` is any number ([`Self::sender`]). [`None`] if
+    /// it is several, or its headers were changed into others; it is dropped then. Any context.
+    pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32, sender: u32) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
             return None;
@@ -267,14 +270,15 @@ impl RxSkb {
                 netns,
                 ifindex,
                 vrf_ifindex: 0,
+                sender,
             };
             Self::take_over(skb, control)
         }
     }
 
     /// As [`Self::of_sent`], of a copy of the datagram.
-    pub fn copy_of_sent(packet: &TxSkb, netns: NetId, ifindex: u32) -> Option<Self> {
-        Self::of_sent(packet.try_copy()?, netns, ifindex)
+    pub fn copy_of_sent(packet: &TxSkb, netns: NetId, ifindex: u32, sender: u32) -> Option<Self> {
+        Self::of_sent(packet.try_copy()?, netns, ifindex, sender)
     }
 
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
@@ -367,6 +371,11 @@ impl RxSkb {
     /// in by `lo`; in a VRF with IPv4 by the VRF, with IPv6 by the device that has the destination.
     pub fn ifindex(&self) -> u32 {
         self.control().ifindex
+    }
+
+    /// Returns who sent it, of a packet that saw no network; 0 of others.
+    pub fn sender(&self) -> u32 {
+        self.control().sender
     }
 
     /// Returns whether it came by the netdev with the number `oif`, or, from an address that is not a link's, by one of the
