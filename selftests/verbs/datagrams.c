@@ -9,11 +9,17 @@
 
 #include <arpa/inet.h>
 
+#include "growth.h"
 #include "namespace.h"
 #include "test.h"
 
 #define SIZE (2 * 4096 + GRH)
 #define QKEY 0x11223344
+/* In a request, it asks for the queue pair's own Q_Key. */
+#define OWN_QKEY 0x80000000
+/* QP 1, for connection management, and its Q_Key. */
+#define GENERAL_SERVICES 1
+#define GENERAL_SERVICES_QKEY 0x80010000
 #define WAIT_MS 10000
 #define QUIET_MS 300
 /*
@@ -43,8 +49,9 @@ static void post_receive(struct end *end, uint64_t id, size_t at, uint32_t lengt
 	recv_post(end->qp, &wr);
 }
 
-static void post_send(struct end *end, struct end *to, uint64_t id, size_t at, uint32_t length,
-		      const uint32_t *imm, uint32_t qkey)
+/* To the queue pair of that number, at the other end's address. */
+static void post_to(struct end *end, uint32_t number, uint64_t id, size_t at, uint32_t length, const uint32_t *imm,
+		    uint32_t qkey)
 {
 	struct ibv_sge sge = region_sge(&end->source, at, length);
 	struct ibv_send_wr wr = {
@@ -56,12 +63,18 @@ static void post_send(struct end *end, struct end *to, uint64_t id, size_t at, u
 		.imm_data = htonl(imm ? *imm : 0),
 		.wr.ud = {
 			.ah = end->ah,
-			.remote_qpn = to->qp->qp_num,
+			.remote_qpn = number,
 			.remote_qkey = qkey,
 		},
 	};
 
 	send_post(end->qp, &wr);
+}
+
+static void post_send(struct end *end, struct end *to, uint64_t id, size_t at, uint32_t length,
+		      const uint32_t *imm, uint32_t qkey)
+{
+	post_to(end, to->qp->qp_num, id, at, length, imm, qkey);
 }
 
 static bool sent(struct end *end, uint64_t id)
@@ -155,6 +168,17 @@ static bool run_burst(void)
 	return sent(a, 300) && cq_quiet(b->cq, QUIET_MS) && region_check(&b->sink, "sink");
 }
 
+/* A datagram with that Q_Key, the request `id` + 1, arrives in the receive `id`. */
+static bool comes(struct end *from, struct end *to, uint64_t id, uint32_t qkey)
+{
+	post_send(from, to, id + 1, 0, 64, NULL, qkey);
+	if (!sent(from, id + 1) || !received(to, from, id, 64, NULL))
+		return false;
+	memcpy(to->sink.expected, to->sink.memory, GRH);
+	memcpy(to->sink.expected + GRH, from->source.expected, 64);
+	return region_check(&to->sink, "sink");
+}
+
 /* A datagram with the wrong Q_Key completes at its sender and never arrives. */
 static bool run_qkey(void)
 {
@@ -165,19 +189,77 @@ static bool run_qkey(void)
 	if (!sent(a, 2) || !cq_quiet(b->cq, QUIET_MS) || !region_check(&b->sink, "sink"))
 		return false;
 	/* The receive is still there for the next one. */
-	post_send(a, b, 3, 0, 64, NULL, QKEY);
-	memcpy(b->sink.expected + GRH, a->source.expected, 64);
-	if (!sent(a, 3) || !received(b, a, 1, 64, NULL))
-		return false;
-	memcpy(b->sink.expected, b->sink.memory, GRH);
-	return region_check(&b->sink, "sink");
+	return comes(a, b, 1, QKEY);
 }
+
+static const struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
 
 static void end_make_qp(struct end *end)
 {
-	struct depth depth = { .send = 64, .receive = 64, .sges = 2 };
-
 	end->qp = ud_make(&end->device, end->cq, end->cq, depth, QKEY);
+}
+
+/* New ones, with nothing of what rows have done to the old ones. */
+static void qps_renew(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		qp_free(ends[i].qp);
+		cq_drain(ends[i].cq);
+		end_make_qp(&ends[i]);
+	}
+}
+
+/*
+ * Bit 31 of a request's Q_Key asks for that of the queue pair (IBTA 10.2.5). So no request can name that of QP 1,
+ * which is for the kernel. The queue pair's own may change.
+ */
+static bool run_own_qkey(void)
+{
+	struct end *a = &ends[0], *b = &ends[1];
+	struct growth dropped = { &b->device, "bad_qkey", 1 };
+	bool ok;
+
+	post_receive(b, 1, 0, GRH + 64);
+	ok = comes(a, b, 1, OWN_QKEY | (QKEY + 1));
+	if (ok) {
+		growths_begin(&dropped, 1);
+		post_to(a, GENERAL_SERVICES, 3, 0, 64, NULL, GENERAL_SERVICES_QKEY);
+		ok = sent(a, 3) && growths_are(&dropped, 1);
+	}
+	if (ok) {
+		qp_change(b->qp, (struct ibv_qp_attr){ .qkey = QKEY + 1 }, IBV_QP_QKEY, "another Q_Key");
+		post_receive(b, 4, 0, GRH + 64);
+		post_send(a, b, 5, 0, 64, NULL, QKEY);
+		ok = sent(a, 5) && cq_quiet(b->cq, QUIET_MS) && comes(a, b, 4, QKEY + 1);
+	}
+	qps_renew();
+	return ok;
+}
+
+/* Numbers are unique over all devices. One is no good at an address that its queue pair's device does not have. */
+static bool run_other_device(void)
+{
+	struct end *a = &ends[0], *b = &ends[1];
+	struct growth dropped = { &b->device, "unknown_qp", 1 };
+	struct ibv_sge sge = region_sge(&a->sink, 0, GRH + 64);
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_qp *other;
+	struct ibv_cq *cq;
+	bool ok;
+
+	if (!strcmp(a->device.name, b->device.name))
+		return row_skip("both ends are one device");
+	cq = cq_make(&a->device, 4);
+	other = ud_make(&a->device, cq, cq, depth, QKEY);
+	recv_post(other, &wr);
+	growths_begin(&dropped, 1);
+	post_to(a, other->qp_num, 2, 0, 64, NULL, QKEY);
+	ok = sent(a, 2) && growths_are(&dropped, 1) && cq_quiet(cq, QUIET_MS) && region_check(&a->sink, "sink");
+	qp_free(other);
+	cq_free(cq);
+	return ok;
 }
 
 static void end_make(struct end *end, const char *name)
@@ -228,15 +310,11 @@ static bool run_mtu(void)
 	uint32_t longest = mtu_bytes(ends[0].device.active_mtu);
 	unsigned long long unsent;
 	bool ok;
-	int i;
 
 	if (longest < 2048)
 		return row_skip("the ports' MTU is %u", longest);
 	ok = netdevs_have_mtu(1500);
-	for (i = 0; i < 2; i++) {
-		qp_free(ends[i].qp);
-		end_make_qp(&ends[i]);
-	}
+	qps_renew();
 	ok = ok && run_one(0, 1024, 0, false) && netdevs_have_mtu(netdev_mtu) && run_one(0, longest, 0, false) &&
 	     run_one(1, longest, 0, false) && netdevs_have_mtu(1500) && run_one(0, 1024, 0, false);
 	if (ok) {
@@ -279,6 +357,8 @@ static const struct row rows[] = {
 	{ "datagrams with immediate", .run_with = run_lengths, true },
 	{ "a burst, and one without a receive", run_burst },
 	{ "a wrong Q_Key", run_qkey },
+	{ "the queue pair's own Q_Key", run_own_qkey },
+	{ "a number of another device's queue pair", run_other_device },
 	{ "the packet's type in sl", run_types },
 	{ "a handle that is destroyed after its use", run_destroyed_handle },
 };
