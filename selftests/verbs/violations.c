@@ -223,6 +223,38 @@ static bool run_refused(int which)
 		       target->mr->rkey ^ theirs->key, refusal->status);
 }
 
+/*
+ * A key is checked for each request, also where one to the same place comes right behind another. Both have one
+ * length, so that they arrive together.
+ */
+static bool run_wrong_key_behind(void)
+{
+	static const uint32_t wrong_bits[] = { 1, 0x5a5a00 };
+	uint64_t address = (uintptr_t)b->open.memory;
+	struct ibv_sge sges[2];
+	struct ibv_send_wr wrs[2];
+	bool ok = true;
+	unsigned int i;
+	int j;
+
+	for (i = 0; ok && i < ARRAY_SIZE(wrong_bits); i++) {
+		for (j = 0; j < 2; j++) {
+			sges[j] = region_sge(&a->open, j * 64, 64);
+			wrs[j] = wr_of(IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, 1 + j, &sges[j], address,
+				       b->open.mr->rkey ^ (j ? wrong_bits[i] : 0));
+		}
+		wrs[0].next = &wrs[1];
+		start(PATIENT);
+		send_post(a->qp, wrs);
+		memcpy(b->open.expected, a->open.memory, 64);
+		ok = completed(a->send_cq, "the request", 1, IBV_WC_SUCCESS) &&
+		     completed(a->send_cq, "the one behind it", 2, IBV_WC_REM_ACCESS_ERR) &&
+		     in_error(a, "the requester");
+		ok = finish() && ok;
+	}
+	return ok;
+}
+
 /* Of requests that are not signaled only errors complete. */
 static bool run_not_signaled(void)
 {
@@ -713,6 +745,7 @@ static const struct row rows[] = {
 	{ "write with an unknown key", .run_with = run_refused, WRONG_KEY },
 	{ "unsignaled requests: no completion for success, one for an error", run_not_signaled },
 	{ "write with another variant of the key", .run_with = run_refused, WRONG_VARIANT },
+	{ "a wrong key behind the right one, in one list", run_wrong_key_behind },
 	{ "write after the region's end", .run_with = run_refused, AFTER_END },
 	{ "write before the region", .run_with = run_refused, BEFORE_START },
 	{ "write beyond the end of all addresses", .run_with = run_refused, BEYOND_ALL },
