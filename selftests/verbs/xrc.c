@@ -340,7 +340,10 @@ static bool run_paged_reader(void)
 	return is_paged(IBV_WR_RDMA_READ, true);
 }
 
-/* A key is looked up for each SRQ, also where one request for it comes right behind another. */
+/*
+ * A key is looked up for each SRQ, also where one request comes right behind another with the same key, for the
+ * same place.
+ */
 static bool run_same_key(void)
 {
 	struct link *link = link_make();
@@ -349,13 +352,39 @@ static bool run_same_key(void)
 
 	region_fill(&source);
 	for (i = 0; i < 2; i++) {
-		aim(request(link, link->srqs[i].number, IBV_WR_RDMA_WRITE, 100), &windows[0], 200 * i);
+		struct rxe_send_wqe *wqe = request(link, link->srqs[i].number, IBV_WR_RDMA_WRITE, 100);
+
+		wqe->dma.sge[0].addr += 100 * i;
+		aim(wqe, &windows[0], 0);
 		xrc_request_push(&link->from);
 	}
 	must(xrc_doorbell(&link->from), "a doorbell");
 	ok = is_sent(IBV_WC_SUCCESS) && is_sent(IBV_WC_REM_ACCESS_ERR);
 	memcpy(windows[0].expected, source.memory, 100);
 	ok = region_check(&windows[0], "the window") && ok;
+	link_free(link);
+	return ok;
+}
+
+/* So it is for receives: that of the second message has the key of the first one's, in another domain. */
+static bool run_other_receive(void)
+{
+	struct link *link = link_make();
+	bool ok;
+	int i;
+
+	region_fill(&source);
+	for (i = 0; i < 2; i++) {
+		srq_post(&link->srqs[i], 1 + i, &places[0], 4096 * i, 100);
+		request(link, link->srqs[i].number, IBV_WR_SEND, 100);
+		xrc_request_push(&link->from);
+	}
+	must(xrc_doorbell(&link->from), "a doorbell");
+	ok = is_sent(IBV_WC_SUCCESS) && is_sent(IBV_WC_REM_OP_ERR) &&
+	     cq_expect(recv_cqs[0], "the first receive", 1, IBV_WC_SUCCESS, WAIT_MS) &&
+	     cq_expect(recv_cqs[1], "the second receive", 2, IBV_WC_LOC_PROT_ERR, WAIT_MS);
+	memcpy(places[0].expected, source.memory, 100);
+	ok = region_check(&places[0], "place 0") && ok;
 	link_free(link);
 	return ok;
 }
@@ -603,6 +632,45 @@ static bool run_limit(void)
 	ring_doorbell(link);
 	ok = is_sent(IBV_WC_SUCCESS) && is_told(IBV_EVENT_SRQ_LIMIT_REACHED, &link->srqs[0]);
 	memcpy(places[0].expected, places[0].memory, 10);
+	link_free(link);
+	return ok;
+}
+
+/* No queue pair names the CQ of an XRC SRQ; its consumer is told all the same. */
+static bool run_event(void)
+{
+	struct link *link = link_make();
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(b->context);
+	struct ibv_cq *own = channel ? ibv_create_cq(b->context, DEPTH, NULL, channel, 0) : NULL, *told = NULL;
+	struct pollfd events = { .events = POLLIN };
+	struct xrc_srq srq;
+	void *context;
+	bool ok;
+
+	if (!own)
+		die("a CQ with a channel: %s", strerror(errno));
+	events.fd = channel->fd;
+	srq_make(&srq, link->domain, pds[0], own);
+	srq_post(&srq, 3, &places[0], 0, SIZE);
+	must(ibv_req_notify_cq(own, 0), "ibv_req_notify_cq");
+	ok = poll(&events, 1, 0) == 0;
+	region_fill(&source);
+	request(link, srq.number, IBV_WR_SEND, 100);
+	ring_doorbell(link);
+	if (poll(&events, 1, patience_ms(WAIT_MS)) != 1) {
+		ksft_print_msg("no event\n");
+		ok = false;
+	} else if (ibv_get_cq_event(channel, &told, &context)) {
+		die("ibv_get_cq_event: %s", strerror(errno));
+	}
+	if (told)
+		ibv_ack_cq_events(told, 1);
+	ok = ok && told == own && cq_expect(own, "the receive", 3, IBV_WC_SUCCESS, WAIT_MS) && is_sent(IBV_WC_SUCCESS);
+	memcpy(places[0].expected, source.memory, 100);
+	ok = region_check(&places[0], "place 0") && ok;
+	srq_free(&srq);
+	cq_free(own);
+	must(ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
 	link_free(link);
 	return ok;
 }
@@ -973,6 +1041,7 @@ static const struct row rows[] = {
 	{ "fetch and add, by keys of both domains", .run_with = run_remote,
 	  .argument = IBV_WR_ATOMIC_FETCH_AND_ADD },
 	{ "a key for one SRQ, and then for another", .run = run_same_key },
+	{ "a receive with the other SRQ's key, behind one of its own", .run = run_other_receive },
 	{ "memory that is paged on demand: SEND", .run_with = run_paged, .argument = IBV_WR_SEND },
 	{ "memory that is paged on demand: RDMA WRITE", .run_with = run_paged, .argument = IBV_WR_RDMA_WRITE },
 	{ "memory that is paged on demand: RDMA READ", .run_with = run_paged, .argument = IBV_WR_RDMA_READ },
@@ -994,6 +1063,7 @@ static const struct row rows[] = {
 	{ "a local invalidation with an SRQ number of more than 24 bits", .run = run_refused_invalidation },
 	{ "messages to two SRQs", .run = run_many },
 	{ "the limit of an XRC SRQ", .run = run_limit },
+	{ "an event of an XRC SRQ's completion", .run = run_event },
 	{ "an XRC SRQ whose ring is spoilt", .run = run_spoilt },
 	{ "an XRC SRQ whose CQ overflows", .run = run_overflow },
 	{ "a target that processes share", .run = run_shared },
