@@ -204,6 +204,44 @@ impostor_in_vrf()
 	"$here/impostor" blue1 "$(gid_index blue1 10.8.0.1)" blue3 "$blue3" "$dev2" "$red2" || fail "from n2"
 }
 
+# n1 and the pod p1 above its netdev have 10.8.6.1, and the device serves both. n2 and the pod's neighbour p2 have
+# 10.8.6.2. The pod answers no ARP on the netdev's link: there n2 finds n1.
+pod_up()
+{
+	ip netns add p1 && ip netns add p2 &&
+		ip -n n1 address add 10.8.6.1/24 dev "$netdev1" && ip -n n2 address add 10.8.6.2/24 dev "$netdev2" &&
+		ip -n n1 link add pod1 link "$netdev1" type macvlan mode bridge && ip -n n1 link set pod1 netns p1 &&
+		ip -n p1 link add side1 type veth peer name side2 netns p2 || return 1
+	ip -n p1 link set pod1 arp off && ip -n p1 address add 10.8.6.1/32 dev pod1 &&
+		ip -n p2 address add 10.8.6.2/24 dev side2 && ip -n p1 link set pod1 up &&
+		ip -n p1 link set side1 up && ip -n p2 link set side2 up &&
+		ip -n p1 route add 10.8.6.2 dev side1 || return 1
+	ip netns exec p2 rdma link add imp2 type "$link_type" netdev side2
+}
+
+# The links first: those of a namespace that is deleted go later.
+pod_down()
+{
+	rdma link delete imp2
+	ip -n p1 link delete side1
+	ip -n p1 link delete pod1
+	ip netns delete p1
+	ip netns delete p2
+	ip -n n1 address delete 10.8.6.1/24 dev "$netdev1"
+	ip -n n2 address delete 10.8.6.2/24 dev "$netdev2"
+}
+
+# p2 reaches the device by the pod, and has the number of the host's queue pair and the address of its peer.
+impostor_in_pod()
+{
+	local own peer imp
+	pod_up || fail "no pod"
+	await $((50 * slowness)) gid_index "$dev1" 10.8.6.1 pod1 || fail "the pod's address is none of the device's"
+	own=$(await $((50 * slowness)) gid_index "$dev1" 10.8.6.1 "$netdev1") &&
+		peer=$(gid_index_wait "$dev2" 10.8.6.2) && imp=$(gid_index_wait imp2 10.8.6.2) || return 1
+	"$here/impostor" "$dev1" "$own" "$dev2" "$peer" imp2 "$imp" || fail "from p2"
+}
+
 # A namespace with nothing but lo and a netdev with a device, whose only address is one of IPv4.
 alone_up()
 {
@@ -406,7 +444,7 @@ wireguard_down()
 	ip -n n2 link delete wg2
 }
 
-ktap_start 16
+ktap_start 17
 row "a VLAN with the link-local address of its netdev: rping" link_local_over_vlan
 row "the VLAN's peer has an impostor on the netdev below, and that netdev's on the VLAN" impostor_beside_vlan
 row "an impostor in the peer's stream" impostor_in_stream
@@ -418,6 +456,8 @@ row "a netdev that is not Ethernet, above the device's: no GID, and it goes" tun
 row "two VRFs with the same address: rping" same_address
 row "a peer in a VRF has an impostor in another one" impostor_in_vrf
 vrfs_down 2>/dev/null
+row "a peer has an impostor in a pod's namespace" impostor_in_pod
+pod_down 2>/dev/null
 row "the first GID, without its address: refused; by the address of IPv4: ibv_rc_pingpong" first_gid
 row "a device on lo: ibv_rc_pingpong" loopback_netdev
 row "rdma_cm refuses lo's address" loopback_connection
