@@ -89,8 +89,7 @@ impl Loopback {
                 return 0;
             }
         }
-        let mut budget = PACKETS_PER_CALL;
-        if !serve(device, queue, &mut budget) {
+        if !serve(device, queue, PACKETS_PER_CALL) {
             go_on_later(device);
         }
         0
@@ -108,16 +107,18 @@ impl Loopback {
             let was_left = core::mem::take(&mut own.is_left);
             was_left || !core::mem::replace(&mut own.is_served, true)
         };
-        let mut budget = PACKETS_PER_CALL;
+        // A queue that never becomes empty leaves the others their turn.
+        let share = PACKETS_PER_CALL.checked_div(nr_cpu_ids());
+        let share = share.unwrap_or_default().max(TOGETHER);
         let mut is_done = true;
         for queue in &self.queues {
             if core::ptr::eq(&**queue, own) || !core::mem::take(&mut queue.lock().is_left) {
                 continue;
             }
-            is_done &= serve(device, queue, &mut budget);
+            is_done &= serve(device, queue, share);
         }
         if serves_own {
-            is_done &= serve(device, own, &mut budget);
+            is_done &= serve(device, own, share);
         }
         if !is_done {
             go_on_later(device);
@@ -143,8 +144,8 @@ fn go_on_later(device: &Arc<Device>) {
     let _ = device.registry.bh.enqueue::<_, LOOPBACK>(device.clone());
 }
 
-/// Hands over what waits, and what comes to wait meanwhile, until the budget is used up. Returns whether that was all.
-fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> bool {
+/// Hands over what waits, and what comes to wait meanwhile, until `budget` packets are. Returns whether that was all.
+fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, mut budget: u32) -> bool {
     loop {
         let packets = {
             let mut queue = queue.lock();
@@ -152,13 +153,13 @@ fn serve(device: &Arc<Device>, queue: &SpinLockBh<Queue>, budget: &mut u32) -> b
                 queue.is_served = false;
                 return true;
             }
-            if *budget == 0 {
+            if budget == 0 {
                 queue.is_left = true;
                 return false;
             }
             queue.packets.take(TOGETHER)
         };
         let deliveries = (device.registry.receivers.own)(device, packets);
-        *budget = budget.saturating_sub(deliveries);
+        budget = budget.saturating_sub(deliveries);
     }
 }

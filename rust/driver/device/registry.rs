@@ -34,6 +34,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::{
         Work,
         WorkItem, //
@@ -58,6 +62,9 @@ use sync::{
 };
 
 static REGISTRY: Global<Registry> = Global::new();
+
+/// How long the closing of sockets waits for memory, in milliseconds.
+const NO_MEMORY_PAUSE_MS: i64 = 10;
 
 /// The functions that receive packets which do not come straight from the netdev of a device.
 /// Context: bottom halves off.
@@ -313,7 +320,10 @@ impl Registry {
         match unused {
             // This waits for grace periods, without the mutex.
             Ok(unused) => net::Listener::drop_all(unused),
-            Err(_) => self.queue_close(),
+            Err(_) => {
+                fsleep(Delta::from_millis(NO_MEMORY_PAUSE_MS));
+                self.queue_close();
+            }
         }
     }
 

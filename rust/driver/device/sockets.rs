@@ -7,6 +7,7 @@ use crate::storage::{
     take, //
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::Arc, //
 };
@@ -64,7 +65,8 @@ impl Sockets {
     /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
     /// Errors: `ENOMEM`; none is taken then.
     pub(super) fn take_unused(&mut self) -> Result<KVec<net::Listener<Port>>> {
-        let mut unused = KVec::with_capacity(self.0.len(), GFP_KERNEL)?;
+        let count = self.0.iter().filter(|sockets| sockets.users == 0).count();
+        let mut unused = KVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
         for index in (0..self.0.len()).rev() {
             if self.0.get(index).is_some_and(|sockets| sockets.users > 0) {
                 continue;

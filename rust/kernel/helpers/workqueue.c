@@ -2,7 +2,26 @@
 
 #include <linux/workqueue.h>
 
-__rust_helper long rust_helper_work_on_cpu(int cpu, long (*function)(void *), void *argument)
+struct call {
+	struct work_struct work;
+	void (*function)(void *argument);
+	void *argument;
+};
+
+static void call_run(struct work_struct *work)
 {
-	return work_on_cpu(cpu, function, argument);
+	struct call *call = container_of(work, struct call, work);
+
+	call->function(call->argument);
+}
+
+/* As work_on_cpu(), but by a worker that is bound to no CPU: no program of the highest priority keeps it waiting. */
+__rust_helper void rust_helper_call_in_worker(void (*function)(void *argument), void *argument)
+{
+	struct call call = { .function = function, .argument = argument };
+
+	INIT_WORK_ONSTACK(&call.work, call_run);
+	queue_work(system_dfl_wq, &call.work);
+	flush_work(&call.work);
+	destroy_work_on_stack(&call.work);
 }

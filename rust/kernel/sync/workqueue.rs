@@ -16,29 +16,21 @@ use kernel::{
     workqueue::RawWorkItem, //
 };
 
-/// Calls `function` in a thread of the kernel (without `CONFIG_SMP`, in the calling task), and returns when it has. Nothing
-/// that it makes belongs to the cgroups of the calling task. Process; `function` must not wait for a lock that the caller
-/// has.
+/// Calls `function` in a thread of the kernel, which is bound to no CPU, and returns when it has. Nothing that it makes
+/// belongs to the cgroups of the calling task. Process; `function` must not wait for a lock that the caller has.
 pub fn call_in_kernel_thread<F: FnMut() + Send>(function: &mut F) {
     let argument = ptr::from_mut(function).cast::<c_void>();
     // SAFETY: `call` fits the argument, which is borrowed until the call has returned, and goes to one thread only, as `F` is
-    // `Send`. CAST: The number is small. No CPU has it.
-    unsafe {
-        rdma_bindings::work_on_cpu(
-            bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
-            Some(call::<F>),
-            argument,
-        )
-    };
+    // `Send`.
+    unsafe { rdma_bindings::call_in_worker(Some(call::<F>), argument) };
 }
 
 /// # Safety
 ///
 /// `function` must be an `F` that nobody else uses meanwhile.
-unsafe extern "C" fn call<F: FnMut()>(function: *mut c_void) -> c_long {
+unsafe extern "C" fn call<F: FnMut()>(function: *mut c_void) {
     // SAFETY: The caller promises it.
     unsafe { (*function.cast::<F>())() };
-    0
 }
 
 /// An own workqueue.
