@@ -10,6 +10,7 @@
  *	holds a queue pair, prints "ready", then a line for each event, until the device ends
  */
 
+#include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -1316,6 +1317,57 @@ static bool run_sqe_list(void)
 	return finish() && ok;
 }
 
+/*
+ * A request that no doorbell has told of is flushed on the way to RTS, and the queue notifies of that. The
+ * doorbell is a write() to the file of the commands, in place of which there is another one meanwhile.
+ * Before that, it is quiet for so long that nothing works on the error any more.
+ */
+static bool run_sqe_notifies(void)
+{
+	const int mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE };
+	struct ibv_context *context = a->device.context;
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	int commands = context->cmd_fd, nothing = open("/dev/null", O_WRONLY);
+	struct ibv_cq *own = a->send_cq, *from;
+	struct pollfd ready = { .events = POLLIN };
+	struct ibv_sge bad;
+	void *unused;
+	bool ok;
+
+	if (!channel || nothing < 0)
+		die("no completion channel, or no /dev/null: %s", strerror(errno));
+	ready.fd = channel->fd;
+	a->send_cq = ibv_create_cq(context, DEPTH, NULL, channel, 0);
+	if (!a->send_cq)
+		die("ibv_create_cq: %s", strerror(errno));
+	pair_start(IBV_QPT_UC, IBV_QPS_RTS);
+	bad = piece(a, LENGTH);
+	bad.lkey ^= 0x5a5a00;
+	post_sge(a, IBV_WR_SEND, 1, bad, NULL);
+	ok = sent(a, 1, IBV_WC_LOC_PROT_ERR) && state_is(a, IBV_QPS_SQE) && cq_quiet(a->send_cq, QUIET_MS);
+	if (ibv_req_notify_cq(a->send_cq, 0))
+		die("ibv_req_notify_cq");
+	context->cmd_fd = nothing;
+	post(a, IBV_WR_SEND, 2);
+	context->cmd_fd = commands;
+	ok = ok && cq_quiet(a->send_cq, QUIET_MS);
+	qp_change(a->qp, rts, mask, "SQE to RTS");
+	ok = ok && sent(a, 2, IBV_WC_WR_FLUSH_ERR);
+	if (ok && (poll(&ready, 1, patience_ms(WAIT_MS)) != 1 || ibv_get_cq_event(channel, &from, &unused))) {
+		printf("# the queue does not notify\n");
+		ok = false;
+	} else if (ok) {
+		ibv_ack_cq_events(from, 1);
+	}
+	ok = finish() && ok;
+	cq_free(a->send_cq);
+	a->send_cq = own;
+	if (ibv_destroy_comp_channel(channel) || close(nothing))
+		die("ibv_destroy_comp_channel: %s", strerror(errno));
+	return ok;
+}
+
 static bool run_rc_has_no_sqe(void)
 {
 	struct ibv_sge bad;
@@ -1686,6 +1738,40 @@ static bool run_silent_states(void)
 	return finish() && ok;
 }
 
+/* --- The end of a queue pair ------------------------------------------------------------- */
+
+/* Stands for no state. */
+#define DESTROYED (-1)
+
+/*
+ * The consumer has seen that a message came, and the peer has not asked for an acknowledgement: that leaves
+ * before the queue pair ends, as nobody answers the peer afterwards.
+ */
+static bool run_acknowledged(int end)
+{
+	struct wire_packet answer, request;
+	bool ok;
+
+	lone_start(patient());
+	post_receive(a, 11);
+	request = request_of(RC_SEND_ONLY, 0);
+	wire_send(&wire, &request, 1);
+	ok = received(a, 11, IBV_WC_SUCCESS) && wire_quiet();
+	if (end == DESTROYED) {
+		qp_free(a->qp);
+		a->qp = NULL;
+	} else {
+		qp_change(a->qp, (struct ibv_qp_attr){ .qp_state = end }, IBV_QP_STATE, "RTS to the end");
+	}
+	if (ok && !wire_receive(&wire, b->qp->qp_num, &answer, WAIT_MS)) {
+		printf("# the message is not acknowledged\n");
+		ok = false;
+	}
+	ok = ok && same("the opcode", answer.opcode, RC_ACKNOWLEDGE) &&
+	     same("the PSN", answer.psn, THEIR_PSN) && same("the syndrome", answer.syndrome, WIRE_ACK);
+	return finish() && ok;
+}
+
 /* --- Counters ---------------------------------------------------------------------------- */
 
 /* A syndrome that means nothing (IBTA table 43). */
@@ -1820,6 +1906,7 @@ static const struct row rows[] = {
 	{ "SQE: UC", .run_with = run_sqe, IBV_QPT_UC },
 	{ "SQE: UD", .run_with = run_sqe, IBV_QPT_UD },
 	{ "SQE: what follows is flushed", run_sqe_list },
+	{ "SQE: what is flushed on the way to RTS is told", run_sqe_notifies },
 	{ "SQE: not RC", run_rc_has_no_sqe },
 	{ "event: COMM_EST, RC", .run_with = run_established, IBV_QPT_RC },
 	{ "event: COMM_EST, UC", .run_with = run_established, IBV_QPT_UC },
@@ -1834,6 +1921,9 @@ static const struct row rows[] = {
 	{ "status: LOC_LEN_ERR of a READ", run_short_response },
 	{ "status: each NAK", run_naks },
 	{ "dropped: what comes for a queue pair in RESET, INIT or ERR", run_silent_states },
+	{ "end: ERR: what was executed is acknowledged before", .run_with = run_acknowledged, IBV_QPS_ERR },
+	{ "end: RESET: what was executed is acknowledged before", .run_with = run_acknowledged, IBV_QPS_RESET },
+	{ "end: destroyed: what was executed is acknowledged before", .run_with = run_acknowledged, DESTROYED },
 	{ "counted: what a requester hears of a loss, and repeats", run_counted_requester },
 	{ "counted: what a responder refuses, and what it gets again", run_counted_responder },
 };
