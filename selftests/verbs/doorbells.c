@@ -39,6 +39,8 @@
 /* A number that is not there after so long is lost; it may be, in so many moves. */
 #define LOST_MS 2000
 #define MOST_LOST 1
+/* Queue pairs that are destroyed amid a burst: the timer does not send before that each time. */
+#define ENDS 20
 /* Of a row's argument: its queue pairs are UC. */
 #define UC (1 << 16)
 
@@ -442,6 +444,30 @@ static bool run_moving(void)
 	return lost <= MOST_LOST && waits() - before >= MOVES / 4;
 }
 
+/* The last requests of a burst are held when their queue pair is destroyed. They are sent before it goes. */
+static bool run_destroyed(void)
+{
+	struct ibv_recv_wr receive = { 0 };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND_WITH_IMM };
+	unsigned int i, j;
+	bool ok = true;
+
+	for (i = 0; ok && i < ENDS; i++) {
+		pair_make(UC);
+		for (j = 0; j < LENGTH; j++)
+			recv_post(qps[1], &receive);
+		for (j = 0; j < LENGTH; j++) {
+			wr.imm_data = htobe32(j);
+			send_post(qps[0], &wr);
+		}
+		qp_free(qps[0]);
+		qps[0] = NULL;
+		ok = numbers_arrive(LENGTH, QUIET_MS);
+		pair_end();
+	}
+	return ok;
+}
+
 static const struct row rows[] = {
 	{ "ping-pong of WRITEs, each signaled", .run_with = run_ping_pong, 1 },
 	{ "ping-pong of WRITEs, one of 4 signaled", .run_with = run_ping_pong, 4 },
@@ -457,6 +483,7 @@ static const struct row rows[] = {
 	{ "UC: bursts of 12 WRITEs", .run_with = run_bursts, UC | 12 },
 	{ "UC: bursts of 40 WRITEs", .run_with = run_bursts, UC | 40 },
 	{ "UC: nothing overtakes what was held", run_moving },
+	{ "UC: a burst, and its queue pair is destroyed", run_destroyed },
 	{ "UD: a burst, and its address handle is destroyed", .run_with = run_handle, 0 },
 	{ "UD: the same, behind it a list of 300", .run_with = run_handle, LONGEST },
 	{ "UD: two threads, each with address handles of its own", run_threads },
