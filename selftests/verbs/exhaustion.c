@@ -399,6 +399,57 @@ static bool run_rnr_after_reset(void)
 	return ok && at_least(took, LONGEST_RNR_US);
 }
 
+/* A receive that no message has taken is gone with RESET: the first message after that takes a later one. */
+static bool run_receives_after_reset(void)
+{
+	bool ok;
+
+	region_fill(&regions[0]);
+	region_fill(&regions[1]);
+	start(PATIENT);
+	receive_one(1, 1, 0);
+	receive_one(1, 2, LENGTH);
+	send_one(1);
+	ok = completed(send_cqs[0], "the send", 1, IBV_WC_SUCCESS) &&
+	     completed(recv_cqs[1], "the receive", 1, IBV_WC_SUCCESS);
+	start_again(PATIENT);
+	receive_one(1, 3, 2 * LENGTH);
+	send_one(2);
+	ok = ok && completed(send_cqs[0], "the send after RESET", 2, IBV_WC_SUCCESS) &&
+	     completed(recv_cqs[1], "the receive after RESET", 3, IBV_WC_SUCCESS) &&
+	     cq_quiet(recv_cqs[1], QUIET_MS);
+	memcpy(regions[1].expected, regions[0].memory, LENGTH);
+	memcpy(regions[1].expected + 2 * LENGTH, regions[0].memory, LENGTH);
+	ok = ok && region_check(&regions[1], "the receiver");
+	finish();
+	return ok;
+}
+
+#define NUMBERS 8
+
+/* The number of a queue pair that is gone rests: packets that are late for that one must not find another. */
+static bool run_numbers(void)
+{
+	struct depth depth = { .send = DEPTH, .receive = DEPTH, .sges = 1 };
+	uint32_t numbers[NUMBERS];
+	unsigned int i, j;
+	bool ok = true;
+
+	for (i = 0; i < NUMBERS; i++) {
+		qps[0] = qp_make(&devices[0], IBV_QPT_RC, send_cqs[0], recv_cqs[0], depth, NULL);
+		numbers[i] = qps[0]->qp_num;
+		qp_free(qps[0]);
+		qps[0] = NULL;
+		for (j = 0; j < i; j++) {
+			if (numbers[j] != numbers[i])
+				continue;
+			ksft_print_msg("queue pairs %u and %u have the number %#x\n", j, i, numbers[i]);
+			ok = false;
+		}
+	}
+	return ok;
+}
+
 static int64_t flush_many(void)
 {
 	struct depth depth = { .send = 1, .receive = 8000, .sges = 1 };
@@ -525,6 +576,45 @@ static bool run_unsent(void)
 	ksft_print_msg("%llu of %d packets of a WRITE are not sent\n", count, SIZE / 1024);
 	ok = ok && count == SIZE / 1024 && is_shown_by_port(0);
 	finish();
+	return ok;
+}
+
+/*
+ * READ responses without a route are a loss, which is counted once: nobody makes them anew before the
+ * requester asks again. It does so after 2 s.
+ */
+static bool run_unsent_responses(void)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+	struct ibv_mr *mr = mr_make(devices[1].pd, regions[1].memory, SIZE, access);
+	struct ibv_sge sge = region_sge(&regions[0], 0, SIZE);
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { (uintptr_t)regions[1].memory, mr->rkey },
+	};
+	unsigned long long before, count;
+	bool ok;
+
+	region_fill(&regions[1]);
+	start((struct patience){ .timeout = 19, .retries = 7, .rnr_retries = 7 });
+	before = unsent(1);
+	route_change(1, "del");
+	send_post(qps[0], &wr);
+	usleep(quiet_ms(QUIET_MS) * 1000);
+	count = unsent(1) - before;
+	route_change(1, "add");
+	ksft_print_msg("%llu packets are not sent, of %d responses\n", count, SIZE / 1024);
+	ok = completed(send_cqs[0], "the READ", 1, IBV_WC_SUCCESS) && count == SIZE / 1024;
+	if (memcmp(regions[0].memory, regions[1].memory, SIZE)) {
+		ksft_print_msg("other bytes are read\n");
+		ok = false;
+	}
+	finish();
+	mr_free(mr);
 	return ok;
 }
 
@@ -859,12 +949,15 @@ static const struct row rows[] = {
 	{ "the shortest timeout takes as long as the least one", run_timeout_least },
 	{ "a retry after RESET, and its timeout", run_timeout_after_reset },
 	{ "a retry after RESET, and its RNR timer", run_rnr_after_reset },
+	{ "receives of before RESET are gone", run_receives_after_reset },
 	{ "both queues are flushed in order, once", run_flush },
 	{ "completions of a queue pair that is reset stay", .run_with = run_completions_stay, true },
 	{ "completions of a queue pair that is destroyed stay", .run_with = run_completions_stay, false },
+	{ "numbers of queue pairs are not used again at once", run_numbers },
 	{ "thousands of receives are flushed at once", run_flush_many },
 	{ "without a route a queue of long messages holds up nobody", run_no_route },
 	{ "packets without a route count as not sent", run_unsent },
+	{ "READ responses without a route", run_unsent_responses },
 	{ "a doorbell in RESET is refused, and its request gone", .run_with = run_refused_doorbell, IBV_QPS_RESET },
 	{ "a doorbell in INIT is refused, and its request gone", .run_with = run_refused_doorbell, IBV_QPS_INIT },
 	{ "a completion queue overflows", run_cq_overflow },
