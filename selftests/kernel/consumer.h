@@ -175,6 +175,7 @@ void link_free(struct link *link);
 void test_free(struct test *test);
 int qp_state(struct side *side);
 int side_address(struct test *test, struct rdma_ah_attr *attr, enum ib_mtu *mtu);
+int side_init(struct side *side);
 int side_to_error(struct side *side);
 
 int queue_open(struct test *test, struct queue *queue, unsigned int entries);

@@ -597,7 +597,7 @@ int side_address(struct test *test, struct rdma_ah_attr *attr, enum ib_mtu *mtu)
 	return 0;
 }
 
-static int side_init(struct side *side)
+int side_init(struct side *side)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = PORT };
 	int mask = IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completion queues: budgets, notifications. Shared receive queues.
+ * Completion queues: budgets, notifications. Queue pairs that are reset. Shared receive queues.
  */
 
 #include <linux/cpu.h>
@@ -411,6 +411,103 @@ static int flush_of_many(struct test *test, const struct row *row)
 	return 0;
 }
 
+/* --- Queue pairs that are reset --------------------------------------------------------------- */
+
+static int side_to_reset(struct side *side)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+	int error = ib_modify_qp(side->qp, &attr, IB_QP_STATE);
+
+	must(side->link->test, !error, "side %s to RESET: %d", side->name, error);
+	return 0;
+}
+
+/* None of a list is taken in this state, and the first of it is named. */
+static int sends_refused(struct side *side, const char *state)
+{
+	struct request *requests = requests_new(side->link, 2);
+	struct ib_sge piece = piece_of(side, 0, 64);
+	const struct ib_send_wr *bad = NULL;
+	struct ib_send_wr sends[2];
+	int error;
+
+	send_of(&sends[0], &requests[0], IB_WR_SEND, &piece, 1)->next = &sends[1];
+	send_of(&sends[1], &requests[1], IB_WR_SEND, &piece, 1);
+	error = ib_post_send(side->qp, sends, &bad);
+	must(side->link->test, error == -EINVAL, "ib_post_send in %s: %d", state, error);
+	must(side->link->test, bad == &sends[0], "ib_post_send in %s names another request", state);
+	return 0;
+}
+
+static int receives_refused(struct side *side, const char *state)
+{
+	struct request *requests = requests_new(side->link, 2);
+	struct ib_sge piece = piece_of(side, 0, 64);
+	const struct ib_recv_wr *bad = NULL;
+	struct ib_recv_wr receives[2];
+	int error;
+
+	receives[1] = (struct ib_recv_wr) { .wr_cqe = &requests[1].cqe, .sg_list = &piece, .num_sge = 1 };
+	receives[0] = receives[1];
+	receives[0].wr_cqe = &requests[0].cqe;
+	receives[0].next = &receives[1];
+	error = ib_post_recv(side->qp, receives, &bad);
+	must(side->link->test, error == -EINVAL, "ib_post_recv in %s: %d", state, error);
+	must(side->link->test, bad == &receives[0], "ib_post_recv in %s names another request", state);
+	return 0;
+}
+
+/*
+ * Nothing is left of before: neither a completion that was not polled, nor a receive that no message has
+ * taken, and that a message of the next connection would take.
+ */
+static int reset(struct test *test, const struct row *row)
+{
+	struct link *link = link_with_silent_queues(test);
+	struct request *sending, *receives, *receiving;
+	struct ib_send_wr send;
+	struct ib_sge piece;
+	struct ib_wc wc;
+	int i, polled;
+
+	if (!link)
+		return -1;
+	try(link_connect(link));
+	pattern_fill(link->a.memory, 64, 4);
+	receives = requests_new(link, 2);
+	for (i = 0; i < 2; i++)
+		try(post_receive(&link->b, FROM_TASK, &receives[i], i * 64, 64));
+	sending = request_new(link);
+	piece = piece_of(&link->a, 0, 64);
+	try(post_sends(&link->a, FROM_TASK, send_of(&send, sending, IB_WR_SEND, &piece, 1)));
+	/* A message that is acknowledged has been received. Nobody polls for that completion. */
+	try(send_ends(&link->a, sending, IB_WC_SEND));
+
+	try(side_to_reset(&link->b));
+	polled = ib_poll_cq(link->b.queue.cq, 1, &wc);
+	must(test, polled == 0, "ib_poll_cq: %d", polled);
+	try(receives_refused(&link->b, "RESET"));
+	try(side_to_reset(&link->a));
+	try(sends_refused(&link->a, "RESET"));
+	try(side_init(&link->a));
+	try(sends_refused(&link->a, "INIT"));
+
+	try(link_connect(link));
+	receiving = request_new(link);
+	try(post_receive(&link->b, FROM_TASK, receiving, 1000, 64));
+	sending = request_new(link);
+	try(post_sends(&link->a, FROM_TASK, send_of(&send, sending, IB_WR_SEND, &piece, 1)));
+	try(send_ends(&link->a, sending, IB_WC_SEND));
+	try(receive_ends(&link->b, receiving, IB_WC_RECV, 64, 0, 0));
+	polled = ib_poll_cq(link->b.queue.cq, 1, &wc);
+	must(test, polled == 0, "ib_poll_cq behind the message: %d", polled);
+	for (i = 0; i < 2; i++)
+		must(test, !atomic_read(&receives[i].times), "receive %d of before completes", i);
+	must(test, pattern_is(link->b.memory + 1000, 64, 4), "other bytes");
+	must(test, untouched(link->b.memory + 64, 64), "bytes in what a receive of before has");
+	return 0;
+}
+
 /* --- Shared receive queues -------------------------------------------------------------------- */
 
 static int srq(struct test *test, const struct row *row)
@@ -495,6 +592,7 @@ static const struct row rows[] = {
 	{ "the completion vector's CPU is offline", vector_offline },
 	{ "two users of one queue of the pool", pooled },
 	{ "120 requests are flushed into a queue of 4", flush_of_many },
+	{ "a queue pair that is reset, and connected again", reset },
 	{ "shared receive queue and its limit, from a task, IB_POLL_DIRECT", srq, FROM_TASK, QUEUE_DIRECT },
 	{ "shared receive queue and its limit, from softirq, IB_POLL_SOFTIRQ", srq, FROM_SOFTIRQ, QUEUE_SOFTIRQ },
 	{
