@@ -3,6 +3,7 @@
  * Fast registration.
  */
 
+#include <linux/delay.h>
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
@@ -544,16 +545,35 @@ static int no_pages(struct test *test, const struct row *row)
 	return access_fails(link, IB_WR_RDMA_READ, region->iova, 1, region->rkey);
 }
 
-/* What storage does: REG_MR, SEND out of the region, LOCAL_INV in one list; the last one is signaled. */
+/* Requests of a chain. */
+#define CHAIN 3
+
+/* REG_MR, SEND out of the region, LOCAL_INV in one list; the first two with these flags. */
+static int chain_post(struct link *link, enum context context, struct ib_mr *region, struct request *requests,
+		      unsigned int at, u32 length, int flags)
+{
+	struct ib_send_wr send, invalidation;
+	struct ib_reg_wr registration = {};
+	struct ib_sge piece;
+
+	try(region_map_side(&link->a, region, at, length));
+	ib_update_fast_reg_key(region, ib_inc_rkey(region->rkey));
+	piece = (struct ib_sge) { .addr = region->iova, .length = length, .lkey = region->lkey };
+	registration_of(&registration, &requests[0], region, IB_ACCESS_LOCAL_WRITE)->send_flags = flags;
+	send_of(&send, &requests[1], IB_WR_SEND, &piece, 1)->send_flags = flags;
+	invalidation_of(&invalidation, &requests[2], region->lkey);
+	registration.wr.next = &send;
+	send.next = &invalidation;
+	return post_sends(&link->a, context, &registration.wr);
+}
+
+/* As storage does it: the last one is signaled. */
 static int chain(struct test *test, const struct row *row)
 {
 	const struct link_shape shape = { .queue = row->second };
 	struct link *link = link_make(test, &shape);
-	struct request *registering, *sending, *invalidating, *receiving;
-	struct ib_send_wr send, invalidation;
-	struct ib_reg_wr registration = {};
+	struct request *sends, *receiving;
 	struct ib_mr *region;
-	struct ib_sge piece;
 	int i;
 
 	if (!link)
@@ -564,28 +584,48 @@ static int chain(struct test *test, const struct row *row)
 	for (i = 0; i < 20; i++) {
 		u32 length = 10000 + i, at = 50 * i;
 
-		registering = request_new(link);
-		sending = request_new(link);
-		invalidating = request_new(link);
+		sends = requests_new(link, CHAIN);
 		receiving = request_new(link);
 		pattern_fill(link->a.memory + at, length, i);
 		memset(link->b.memory, UNTOUCHED, MEMORY);
-		try(region_map_side(&link->a, region, at, length));
-		ib_update_fast_reg_key(region, ib_inc_rkey(region->rkey));
-		piece = (struct ib_sge) { .addr = region->iova, .length = length, .lkey = region->lkey };
-		registration_of(&registration, registering, region, IB_ACCESS_LOCAL_WRITE)->send_flags = 0;
-		send_of(&send, sending, IB_WR_SEND, &piece, 1)->send_flags = 0;
-		invalidation_of(&invalidation, invalidating, region->lkey);
-		registration.wr.next = &send;
-		send.next = &invalidation;
 		try(post_receive(&link->b, row->first, receiving, 0, MEMORY));
-		try(post_sends(&link->a, row->first, &registration.wr));
-		try(send_ends(&link->a, invalidating, IB_WC_LOCAL_INV));
+		try(chain_post(link, row->first, region, sends, at, length, 0));
+		try(send_ends(&link->a, &sends[2], IB_WC_LOCAL_INV));
 		try(receive_ends(&link->b, receiving, IB_WC_RECV, length, 0, 0));
 		must(test, pattern_is(link->b.memory, length, i), "other bytes");
-		must(test, !atomic_read(&registering->times) && !atomic_read(&sending->times),
+		must(test, !atomic_read(&sends[0].times) && !atomic_read(&sends[1].times),
 		     "an unsignaled request completes");
 	}
+	return 0;
+}
+
+/*
+ * The peer has no receive, so the SEND is repeated. Each time its bytes are read from the region, which is
+ * not invalid before it has arrived.
+ */
+static int chain_not_ready(struct test *test, const struct row *row)
+{
+	const struct link_shape shape = {};
+	struct link *link = link_make(test, &shape);
+	struct request *sends, *receiving;
+	struct ib_mr *region;
+
+	if (!link)
+		return -1;
+	region = region_new(link, 1 << MEMORY_ORDER);
+	if (!region)
+		return -1;
+	sends = requests_new(link, CHAIN);
+	receiving = request_new(link);
+	pattern_fill(link->a.memory, 10000, 7);
+	try(chain_post(link, FROM_TASK, region, sends, 0, 10000, IB_SEND_SIGNALED));
+	msleep(30);
+	try(post_receive(&link->b, FROM_TASK, receiving, 0, MEMORY));
+	try(send_ends(&link->a, &sends[0], IB_WC_REG_MR));
+	try(send_ends(&link->a, &sends[1], IB_WC_SEND));
+	try(send_ends(&link->a, &sends[2], IB_WC_LOCAL_INV));
+	try(receive_ends(&link->b, receiving, IB_WC_RECV, 10000, 0, 0));
+	must(test, pattern_is(link->b.memory, 10000, 7), "other bytes");
 	return 0;
 }
 
@@ -702,6 +742,7 @@ static const struct row rows[] = {
 		"REG_MR, SEND, LOCAL_INV in a list, from a hard interrupt, shared queue", chain, FROM_HARDIRQ,
 		QUEUE_SHARED_WORKQUEUE
 	},
+	{ "REG_MR, SEND, LOCAL_INV in a list, to a peer that is not ready", chain_not_ready },
 	{
 		"WRITE and SEND with invalidate in a list, from a task, IB_POLL_WORKQUEUE", storage_read, FROM_TASK,
 		QUEUE_WORKQUEUE
