@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory regions that are registered again (REREG_MR): other rights, other memory, another protection domain.
- * Whatever a peer may do is seen through the region's key.
+ * Whatever a peer may do is seen through the region's key, which it must not be able to guess.
  *
  * Test: memory regions that are registered again
  */
@@ -359,6 +359,26 @@ static bool run_zero_based(void)
 	return error == EOPNOTSUPP;
 }
 
+#define KEYS 16
+/* By chance there is none. */
+#define MOST_FOLLOW 3
+
+/* The number of a region is above the low byte of its key. If they were given out in turn, all would follow. */
+static bool run_keys(void)
+{
+	struct ibv_mr *mrs[KEYS];
+	unsigned int i, follow = 0;
+
+	for (i = 0; i < KEYS; i++)
+		mrs[i] = mr_make(b->pd, places[0], SIZE, ALL_RIGHTS);
+	for (i = 1; i < KEYS; i++)
+		follow += mrs[i]->lkey >> 8 == (mrs[i - 1]->lkey >> 8) + 1;
+	ksft_print_msg("%u of %u keys follow the one before\n", follow, KEYS);
+	for (i = 0; i < KEYS; i++)
+		mr_free(mrs[i]);
+	return follow <= MOST_FOLLOW;
+}
+
 static struct ibv_mr *shared;
 static atomic_bool is_over;
 
@@ -443,6 +463,7 @@ static const struct row rows[] = {
 	{ "memory that is not there", run_nothing_there },
 	{ "memory longer than max_mr_size", run_too_long },
 	{ "a region that begins at zero", run_zero_based },
+	{ "keys are hard to guess", run_keys },
 	{ "in the midst of messages", run_traffic },
 };
 
