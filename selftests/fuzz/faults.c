@@ -665,6 +665,41 @@ static int datagram_one(void)
 	return transfer(ud, IBV_WR_SEND, 1000);
 }
 
+/* READs in one go, each into this page, which is there no more. */
+#define ABSENCES 10
+static void *absent;
+static struct ibv_mr *absent_mr;
+
+/*
+ * The response waits for the page, as a copy. If there is no memory for that, it is one more loss on the
+ * way, and the requester asks again.
+ */
+static int read_absent(void)
+{
+	struct ibv_sge to = { (uintptr_t)absent, sizeof(uint64_t), absent_mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &to,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { (uintptr_t)regions[1].memory + AT, regions[1].mr->rkey },
+	}, *bad;
+	unsigned int i;
+
+	for (i = 0; i < ABSENCES; i++) {
+		random_fill(regions[1].memory + AT, to.length);
+		if (madvise(absent, sysconf(_SC_PAGESIZE), MADV_DONTNEED))
+			return errno;
+		if (ibv_post_send(rc[0], &wr, &bad))
+			return EBADMSG;
+		if (!cq_expect(cqs[0], "a READ into an absent page", 0, IBV_WC_SUCCESS, WAIT_MS))
+			return ETIME;
+		if (memcmp(absent, regions[1].memory + AT, to.length))
+			return EILSEQ;
+	}
+	return 0;
+}
+
 /* Messages that take more memory than the page pools of a CPU keep. */
 #define DRAINING 40
 static int holder = -1;
@@ -909,10 +944,14 @@ static bool sweep(const struct operation *operation, const struct class *class, 
 /* Wherever the packets are worked on: softirq, work, the caller. */
 static bool run_messages(void)
 {
-	int (*const kinds[])(void) = { send_one, write_one, read_one, add_one };
+	int (*const kinds[])(void) = { send_one, write_one, read_one, add_one, read_absent };
+	unsigned long long unkept = device_counter_now(&devices[0], "page_fault_dropped");
+	const size_t page = sysconf(_SC_PAGESIZE);
 	unsigned int i;
 	int error = hold_packets(), failed = 0;
 
+	absent = pages_make(page, MAP_PRIVATE | MAP_ANONYMOUS);
+	absent_mr = mr_make(devices[0].pd, absent, page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 	choose(SLAB | PAGES);
 	for (i = 0; i < 2; i++) {
 		put(classes[i].directory, "task-filter", "N");
@@ -929,8 +968,11 @@ static bool run_messages(void)
 	}
 	choose(0);
 	release_packets();
-	ksft_print_msg("%d calls have failed\n", failed);
-	return !error && failed >= 10;
+	mr_free(absent_mr);
+	munmap(absent, page);
+	unkept = device_counter_now(&devices[0], "page_fault_dropped") - unkept;
+	ksft_print_msg("%d calls have failed, %llu responses could not wait for a page\n", failed, unkept);
+	return !error && failed >= 10 && unkept;
 }
 
 static bool run_sweep(int which)
