@@ -28,8 +28,8 @@
 #include "wire.h"
 
 /*
- * Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack. More than are handed over
- * without a pause, too.
+ * Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack if it was handed over within the one
+ * before. More than are handed over without a pause, too.
  */
 #define LINKS 600
 #define SIDE_SIZE (1 << 18)
@@ -155,15 +155,12 @@ static bool mixed(struct way *ways, unsigned int count, unsigned int rounds,
 	return true;
 }
 
-static void post_fetch_add(struct ibv_qp *qp, uint64_t id, struct region *result, size_t at,
-			   struct region *words, size_t word, uint64_t add, unsigned int flags)
+static struct ibv_send_wr fetch_add(struct ibv_sge *result, struct region *words, size_t word, uint64_t add)
 {
-	struct ibv_sge sge = region_sge(result, at, 8);
-	struct ibv_send_wr wr = {
-		.wr_id = id,
+	return (struct ibv_send_wr){
 		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-		.send_flags = IBV_SEND_SIGNALED | flags,
-		.sg_list = &sge,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = result,
 		.num_sge = 1,
 		.wr.atomic = {
 			.remote_addr = (uintptr_t)words->memory + word,
@@ -171,8 +168,6 @@ static void post_fetch_add(struct ibv_qp *qp, uint64_t id, struct region *result
 			.compare_add = add,
 		},
 	};
-
-	send_post(qp, &wr);
 }
 
 static void word_add(struct region *words, size_t at, uint64_t add)
@@ -184,120 +179,47 @@ static void word_add(struct region *words, size_t at, uint64_t add)
 	memcpy(words->expected + at, &word, sizeof(word));
 }
 
-/*
- * Link i is a queue pair that answers to another one than asks it: asking[i] takes the answer of
- * answering[i] for that to its first request, which answering[i + 1] has not got, as it was not ready. Only
- * then may its second request leave, and that is the one that answering[i + 1] waits for. Requests and
- * answers have the same PSN.
- */
-struct chain {
-	struct ibv_cq *cq;
-	/* What the requests add to, and where the answers go. */
-	struct region words;
-	struct region results;
-	struct ibv_qp *answering[LINKS];
-	struct ibv_qp *asking[LINKS];
-	/* Asks the first link, and is never answered. */
-	struct ibv_qp *first;
-	/* Never ready: where requests go that nobody shall get. */
-	struct ibv_qp *hole;
-	uint32_t psn;
-};
-
-static struct ibv_qp *chain_qp(struct chain *chain)
-{
-	struct depth depth = { .send = 2, .receive = 1, .sges = 1 };
-	struct ibv_qp *qp = qp_make(&devices[0], IBV_QPT_RC, chain->cq, chain->cq, depth, NULL);
-
-	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
-		die("RESET to INIT");
-	return qp;
-}
-
-static void chain_ready(struct ibv_qp *qp, const struct ibv_qp *to, uint32_t psn)
-{
-	qp_ready_connected(&devices[0], qp, &devices[0], to->qp_num, IBV_MTU_256, forever, psn & 0xffffff,
-		 psn & 0xffffff);
-}
-
-static void chain_make(struct chain *chain)
-{
-	unsigned int i;
-
-	chain->cq = cq_make(&devices[0], 4 * LINKS);
-	region_make(&chain->words, &devices[0], 8 * (LINKS + 1),
-		    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-	region_make(&chain->results, &devices[0], 8 * (2 * LINKS + 1), IBV_ACCESS_LOCAL_WRITE);
-	chain->psn = random_next();
-	chain->first = chain_qp(chain);
-	chain->hole = chain_qp(chain);
-	for (i = 0; i < LINKS; i++) {
-		chain->answering[i] = chain_qp(chain);
-		chain->asking[i] = chain_qp(chain);
-	}
-	for (i = 0; i < LINKS; i++) {
-		bool is_last = i + 1 == LINKS;
-
-		chain_ready(chain->asking[i], is_last ? chain->hole : chain->answering[i + 1],
-			    chain->psn + i);
-		post_fetch_add(chain->asking[i], i, &chain->results, 16 * i, &chain->words, 8 * LINKS, 1, 0);
-		if (!is_last)
-			post_fetch_add(chain->asking[i], LINKS + i, &chain->results, 16 * i + 8, &chain->words,
-				       8 * (i + 1), 3 + i, IBV_SEND_FENCE);
-	}
-	for (i = 0; i < LINKS; i++)
-		chain_ready(chain->answering[i], chain->asking[i], chain->psn + i);
-	chain_ready(chain->first, chain->answering[0], chain->psn);
-}
-
-static void chain_free(struct chain *chain)
-{
-	unsigned int i;
-
-	for (i = 0; i < LINKS; i++) {
-		qp_free(chain->answering[i]);
-		qp_free(chain->asking[i]);
-	}
-	qp_free(chain->first);
-	qp_free(chain->hole);
-	cq_free(chain->cq);
-	region_free(&chain->words);
-	region_free(&chain->results);
-}
-
+/* Each request may leave once the answer to the one before has come, and the list is posted by one doorbell. */
 static bool run_chain(void)
 {
-	static struct chain chain;
+	struct depth depth = { .send = LINKS, .receive = 1, .sges = 1 };
+	static struct ibv_send_wr wrs[LINKS];
+	static struct ibv_sge sges[LINKS];
+	struct region words, results;
+	struct ibv_qp *qps[2];
 	uint64_t began, posted;
+	struct ibv_cq *cq;
 	unsigned int i;
-	bool ok;
+	bool ok = true;
 
-	chain_make(&chain);
-	ok = cq_quiet(chain.cq, QUIET_MS);
-	began = now_ms();
-	post_fetch_add(chain.first, LINKS, &chain.results, 16 * LINKS, &chain.words, 0, 2, 0);
-	posted = now_ms();
-	for (i = 0; ok && i < LINKS; i++) {
-		struct ibv_wc wc;
-
-		ok = cq_poll(chain.cq, &wc, WAIT_MS);
-		if (!ok) {
-			ksft_print_msg("the chain ends at link %u\n", i);
-		} else if (wc.status || wc.wr_id != i || wc.qp_num != chain.asking[i]->qp_num ||
-			   wc.opcode != IBV_WC_FETCH_ADD || wc.byte_len != 8) {
-			ksft_print_msg("link %u: wr_id %llu, %s\n", i, (unsigned long long)wc.wr_id,
-				       ibv_wc_status_str(wc.status));
-			ok = false;
-		}
-		/* It gets what was there before the request of another one. */
-		memcpy(chain.results.expected + 16 * i, chain.words.expected + 8 * i, 8);
-		word_add(&chain.words, 8 * i, 2 + i);
+	cq = cq_make(&devices[0], LINKS);
+	region_make(&words, &devices[0], 8, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	region_make(&results, &devices[0], 8 * LINKS, IBV_ACCESS_LOCAL_WRITE);
+	for (i = 0; i < 2; i++)
+		qps[i] = qp_make(&devices[0], IBV_QPT_RC, cq, cq, depth, NULL);
+	qp_connect(&devices[0], qps[0], &devices[0], qps[1], IBV_MTU_256, forever);
+	for (i = 0; i < LINKS; i++) {
+		sges[i] = region_sge(&results, 8 * i, 8);
+		wrs[i] = fetch_add(&sges[i], &words, 0, 2 + i);
+		wrs[i].wr_id = i;
+		wrs[i].send_flags |= IBV_SEND_FENCE;
+		wrs[i].next = i + 1 < LINKS ? &wrs[i + 1] : NULL;
+		/* It gets what was there before. */
+		memcpy(results.expected + 8 * i, words.expected, 8);
+		word_add(&words, 0, 2 + i);
 	}
+	began = now_ms();
+	send_post(qps[0], wrs);
+	posted = now_ms();
+	for (i = 0; ok && i < LINKS; i++)
+		ok = cq_expect(cq, "a link", i, IBV_WC_SUCCESS, WAIT_MS);
 	ksft_print_msg("%u links: posted after %llu ms, all done after %llu ms\n", LINKS,
 		       (unsigned long long)(posted - began), (unsigned long long)(now_ms() - began));
-	ok = ok && cq_quiet(chain.cq, QUIET_MS) && region_check(&chain.words, "the words") &&
-	     region_check(&chain.results, "the results");
-	chain_free(&chain);
+	ok = ok && cq_quiet(cq, QUIET_MS) && region_check(&words, "the words") && region_check(&results, "the results");
+	qps_free(qps);
+	cq_free(cq);
+	region_free(&words);
+	region_free(&results);
 	return ok;
 }
 
@@ -318,11 +240,14 @@ static bool run_itself(int type)
 	ok = each_length(IBV_MTU_1024, type, &way, 1) && (type != IBV_QPT_RC || mixed(&way, 1, 4, NULL));
 	region_make(&words, &devices[0], 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 	for (i = 0; ok && type == IBV_QPT_RC && i < 16; i++) {
+		struct ibv_sge sge = region_sge(&words, 2048 + 8 * i, 8);
+		struct ibv_send_wr wr = fetch_add(&sge, &words, 8, i + 5);
 		struct ibv_wc wc;
 
+		wr.wr_id = i;
 		memcpy(words.expected + 2048 + 8 * i, words.expected + 8, 8);
 		word_add(&words, 8, i + 5);
-		post_fetch_add(qp, i, &words, 2048 + 8 * i, &words, 8, i + 5, 0);
+		send_post(qp, &wr);
 		ok = cq_poll(sides[0].send_cq, &wc, WAIT_MS) && !wc.status && wc.wr_id == i &&
 		     region_check(&words, "the words");
 	}
