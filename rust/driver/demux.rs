@@ -176,29 +176,28 @@ pub(crate) fn receive_steered(
     senders.send();
 }
 
-/// Takes in packets that `device` sent itself, in their order: they saw no network, and have no ICRC. Returns how often one
-/// was handed to a QP, or dropped. Context: softirq.
-pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) -> u32 {
-    let count = packets.len();
-    count.saturating_add(receive_all(device, packets, Came::Own, None))
+/// Takes in packets that a QP of `device` sends, in their order: they saw no network, and have no ICRC.
+///
+/// The QP that sends owns one of its sides, further up on the stack. What its peer answers comes back by this function, to
+/// that side only, as a QP takes packets of its peer only. The side leaves what is to be sent then to its owner. So there are
+/// two calls on one stack, at the most. Context: bottom halves off, no lock held.
+pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
+    receive_all(device, packets, Came::Own, None);
 }
 
-/// Returns how many more times than packets it handed one to a QP: for groups of several QPs.
 fn receive_all(
     device: &Arc<Device>,
     packets: RxList,
     came: Came,
     mut senders: Option<&mut Senders>,
-) -> u32 {
-    let mut copies = 0u32;
+) {
     let rcu = &rcu::read_lock();
     let mut burst = Burst::new(device, packets, came);
     let packet = &mut Packet::default();
     while let Some(skb) = burst.next(packet) {
         if burst.is_own() && skb.destination().is_multicast() {
             let group = skb.destination().to_gid();
-            let members = deliver_to_group(device, &group, packet, skb, rcu);
-            copies = copies.saturating_add(members.saturating_sub(1));
+            deliver_to_group(device, &group, packet, skb, rcu);
             continue;
         }
         let Some(qp) = find(device, packet, &skb, rcu) else {
@@ -217,37 +216,34 @@ fn receive_all(
             burst: &mut burst,
         };
         let requests = run.packet.opcode.is_request();
-        let is_left = qp.take_in_run(run, senders.is_none());
-        if let Some(senders) = senders.as_mut().filter(|_| is_left) {
+        let has_to_send = qp.take_in_run(run, senders.is_none());
+        if let Some(senders) = senders.as_mut().filter(|_| has_to_send) {
             senders.add(qp, requests);
         }
     }
-    copies
 }
 
 /// Hands a packet to each QP of `device` that is attached to the group `gid`. A refusal by one of them, as for its
-/// Q_Key, does not concern the others (IBTA 10.5.2). Returns how many there are.
+/// Q_Key, does not concern the others (IBTA 10.5.2).
 fn deliver_to_group(
     device: &Arc<Device>,
     gid: &Gid,
     packet: &Packet,
     mut skb: RxSkb,
     rcu: &rcu::Guard,
-) -> u32 {
+) {
     if packet.dest_qpn != multicast::QP_NUMBER || packet.opcode.transport() != Transport::Ud {
         device.count_drop(Counter::UnknownQp, packet.dest_qpn);
-        return 0;
+        return;
     }
     let Some(group) = multicast::find(device.number, gid, rcu) else {
         device.count_drop(Counter::UnknownGroup, packet.dest_qpn);
-        return 0;
+        return;
     };
-    let mut members = 0u32;
     // The last of them gets the packet itself.
     let mut last: Option<&Arc<Qp>> = None;
     for number in group.members() {
         let member = table::find(number, rcu).filter(|qp| qp.is_of(device) && qp.is_datagram());
-        members = members.saturating_add(u32::from(member.is_some()));
         let Some(qp) = member.and_then(|member| last.replace(member)) else {
             continue;
         };
@@ -259,7 +255,6 @@ fn deliver_to_group(
     if let Some(qp) = last {
         deliver(qp, packet, skb);
     }
-    members
 }
 
 /// Hands a packet to a QP that speaks its transport: a datagram QP, or one whose peer sends by the network.

@@ -6,7 +6,6 @@ pub(crate) mod addresses;
 pub(crate) mod attributes;
 pub(crate) mod counters;
 mod load;
-pub(crate) mod loopback;
 pub(crate) mod multicast;
 pub(crate) mod network;
 pub(crate) mod port;
@@ -19,7 +18,6 @@ use self::{
         Counter,
         Counters, //
     },
-    loopback::Loopback,
     multicast::Groups,
     registry::Registry,
     steering::Steering, //
@@ -155,26 +153,20 @@ pub(crate) struct Device {
     settle_groups: Work<Device, SETTLE_GROUPS>,
     #[pin]
     lose_paths: Work<Device, LOSE_PATHS>,
-    /// Where its own packets wait.
-    pub(crate) loopback: Loopback,
     /// Where packets wait for other CPUs.
     pub(crate) steering: Steering,
-    #[pin]
-    loopback_work: Work<Device, LOOPBACK>,
     _live: Live,
 }
 
 pub(crate) const UNREGISTER: u64 = 0;
 const PORT_STATE: u64 = 1;
 const SETTLE_GROUPS: u64 = 2;
-const LOOPBACK: u64 = 3;
-pub(crate) const LOSE_PATHS: u64 = 4;
+pub(crate) const LOSE_PATHS: u64 = 3;
 
 impl_has_work! {
     impl HasWork<Self, UNREGISTER> for Device { self.unregister }
     impl HasWork<Self, PORT_STATE> for Device { self.port_state }
     impl HasWork<Self, SETTLE_GROUPS> for Device { self.settle_groups }
-    impl HasWork<Self, LOOPBACK> for Device { self.loopback_work }
     impl HasWork<Self, LOSE_PATHS> for Device { self.lose_paths }
 }
 
@@ -191,7 +183,6 @@ impl Device {
             place: Some(Place::new(netdev, sender)),
         };
         let counters = Counters::new()?;
-        let loopback = Loopback::new()?;
         let steering = Steering::new()?;
         let number = NEXT_NUMBER.fetch_add(1, Relaxed);
         let groups = Groups::new(number);
@@ -218,9 +209,7 @@ impl Device {
                 port_state <- new_work!("Device::port_state"),
                 settle_groups <- new_work!("Device::settle_groups"),
                 lose_paths <- new_work!("Device::lose_paths"),
-                loopback,
                 steering,
-                loopback_work <- new_work!("Device::loopback_work"),
                 _live: Live::new(Kind::Device),
             }),
             GFP_KERNEL,

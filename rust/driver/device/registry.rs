@@ -70,8 +70,8 @@ const NO_MEMORY_PAUSE_MS: i64 = 10;
 /// Context: bottom halves off.
 #[derive(Clone, Copy)]
 pub(crate) struct Receivers {
-    /// From QPs of the device. Returns how often a packet was handed to a QP, or dropped.
-    pub(crate) own: fn(&Arc<Device>, RxList) -> u32,
+    /// From QPs of the device.
+    pub(crate) own: fn(&Arc<Device>, RxList),
     /// From its netdev, by way of another CPU. The last argument is called once they are taken in, with bottom halves
     /// off.
     pub(crate) steered: fn(&Arc<Device>, RxList, BhGuard, &mut dyn FnMut()),
@@ -95,7 +95,7 @@ const MOST_FLUSHES: u32 = 100;
 #[pin_data]
 pub(crate) struct Registry {
     pub(crate) module: &'static ThisModule,
-    pub(super) receivers: Receivers,
+    pub(crate) receivers: Receivers,
     /// The addresses of all devices.
     #[pin]
     pub(crate) addresses: Addresses,

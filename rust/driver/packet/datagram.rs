@@ -94,6 +94,8 @@ pub(crate) struct Batch {
     datagrams: KVec<(TxSkb, usize)>,
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
+    /// How many are for groups.
+    to_groups: u32,
     /// Each datagram is to leave on its own.
     is_scattered: bool,
     /// A raw packet QP has these instead.
@@ -105,6 +107,10 @@ impl Batch {
     const CAPACITY: usize = 96;
     /// Room that a batch must have before another burst is built into it.
     pub(crate) const BURST: usize = MAX_BURST_PACKETS as usize;
+
+    /// Datagrams to groups that fill a batch. Each may be for 64 QPs of the device, and all of these take it in
+    /// before bottom halves run again.
+    const MOST_TO_GROUPS: u32 = 8;
 
     /// Allocates an empty batch. Context: process, may sleep.
     pub(crate) fn new() -> Result<KBox<Self>> {
@@ -173,6 +179,9 @@ impl Batch {
         if !self.paths.last().is_some_and(is_last) {
             self.paths.push_within_capacity(path.clone()).ok()?;
         }
+        if path.is_to_group() {
+            self.to_groups = self.to_groups.saturating_add(1);
+        }
         let index = self.paths.len().wrapping_sub(1);
         self.datagrams.push_within_capacity((skb, index)).ok()
     }
@@ -200,7 +209,7 @@ impl Batch {
         } else {
             Self::BURST
         };
-        self.room() < least
+        self.room() < least || self.to_groups >= Self::MOST_TO_GROUPS
     }
 
     /// How many more datagrams fit, or frames.
@@ -222,7 +231,7 @@ impl Batch {
     /// held.
     pub(crate) fn send(&mut self, device: &Arc<Device>, number: u32) {
         let mut outcome = Outcome::default();
-        // Those that stay within the device, if it takes them.
+        // Those that stay within the device.
         let mut own_packets = 0u64;
         let mut own_bytes = 0u64;
         let mut burst: Option<(TxSkb, usize, &Path)> = None;
@@ -266,12 +275,11 @@ impl Batch {
             outcome.transmit(last, path);
         }
         self.paths.clear();
+        self.to_groups = 0;
         self.is_scattered = false;
         if !own.is_empty() {
-            match device.loopback.deliver(device, own) {
-                0 => outcome.sent(own_packets, own_bytes),
-                lost => outcome.dropped(u64::from(lost)),
-            }
+            outcome.sent(own_packets, own_bytes);
+            (device.registry.receivers.own)(device, own);
         }
         if let Some(frames) = &mut self.frames {
             let (sent, bytes, dropped) = frames.send();

@@ -171,18 +171,23 @@ impl Path {
             .is_some()
     }
 
-    /// Whether packets are for QPs of the same device: they need no ICRC, and are no more to be sent than by
-    /// [`Loopback::deliver`](crate::device::loopback::Loopback::deliver). Context: any.
+    /// Whether packets are for QPs of the same device: as in a host channel adapter, they never see the network, and need no
+    /// ICRC. Context: any.
     #[inline]
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// Whether packets are for a group that QPs of `device` are in: these get a copy by [`Loopback::deliver`](crate::device::loopback::Loopback::deliver), and
-    /// none that the network brings back. Context: any.
+    /// Whether packets are for a group. Context: any.
+    pub(crate) fn is_to_group(&self) -> bool {
+        self.asked.query.destination.is_multicast()
+    }
+
+    /// Whether packets are for a group that QPs of `device` are in: these get a copy from the sender, and none that the
+    /// network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.asked.query.destination;
-        destination.is_multicast()
+        self.is_to_group()
             && multicast::find(device.number, &destination.to_gid(), &rcu::read_lock()).is_some()
     }
 

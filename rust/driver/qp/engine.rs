@@ -171,13 +171,6 @@ impl Engine {
     pub(super) fn waits_for_queues(&mut self, qp: &Arc<Qp>, path: Option<&Arc<Path>>) -> bool {
         let device = qp.device();
         let is_loopback = path.is_some_and(|path| path.is_loopback());
-        // The device's own CPUs empty this queue, and nobody else: to send all the same would only lose packets. With
-        // PREEMPT_RT, the thread that empties it may be preempted for long.
-        if is_loopback && device.loopback.is_congested() {
-            self.paced_since.get_or_insert_with(super::now);
-            wait_for_queues(qp);
-            return true;
-        }
         // Nothing else bounds what waits for another CPU of this machine: unreliable services have no window.
         let is_steered_full =
             qp.is_unreliable() && !is_loopback && device.registry.steered.is_congested();
