@@ -181,8 +181,10 @@ pub(crate) fn receive_steered(
 /// The QP that sends owns one of its sides, further up on the stack. What its peer answers comes back by this function, to
 /// that side only, as a QP takes packets of its peer only. The side leaves what is to be sent then to its owner. So there are
 /// two calls on one stack, at the most. Context: bottom halves off, no lock held.
-pub(crate) fn receive_own(device: &Arc<Device>, packets: RxList) {
-    receive_all(device, packets, Came::Own, None);
+pub(crate) fn receive_own(device: &Arc<Device>, mut packets: RxList) {
+    while !packets.is_empty() {
+        receive_all(device, packets.take(TOGETHER), Came::Own, None);
+    }
 }
 
 fn receive_all(

@@ -665,7 +665,7 @@ static int datagram_one(void)
 	return transfer(ud, IBV_WR_SEND, 1000);
 }
 
-/* READs in one go, each into this page, which is there no more. */
+/* READs in one go, each into this page, which is taken away before each. */
 #define ABSENCES 10
 static void *absent;
 static struct ibv_mr *absent_mr;

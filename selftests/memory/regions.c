@@ -463,7 +463,7 @@ static const struct row rows[] = {
 	{ "memory that is not there", run_nothing_there },
 	{ "memory longer than max_mr_size", run_too_long },
 	{ "a region that begins at zero", run_zero_based },
-	{ "keys are hard to guess", run_keys },
+	{ "keys are not given out in turn", run_keys },
 	{ "in the midst of messages", run_traffic },
 };
 

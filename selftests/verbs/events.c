@@ -1319,7 +1319,7 @@ static bool run_sqe_list(void)
 
 /*
  * A request that no doorbell has told of is flushed on the way to RTS, and the queue notifies of that. The
- * doorbell is a write() to the file of the commands, in place of which there is another one meanwhile.
+ * doorbell is a write() to the file of the commands, which is replaced by /dev/null meanwhile.
  * Before that, it is quiet for so long that nothing works on the error any more.
  */
 static bool run_sqe_notifies(void)

@@ -27,10 +27,7 @@
 #include "test.h"
 #include "wire.h"
 
-/*
- * Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack if it was handed over within the one
- * before. More than are handed over without a pause, too.
- */
+/* Two packets each, and a packet would take some 1500 of the kernel's 16 KiB of stack if it was taken in within another. */
 #define LINKS 600
 #define SIDE_SIZE (1 << 18)
 #define QKEY 0x11223344
@@ -460,7 +457,7 @@ static bool run_impostor(void)
 	ok = !post_write(impostor, 1, 100) && cq_expect(sides[0].send_cq, "the impostor", 1, IBV_WC_RETRY_EXC_ERR, WAIT_MS);
 	before = counter("unknown_qp") - before;
 	if (before != 1ull + brief.retries) {
-		ksft_print_msg("%llu packets were dropped as of an unknown peer\n", before);
+		ksft_print_msg("%llu packets were dropped because they are not the peer's\n", before);
 		ok = false;
 	}
 	ok = ok && side_check(&sides[1]);
@@ -468,6 +465,28 @@ static bool run_impostor(void)
 	ok = ok && !post_write(pair.qps[0], 2, 100) && cq_expect(sides[0].send_cq, "the peer", 2, IBV_WC_SUCCESS, WAIT_MS);
 	qp_free(impostor);
 	qps_free(pair.qps);
+	cq_drain(sides[0].send_cq);
+	return ok;
+}
+
+/* A queue pair's number has 24 bits. On the way to a peer, more do not count; so they do not within a device. */
+static bool run_high_bits(void)
+{
+	struct device at = device_at(&devices[0], address);
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+	struct ibv_qp *qps[2];
+	bool ok;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
+		if (qp_init(qps[i], access_of(IBV_QPT_RC), 0))
+			die("RESET to INIT");
+	}
+	for (i = 0; i < 2; i++)
+		qp_ready_connected(&at, qps[i], &at, qps[!i]->qp_num | 0xa5000000, IBV_MTU_1024, brief, 5, 5);
+	ok = !post_write(qps[0], 1, 100) && cq_expect(sides[0].send_cq, "a WRITE", 1, IBV_WC_SUCCESS, WAIT_MS);
+	qps_free(qps);
 	cq_drain(sides[0].send_cq);
 	return ok;
 }
@@ -1376,7 +1395,7 @@ static bool run_posed(void)
 	ok = cq_quiet(side->recv_cq, QUIET_MS);
 	after = device_counter(&end, "unknown_qp");
 	if (after != before + 1) {
-		printf("# %llu packets were dropped as of an unknown peer\n", after - before);
+		printf("# %llu packets were dropped because they are not the peer's\n", after - before);
 		ok = false;
 	}
 	wire_close(&wire);
@@ -1401,6 +1420,7 @@ static const struct row rows[] = {
 	{ "to a queue pair whose peer is at another address", run_strangers },
 	{ "the network cannot pose as a peer", run_posed },
 	{ "another queue pair cannot pose as a peer", run_impostor },
+	{ "a peer's number with more than 24 bits", run_high_bits },
 	{ "an address that goes", run_address_goes },
 	{ "an address that comes back", run_address_comes_back },
 	{ "an address that comes back, datagrams", run_datagrams_come_back },

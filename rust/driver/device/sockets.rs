@@ -65,7 +65,8 @@ impl Sockets {
     /// Takes all sockets off that nobody uses. Others can have the port. The caller drops them, and waits for their receivers.
     /// Errors: `ENOMEM`; none is taken then.
     pub(super) fn take_unused(&mut self) -> Result<KVec<net::Listener<Port>>> {
-        let count = self.0.iter().filter(|sockets| sockets.users == 0).count();
+        let unused = self.0.iter().filter(|sockets| sockets.users == 0);
+        let count = unused.fold(0usize, |count, _| count.saturating_add(1));
         let mut unused = KVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
         for index in (0..self.0.len()).rev() {
             if self.0.get(index).is_some_and(|sockets| sockets.users > 0) {

@@ -254,7 +254,10 @@ impl Batch {
             }
             // The packet itself leaves, whatever becomes of the copy.
             if path.has_own_group(device) {
-                match RxSkb::copy_of_sent(&skb, path.netns(), path.ifindex(), number) {
+                let copy = skb
+                    .try_copy()
+                    .and_then(|copy| RxSkb::of_sent(copy, path.netns(), path.ifindex(), number));
+                match copy {
                     Some(copy) => own.push(copy),
                     None => outcome.dropped(1),
                 }

@@ -8,6 +8,7 @@ use super::{
         Alternate,
         Paths, //
     },
+    table,
     Qp, //
 };
 use crate::{
@@ -337,8 +338,10 @@ fn apply_receive(
     let mut receive = qp.receive.lock();
     let old = resources.map(|resources| receive.responder.replace_storage(resources));
     if from == State::Init && to == State::Rtr {
+        // A number has 24 bits, and the core looks at no others.
+        let remote = set.dest_qp_num & table::NUMBER_MASK;
         qp.remote
-            .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
+            .store(remote, core::sync::atomic::Ordering::Relaxed);
         let has_srq = receive.has_srq();
         receive.responder.configure(ResponderConfig {
             service: qp.ty,

@@ -59,8 +59,8 @@ const PATIENCE_NS: u64 = 1_000_000;
 /// may occupy the CPU for longer.
 pub(super) const STALL_NS: u64 = 20_000_000;
 
-/// The least time between the CNPs of a side. A peer that gets them faster may slow down for each, and network cards
-/// wait for about as long.
+/// The least time between marks that a side answers by a CNP. A peer that gets CNPs faster may slow down for each, and
+/// network cards wait for about as long.
 const CNP_INTERVAL: Duration = Duration::from_ns(50_000);
 
 /// Batches that a softirq, or a lane's worker, sends: a datagram to a group of this device is delivered to 64 QPs meanwhile.

@@ -151,7 +151,7 @@ __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 	skb_orphan(skb);
 }
 
-/* As if this CPU sent the packet. */
+/* As if `cpu` sent the packet. */
 __rust_helper void rust_helper_skb_set_sender_cpu(struct sk_buff *skb, unsigned int cpu)
 {
 #ifdef CONFIG_XPS

@@ -276,11 +276,6 @@ impl RxSkb {
         }
     }
 
-    /// As [`Self::of_sent`], of a copy of the datagram.
-    pub fn copy_of_sent(packet: &TxSkb, netns: NetId, ifindex: u32, sender: u32) -> Option<Self> {
-        Self::of_sent(packet.try_copy()?, netns, ifindex, sender)
-    }
-
     /// Makes another packet of the same bytes, which both share. Any context. [`None`] if there is no memory.
     pub fn try_clone(&mut self) -> Option<Self> {
         // SAFETY: By the type invariant this is a packet of ours. Cloning writes to its flags, and so wants an

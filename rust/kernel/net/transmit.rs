@@ -409,7 +409,7 @@ impl TxSkb {
     }
 
     /// Copies a datagram. Any context. [`None`] if it is several, or there is no memory.
-    pub(crate) fn try_copy(&self) -> Option<Self> {
+    pub fn try_copy(&self) -> Option<Self> {
         if self.datagrams() != 1 {
             return None;
         }
