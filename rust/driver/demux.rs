@@ -178,8 +178,8 @@ pub(crate) fn receive_steered(
 
 /// Takes in packets that a QP of `device` sends, in their order: they saw no network, and have no ICRC.
 ///
-/// The QP that sends owns one of its sides, further up on the stack. What its peer answers comes back by this function, to
-/// that side only, as a QP takes packets of its peer only. The side leaves what is to be sent then to its owner. So there are
+/// The sender owns one side of its QP, further up on the stack. An answer of its peer comes back by this function, to that
+/// side only, as a QP takes packets of its peer only. The side leaves to its owner all that is to be sent then. So there are
 /// two calls on one stack, at the most. Context: bottom halves off, no lock held.
 pub(crate) fn receive_own(device: &Arc<Device>, mut packets: RxList) {
     while !packets.is_empty() {

@@ -51,7 +51,7 @@ pub(crate) struct Control {
     netns: NetId,
     ifindex: u32,
     vrf_ifindex: u32,
-    /// Of a packet that saw no network: what [`RxSkb::of_sent`] was told.
+    /// As [`RxSkb::of_sent`] was told, of a packet that saw no network.
     sender: u32,
 }
 
@@ -252,20 +252,19 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network, as if it had come in by netdev number `ifindex` there. `sender` is any number ([`Self::sender`]). [`None`] if
-    /// it is several, or its headers were changed into others; it is dropped then. Any context.
+    /// network, as if it had come in by netdev number `ifindex` there. `sender` is any number. [`None`] if it is several, or
+    /// its headers were changed into others; it is dropped then. Any context.
     pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32, sender: u32) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
         if packet.datagrams() != 1 {
             return None;
         }
         let skb = packet.release();
-        let raw = skb.as_ptr();
         // SAFETY: The packet is ours; its data are the headers of IP and UDP, in the linear part, and the datagram,
         // and its network header is set. Of an IPv4 header it is `ip_len` bytes; whatever it says of its length, a packet's
         // memory is longer.
         unsafe {
-            skb::pull(raw, ip_len);
+            skb::pull(skb.as_ptr(), ip_len);
             let control = Control {
                 netns,
                 ifindex,
