@@ -4,7 +4,6 @@
 
 pub(crate) mod cq;
 mod notification;
-pub(crate) mod operation;
 pub(crate) mod posted_receives;
 pub(crate) mod ring;
 pub(crate) mod srq;

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Private copies of work requests: what the shared rings said once, out of reach of the process.
+//! Private copies of work requests: what the shared rings said once, out of reach of the process, and what kernel
+//! consumers asked for.
 
 use crate::{
     memory::{
+        access::Access,
         buffer::{
             total_len,
-            Buffer,
-            Sge, //
+            Buffer, //
         },
-        key::Mr, //
+        key::Mr,
+        mw, //
     },
     packet::ah::Ah,
-    queue::{
-        operation::{
-            self,
-            Local,
-            SendWqe, //
-        },
-        ring::RequestRing,
-        user_wqe::{
-            RecvHeader,
-            SendHeader, //
-        },
-    },
+    queue::ring::RequestRing,
     storage::{
         filled,
         Bytes, //
@@ -36,17 +27,85 @@ use kernel::{
 };
 use rdma::{
     qp::Cap,
-    wc::Opcode,
-    wr::flags, //
+    wc,
+    wr::{
+        flags,
+        SendOp, //
+    }, //
 };
 use roce::{
-    qp::Type,
     requester::{
         SendOperation,
         SendWr, //
     },
     responder::Receive, //
 };
+
+/// A work request that the driver carries out itself, without the wire.
+#[derive(Clone)]
+pub(crate) enum Local {
+    /// LOCAL_INV of this key.
+    Invalidate(u32),
+    /// BIND_MW, by processes only.
+    Bind(mw::Bind),
+    /// REG_MR, by kernel consumers only.
+    Register {
+        /// The region.
+        mr: Arc<Mr>,
+        /// Its new key.
+        key: u32,
+        /// Its new access flags.
+        access: Access,
+    },
+    /// A SEND of a raw packet QP: the message is a whole frame.
+    Frame,
+}
+
+/// A send work request, as far as the driver must remember it until it completes.
+pub(crate) struct SendWqe {
+    /// The consumer's cookie.
+    pub(super) wr_id: u64,
+    /// The operation, as its completion names it.
+    pub(super) opcode: wc::Opcode,
+    /// Elements of the scatter/gather list.
+    pub(super) buffers: usize,
+    /// Bytes of inline data, which then stands for the list.
+    pub(super) inline: Option<usize>,
+    /// The operand of an ATOMIC WRITE, as in memory; it stands for the list, too.
+    pub(super) word: Option<[u8; 8]>,
+    /// The destination of a datagram.
+    pub(crate) ah: Option<Arc<Ah>>,
+    /// The operation, if the request never reaches the wire.
+    pub(crate) local: Option<Local>,
+    /// The request is one that this QP cannot carry out: it completes with
+    /// [`wc::Status::LocQpOp`] when its turn comes.
+    pub(crate) refused: bool,
+}
+
+impl SendWqe {
+    pub(super) fn new(wr_id: u64) -> Self {
+        Self {
+            wr_id,
+            opcode: wc::Opcode::Send,
+            buffers: 0,
+            inline: None,
+            word: None,
+            ah: None,
+            local: None,
+            refused: false,
+        }
+    }
+}
+
+/// A request with nothing but what the flags say.
+pub(super) fn request(bits: u32) -> SendWr {
+    SendWr {
+        fence: bits & flags::FENCE != 0,
+        signaled: bits & flags::SIGNALED != 0,
+        solicited: bits & flags::SOLICITED != 0,
+        ..SendWr::default()
+    }
+}
 
 /// The private copies of a send queue: one slot for each ring slot.
 pub(crate) struct SendWqes {
@@ -55,6 +114,15 @@ pub(crate) struct SendWqes {
     inline: Bytes,
     max_sge: usize,
     max_inline: usize,
+}
+
+/// The room that one send request has.
+pub(super) struct Slot<'a> {
+    pub(super) head: &'a mut Option<SendWqe>,
+    /// For its scatter/gather list.
+    pub(super) buffers: &'a mut [Buffer],
+    /// For its inline data.
+    pub(super) inline: &'a mut [u8],
 }
 
 impl SendWqes {
@@ -71,6 +139,19 @@ impl SendWqes {
             inline: Bytes::zeroes(slots.checked_mul(max_inline).ok_or(EINVAL)?)?,
             max_sge,
             max_inline,
+        })
+    }
+
+    /// Room for work request `sequence`.
+    #[inline]
+    pub(super) fn slot(&mut self, sequence: u32) -> Option<Slot<'_>> {
+        let index = self.index(sequence);
+        let list = part(index, self.max_sge, self.max_sge);
+        let inline = part(index, self.max_inline, self.max_inline);
+        Some(Slot {
+            head: self.heads.get_mut(index)?,
+            buffers: self.buffers.get_mut(list)?,
+            inline: self.inline.get_mut(inline)?,
         })
     }
 
@@ -105,7 +186,7 @@ impl SendWqes {
     }
 
     /// Empties the slot of work request `sequence`. Returns its cookie and opcode.
-    pub(crate) fn release(&mut self, sequence: u32) -> Option<(u64, Opcode)> {
+    pub(crate) fn release(&mut self, sequence: u32) -> Option<(u64, wc::Opcode)> {
         let index = self.index(sequence);
         let head = self.heads.get_mut(index)?;
         let released = head.as_ref().map(|wqe| (wqe.wr_id, wqe.opcode));
@@ -120,85 +201,6 @@ impl SendWqes {
         }
     }
 
-    /// Fetches a WQE that librxe wrote, from its private copy `bytes`.
-    ///
-    /// A WQE that makes no sense never is an error of the queue: the request is marked as refused and
-    /// completes with an error in its turn.
-    #[inline]
-    pub(crate) fn take_user(
-        &mut self,
-        sequence: u32,
-        ty: Type,
-        bytes: &[u8],
-        find_ah: impl FnOnce(u32) -> Option<Arc<Ah>>,
-    ) -> Option<SendWr> {
-        let (header, data) = SendHeader::parse(bytes)?;
-        let mut wqe = SendWqe::new(header.wr_id);
-        let mut wr = operation::request(header.flags);
-
-        wqe.refused = operation::of_user(&header, ty, &mut wqe, &mut wr, find_ah)
-            .and_then(|()| self.read_data(sequence, &header, data, &mut wqe, &mut wr))
-            .is_none();
-        let index = self.index(sequence);
-        *self.heads.get_mut(index)? = Some(wqe);
-        Some(wr)
-    }
-
-    fn read_data(
-        &mut self,
-        sequence: u32,
-        header: &SendHeader,
-        mut data: &[u8],
-        wqe: &mut SendWqe,
-        wr: &mut SendWr,
-    ) -> Option<()> {
-        let is_frame = match wqe.local {
-            None => false,
-            Some(Local::Frame) => true,
-            Some(_) => return Some(()),
-        };
-        // Neither has a list, whatever the flags say.
-        match wr.operation {
-            SendOperation::AtomicWrite => {
-                wqe.word = Some(*data.first_chunk()?);
-                wr.length = 8;
-                return Some(());
-            }
-            SendOperation::Flush => {
-                wr.length = header.dma.length;
-                return Some(());
-            }
-            _ => {}
-        }
-        let index = self.index(sequence);
-        // The provider leaves `num_sge` at either value for inline data: the flag decides.
-        let carries =
-            is_frame || matches!(wr.operation, SendOperation::Send | SendOperation::Write);
-        if header.flags & flags::INLINE != 0 {
-            let len = header.dma.length as usize;
-            if !carries || len > self.max_inline {
-                return None;
-            }
-            self.inline
-                .get_mut(part(index, self.max_inline, len))?
-                .copy_from_slice(data.get(..len)?);
-            wqe.inline = Some(len);
-            wr.length = header.dma.length;
-            return Some(());
-        }
-        let count = header.dma.num_sge as usize;
-        if count > self.max_sge {
-            return None;
-        }
-        let slots = self.buffers.get_mut(part(index, self.max_sge, count))?;
-        for slot in slots.iter_mut() {
-            *slot = Buffer::Keyed(Sge::take(&mut data)?);
-        }
-        wqe.buffers = count;
-        wr.length = list_len(wr.operation, slots)?;
-        Some(())
-    }
-
     /// Fetches a kernel consumer's work request.
     ///
     /// Errors: `EINVAL` if the request does not fit the QP. Context: any.
@@ -207,32 +209,26 @@ impl SendWqes {
         sequence: u32,
         source: &rdma::wr::SendWr<'_, Ah, Mr>,
     ) -> Result<SendWr> {
+        let slot = self.slot(sequence).ok_or(EINVAL)?;
         let mut wqe = SendWqe::new(source.wr_id);
-        let mut wr = operation::request(source.flags());
-        operation::of_kernel(&source.op, &mut wqe, &mut wr)?;
+        let mut wr = request(source.flags());
+        kernel_operation(&source.op, &mut wqe, &mut wr)?;
 
-        let index = self.index(sequence);
         let carries = matches!(wr.operation, SendOperation::Send | SendOperation::Write);
         if source.flags() & flags::INLINE != 0 && carries {
-            let room = part(index, self.max_inline, self.max_inline);
-            let room = self.inline.get_mut(room).ok_or(EINVAL)?;
-            let len = source.copy_inline(room)?;
+            let len = source.copy_inline(slot.inline)?;
             wqe.inline = Some(len);
             wr.length = u32::try_from(len).or(Err(EINVAL))?;
         } else if wqe.local.is_none() {
             let count = source.sges().size_hint().0;
-            if count > self.max_sge {
-                return Err(EINVAL);
-            }
-            let list = part(index, self.max_sge, count);
-            let slots = self.buffers.get_mut(list).ok_or(EINVAL)?;
-            for (slot, sge) in slots.iter_mut().zip(source.sges()) {
-                *slot = Buffer::from_kernel(&sge);
+            let list = slot.buffers.get_mut(..count).ok_or(EINVAL)?;
+            for (buffer, sge) in list.iter_mut().zip(source.sges()) {
+                *buffer = Buffer::from_kernel(&sge);
             }
             wqe.buffers = count;
-            wr.length = list_len(wr.operation, slots).ok_or(EINVAL)?;
+            wr.length = list_len(wr.operation, list).ok_or(EINVAL)?;
         }
-        *self.heads.get_mut(index).ok_or(EINVAL)? = Some(wqe);
+        *slot.head = Some(wqe);
         Ok(wr)
     }
 
@@ -243,19 +239,15 @@ impl SendWqes {
         there: u32,
         sequence: u32,
     ) -> Option<()> {
-        let index = self.index(sequence);
-        let from_index = from.index(there);
-        let wqe = from.heads.get_mut(from_index)?.take()?;
+        let (slot, source) = (self.slot(sequence)?, from.slot(there)?);
+        let wqe = source.head.take()?;
         if let Some(len) = wqe.inline {
-            let source = part(from_index, from.max_inline, len);
-            let target = self.inline.get_mut(part(index, self.max_inline, len))?;
-            target.copy_from_slice(from.inline.get(source)?);
+            let inline = slot.inline.get_mut(..len)?;
+            inline.copy_from_slice(source.inline.get(..len)?);
         }
-        let source = part(from_index, from.max_sge, wqe.buffers);
-        let list = part(index, self.max_sge, wqe.buffers);
-        let target = self.buffers.get_mut(list)?;
-        target.copy_from_slice(from.buffers.get(source)?);
-        *self.heads.get_mut(index)? = Some(wqe);
+        let list = slot.buffers.get_mut(..wqe.buffers)?;
+        list.copy_from_slice(source.buffers.get(..wqe.buffers)?);
+        *slot.head = Some(wqe);
         Some(())
     }
 }
@@ -268,12 +260,82 @@ fn part(index: usize, room: usize, len: usize) -> Range<usize> {
 }
 
 /// The payload's length; an atomic operation's list must have room for its eight byte result.
-fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
+pub(super) fn list_len(operation: SendOperation, buffers: &[Buffer]) -> Option<u32> {
     let len = total_len(buffers);
     match operation {
         SendOperation::CompareSwap | SendOperation::FetchAdd => (len >= 8).then_some(8),
         _ => Some(len),
     }
+}
+
+/// Notes what a kernel consumer asks for. Errors: `EINVAL` if that is nothing that the driver knows.
+fn kernel_operation(op: &SendOp<Ah, Mr>, wqe: &mut SendWqe, wr: &mut SendWr) -> Result {
+    let mut rdma = |operation, opcode, addr, rkey| {
+        wqe.opcode = opcode;
+        wr.operation = operation;
+        wr.remote_va = addr;
+        wr.rkey = rkey;
+    };
+    match op {
+        SendOp::Send => {}
+        SendOp::SendImm(imm) => wr.immediate = Some(*imm),
+        SendOp::SendInv(key) => wr.invalidate_rkey = Some(*key),
+        SendOp::Write { addr, rkey } => {
+            rdma(SendOperation::Write, wc::Opcode::RdmaWrite, *addr, *rkey);
+        }
+        SendOp::WriteImm { addr, rkey, imm } => {
+            rdma(SendOperation::Write, wc::Opcode::RdmaWrite, *addr, *rkey);
+            wr.immediate = Some(*imm);
+        }
+        SendOp::Read { addr, rkey } => {
+            rdma(SendOperation::Read, wc::Opcode::RdmaRead, *addr, *rkey);
+        }
+        SendOp::CompSwap {
+            addr,
+            rkey,
+            compare,
+            swap,
+        } => {
+            let (operation, opcode) = (SendOperation::CompareSwap, wc::Opcode::CompSwap);
+            rdma(operation, opcode, *addr, *rkey);
+            wr.compare = *compare;
+            wr.swap_add = *swap;
+        }
+        SendOp::FetchAdd { addr, rkey, add } => {
+            rdma(SendOperation::FetchAdd, wc::Opcode::FetchAdd, *addr, *rkey);
+            wr.swap_add = *add;
+        }
+        SendOp::Datagram {
+            ah,
+            remote_qpn,
+            qkey,
+            imm,
+            ..
+        } => {
+            wqe.ah = Some(ah.clone());
+            wr.dest_qpn = *remote_qpn;
+            wr.qkey = *qkey;
+            wr.immediate = *imm;
+        }
+        SendOp::LocalInv(key) => {
+            wqe.opcode = wc::Opcode::LocalInv;
+            wqe.local = Some(Local::Invalidate(*key));
+            wr.operation = SendOperation::Local;
+            // A retransmission of an earlier request must not find its key gone.
+            wr.fence = true;
+        }
+        SendOp::RegMr { mr, key, access } => {
+            wqe.opcode = wc::Opcode::RegMr;
+            wqe.local = Some(Local::Register {
+                mr: mr.clone(),
+                key: *key,
+                access: Access::from_bits(*access),
+            });
+            wr.operation = SendOperation::Local;
+        }
+        SendOp::Unsupported => return Err(EINVAL),
+    }
+    Ok(())
 }
 
 /// The private copy of one receive work request.
@@ -282,8 +344,8 @@ pub(crate) struct RecvWqe {
     pub(crate) wr_id: u64,
     /// Bytes that the list can take.
     pub(crate) capacity: u32,
-    buffers: KVVec<Buffer>,
-    count: usize,
+    pub(super) buffers: KVVec<Buffer>,
+    pub(super) count: usize,
 }
 
 impl RecvWqe {
@@ -316,23 +378,6 @@ impl RecvWqe {
             Some(None) => Receive::Malformed,
             None => Receive::Empty,
         }
-    }
-
-    /// [`None`] if the WQE makes no sense. `wr_id` is set in any case.
-    #[inline]
-    fn take_user(&mut self, bytes: &[u8]) -> Option<()> {
-        let (header, mut data) = RecvHeader::parse(bytes)?;
-        self.wr_id = header.wr_id;
-        self.count = 0;
-        self.capacity = 0;
-        let count = header.dma.num_sge as usize;
-        let slots = self.buffers.get_mut(..count)?;
-        for slot in slots.iter_mut() {
-            *slot = Buffer::Keyed(Sge::take(&mut data)?);
-        }
-        self.capacity = total_len(slots);
-        self.count = count;
-        Some(())
     }
 
     /// Copies a request. [`None`] if there is no room for its list. Context: any.

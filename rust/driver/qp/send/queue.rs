@@ -19,10 +19,7 @@ use crate::{
         }, //
     },
     memory::key::Mr,
-    packet::ah::{
-        self,
-        Ah, //
-    },
+    packet::ah::Ah,
     queue::{
         ring::{
             KernelRing,
@@ -168,8 +165,7 @@ impl SendSide {
                     let Some(wqe) = requests.peek(self.requester.len()) else {
                         return false;
                     };
-                    let find_ah = |number| ah::find(&qp.pd, number);
-                    self.wqes.take_user(sequence, qp.ty, wqe, find_ah)
+                    self.wqes.take_user(sequence, qp.ty, &qp.pd, wqe)
                 }
                 SendSource::Kernel => match posted.as_deref_mut() {
                     Some(Some(posted)) => posted.pop(&mut self.wqes, sequence),

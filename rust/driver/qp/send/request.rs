@@ -38,7 +38,7 @@ use crate::{
         },
         path::Path, //
     },
-    queue::operation::Local, //
+    queue::wqe::Local, //
 };
 use kernel::{
     prelude::*,
