@@ -11,7 +11,7 @@ KERNEL = 1 << 63
 
 
 def readable(name):
-    """The path in a Rust symbol: `_RNvMs0_NtNtCs12_6driver2qp4sendNtB5_8SendSide3act` -> driver::qp::send::..."""
+    """The path in a Rust symbol: `_RNvMs0_NtNtCs12_6driver2qp4sendNtB5_8SendSide8transmit` -> driver::qp::send::..."""
     if not name.startswith("_R"):
         return name
     parts, at = [], 2

@@ -3,22 +3,16 @@
 //! The receive side of a QP: from requests to memory, completions and responses.
 
 pub(super) mod queue;
-mod request;
 mod response;
+mod round;
 
 use self::queue::{
     ReceiveQueue,
     RecvSource, //
 };
 use super::{
-    bulk::{
-        self,
-        WorkerCpu,
-        BULK_RESPOND, //
-    },
-    deadlines::Deadline,
+    bulk::WorkerCpu,
     engine::Engine,
-    paging::WaitsForPages,
     side::{
         Round,
         Side, //
@@ -59,7 +53,6 @@ use kernel::{
         Delta, //
     }, //
 };
-use net::RxSkb;
 use rdma::{
     qp::{
         Event,
@@ -72,12 +65,9 @@ use rdma::{
     },
 };
 use roce::{
-    packet::Packet,
     responder::{
-        Arrival,
         Resource,
-        Responder,
-        ResponderEvent, //
+        Responder, //
     },
     wire::U24, //
 };
@@ -268,93 +258,6 @@ impl ReceiveSide {
     pub(super) fn report(&mut self, qp: &Qp) {
         let now = self.counted();
         self.tally.tell(&qp.device().counters, &OF_RECEIVES, now);
-    }
-}
-
-impl Side for ReceiveSide {
-    const BATCHES_PER_CALL: u32 = 2;
-
-    #[inline]
-    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
-        qp.receive.lock()
-    }
-
-    fn cq(qp: &Qp) -> &Arc<Cq> {
-        &qp.receive.cq
-    }
-
-    fn engine(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-
-    fn arrive(&mut self, packet: &Packet) -> Arrival {
-        self.responder.arrive(packet)
-    }
-
-    fn take_in(
-        &mut self,
-        qp: &Arc<Qp>,
-        packet: &Packet,
-        skb: &RxSkb,
-        round: &mut Round,
-    ) -> Result<(), WaitsForPages> {
-        self.execute(qp, packet, skb, round)
-    }
-
-    fn resume(&mut self) {
-        self.responder.resume();
-    }
-
-    fn is_long(&self) -> bool {
-        self.responder
-            .has_unsent(bulk::bulk_bytes(self.responder.config().mtu))
-    }
-
-    fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        let worker = &qp.receive.worker;
-        worker.settle_here();
-        qp.build_in_bulk::<BULK_RESPOND>(worker, Deadline::Respond)
-    }
-
-    fn build(&mut self, qp: &Arc<Qp>, _round: &mut Round, batch: &mut Batch) {
-        self.respond(qp, batch);
-    }
-
-    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, _is_sent: bool) {
-        // An error is told of once its NAK is in the batch.
-        while let Some(event) = self.responder.take_event() {
-            match event {
-                ResponderEvent::CommunicationEstablished => {
-                    if !qp.is_datagram() && qp.state() == State::Rtr {
-                        qp.verbs.handle.raise(Event::CommEstablished);
-                    }
-                }
-                error => {
-                    // Now: once the lock is released, the consumer may bring the QP up anew.
-                    let before = qp.mark_failed();
-                    round.failed = before.is_some();
-                    if round.failed {
-                        self.complete_failed(qp, round);
-                    }
-                    round.event = error_event(error)
-                        .filter(|_| before.is_some_and(|state| state != State::Error));
-                }
-            }
-        }
-        self.place = Place::default();
-        self.target = None;
-        self.queue.settle();
-        self.report(qp);
-    }
-}
-
-/// The event of an error, where no completion tells of it.
-fn error_event(error: ResponderEvent) -> Option<Event> {
-    match error {
-        ResponderEvent::CommunicationEstablished | ResponderEvent::ReceiveError => None,
-        ResponderEvent::AccessError => Some(Event::AccessError),
-        ResponderEvent::RequestError => Some(Event::RequestError),
-        ResponderEvent::Fatal => Some(Event::Fatal),
     }
 }
 

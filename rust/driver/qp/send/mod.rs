@@ -3,23 +3,17 @@
 //! The send side of a QP: from work requests to datagrams, and from responses to completions.
 
 pub(super) mod queue;
-mod request;
 mod response;
+mod round;
 
 use self::queue::{
     PostedSends,
     SendSource, //
 };
 use super::{
-    bulk::{
-        self,
-        WorkerCpu,
-        BULK_SEND, //
-    },
-    deadlines::Deadline,
+    bulk::WorkerCpu,
     doorbell::Doorbells,
     engine::Engine,
-    paging::WaitsForPages,
     side::{
         Round,
         Side, //
@@ -58,17 +52,13 @@ use kernel::{
         Delta, //
     }, //
 };
-use net::RxSkb;
 use rdma::qp::{
-    Event,
     Init,
     State,
     Type, //
 };
 use roce::{
-    packet::Packet,
     requester::{
-        Received,
         Requester,
         SendSlot, //
     },
@@ -220,113 +210,6 @@ impl SendSide {
     pub(super) fn is_drained(&self) -> bool {
         self.requester.drained() && !self.requester.has_completions()
     }
-
-    fn arm(&mut self, qp: &Arc<Qp>) {
-        self.report(qp);
-        let Some(deadline) = self.requester.poll_timeout() else {
-            return;
-        };
-        // A deadline that moved away is left to an early expiry, which arms again: acknowledgements
-        // move it with each message.
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            qp.deadlines.set(qp, Deadline::Protocol, deadline.as_ns());
-        }
-    }
-}
-
-impl Side for SendSide {
-    const BATCHES_PER_CALL: u32 = 16;
-
-    #[inline]
-    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
-        qp.send.lock()
-    }
-
-    fn cq(qp: &Qp) -> &Arc<Cq> {
-        &qp.send.cq
-    }
-
-    fn engine(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-
-    fn take_in(
-        &mut self,
-        qp: &Arc<Qp>,
-        packet: &Packet,
-        skb: &RxSkb,
-        round: &mut Round,
-    ) -> Result<(), WaitsForPages> {
-        self.requester
-            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
-        let now = round.now();
-        let taken = match self.requester.receive(now, packet) {
-            Received::Nothing => Ok(()),
-            Received::Dropped(reason) => {
-                qp.count_drop(reason);
-                Ok(())
-            }
-            Received::Place(placement) => self.place(qp, now, placement, packet, skb),
-        };
-        qp.follow_migration(self);
-        taken
-    }
-
-    fn resume(&mut self) {
-        self.requester.resume();
-    }
-
-    fn lost(&mut self) {
-        self.requester.response_lost();
-    }
-
-    fn fetch(&mut self, qp: &Qp) -> bool {
-        if qp.takes_sends() {
-            qp.release_held();
-        }
-        self.fetch_posted(qp)
-    }
-
-    fn has_held(qp: &Qp) -> bool {
-        qp.has_held()
-    }
-
-    fn is_long(&self) -> bool {
-        !self.is_late
-            && self
-                .requester
-                .has_unsent(bulk::bulk_bytes(self.requester.config().mtu))
-    }
-
-    fn build_in_bulk(qp: &Arc<Qp>) -> bool {
-        qp.build_in_bulk::<BULK_SEND>(&qp.send.worker, Deadline::Send)
-    }
-
-    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
-        self.is_late = false;
-        self.act(qp, round.now(), batch);
-    }
-
-    /// Completes requests that have ended, and arms the timer. A request that failed or is flushed does not complete before
-    /// the packets of the batch have left: none leaves after its completion. The QP fails no sooner, so that the failed
-    /// request completes before the receives that are flushed for it. rdma-core's own suite relies on that.
-    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
-        self.placing = None;
-        if is_sent && self.requester.take_error().is_some() {
-            round.failed = true;
-            // It leaves SQD for good, and has not drained.
-            self.tell_drained = false;
-            qp.fail_sends(self);
-        }
-        let may_complete = is_sent || !(self.requester.has_error() || qp.state() == State::Error);
-        round.notify |= may_complete && self.complete(qp);
-        if self.tell_drained && self.is_drained() {
-            self.tell_drained = false;
-            round.event = Some(Event::SendQueueDrained);
-        }
-        self.arm(qp);
-    }
 }
 
 impl Qp {
@@ -378,25 +261,6 @@ impl Qp {
             if is_empty {
                 return;
             }
-        }
-    }
-
-    /// A send request has failed: its completion, which is about to be posted, finds the QP in its new
-    /// state. Of an unreliable service that is SQE: the rest of the queue is flushed, and receives go on
-    /// (IBTA 10.3.1).
-    fn fail_sends(&self, send: &mut SendSide) {
-        let next = if self.ty.is_reliable() {
-            State::Error
-        } else {
-            State::Sqe
-        };
-        for state in [State::Rts, State::Sqd] {
-            if self.change_state(state, next) {
-                break;
-            }
-        }
-        if next == State::Sqe {
-            send.flush(self);
         }
     }
 }

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests that come in: from packets to memory, receive requests and their completions.
+//! A round of the receive side: from requests to memory, receive requests and their completions.
 
 use super::{
     super::{
+        bulk::{
+            self,
+            BULK_RESPOND, //
+        },
+        deadlines::Deadline,
+        engine::Engine,
         paging::WaitsForPages,
-        side::Round,
+        side::{
+            Round,
+            Side, //
+        },
         status,
         Qp, //
     },
@@ -19,11 +28,18 @@ use crate::{
             Access,
             Fault, //
         },
-        buffer::Cursor,
+        buffer::{
+            Cursor,
+            Place, //
+        },
         key,
         pd::Pd, //
     },
-    queue::srq::Srq, //
+    packet::datagram::Batch,
+    queue::{
+        cq::Cq,
+        srq::Srq, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -32,6 +48,10 @@ use kernel::{
 use net::RxSkb;
 use rdma::{
     memory::Exchange,
+    qp::{
+        Event,
+        State, //
+    },
     wc::{
         self,
         Completion,
@@ -45,14 +65,17 @@ use roce::{
     requester::MAX_BURST_LEN,
     responder::{
         Action,
+        Arrival,
         AtomicOperation,
         ReceiveCompletion,
         ReceiveOperation,
+        ResponderEvent,
         Step,
         GRH_LEN, //
     },
     wire::U24, //
 };
+use sync::SpinLockBhGuard;
 
 impl Target {
     /// Whether it is reached by the key `rkey` of that XRC SRQ's domain, and has all of `len` bytes at `va`.
@@ -64,9 +87,28 @@ impl Target {
     }
 }
 
-impl ReceiveSide {
+impl Side for ReceiveSide {
+    const BATCHES_PER_CALL: u32 = 2;
+
+    #[inline]
+    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
+        qp.receive.lock()
+    }
+
+    fn cq(qp: &Qp) -> &Arc<Cq> {
+        &qp.receive.cq
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn arrive(&mut self, packet: &Packet) -> Arrival {
+        self.responder.arrive(packet)
+    }
+
     /// Takes in a request: walks the responder's steps to the end. `Err` if that has to wait for pages.
-    pub(super) fn execute(
+    fn take_in(
         &mut self,
         qp: &Arc<Qp>,
         packet: &Packet,
@@ -130,8 +172,56 @@ impl ReceiveSide {
         }
     }
 
+    fn resume(&mut self) {
+        self.responder.resume();
+    }
+
+    fn is_long(&self) -> bool {
+        self.responder
+            .has_unsent(bulk::bulk_bytes(self.responder.config().mtu))
+    }
+
+    fn build_in_bulk(qp: &Arc<Qp>) -> bool {
+        let worker = &qp.receive.worker;
+        worker.settle_here();
+        qp.build_in_bulk::<BULK_RESPOND>(worker, Deadline::Respond)
+    }
+
+    fn build(&mut self, qp: &Arc<Qp>, _round: &mut Round, batch: &mut Batch) {
+        self.respond(qp, batch);
+    }
+
+    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, _is_sent: bool) {
+        // An error is told of once its NAK is in the batch.
+        while let Some(event) = self.responder.take_event() {
+            match event {
+                ResponderEvent::CommunicationEstablished => {
+                    if !qp.is_datagram() && qp.state() == State::Rtr {
+                        qp.verbs.handle.raise(Event::CommEstablished);
+                    }
+                }
+                error => {
+                    // Now: once the lock is released, the consumer may bring the QP up anew.
+                    let before = qp.mark_failed();
+                    round.failed = before.is_some();
+                    if round.failed {
+                        self.complete_failed(qp, round);
+                    }
+                    round.event = error_event(error)
+                        .filter(|_| before.is_some_and(|state| state != State::Error));
+                }
+            }
+        }
+        self.place = Place::default();
+        self.target = None;
+        self.queue.settle();
+        self.report(qp);
+    }
+}
+
+impl ReceiveSide {
     /// Accesses memory by the key that a request names, but for atomics, or invalidates the key. Not a part of
-    /// [`Self::execute`]: receives would take longer.
+    /// [`Side::take_in`]: receives would take longer.
     #[inline(never)]
     fn access_remote(
         &mut self,
@@ -197,7 +287,7 @@ impl ReceiveSide {
             Action::Invalidate { rkey } => pd
                 .ok_or(Fault::NoQueue)
                 .and_then(|pd| key::invalidate(pd, qp.number, rkey, true)),
-            // The steps of a receive, and atomics, are for `execute`.
+            // The steps of a receive, and atomics, are for `take_in`.
             Action::TakeReceive | Action::PlaceReceive { .. } | Action::Atomic { .. } => {
                 Err(Fault::Protection)
             }
@@ -308,4 +398,14 @@ fn atomic(
         AtomicOperation::CompareSwap { compare, swap } => Exchange::CompareSwap { compare, swap },
         AtomicOperation::FetchAdd { add } => Exchange::Add(add),
     })
+}
+
+/// The event of an error, where no completion tells of it.
+fn error_event(error: ResponderEvent) -> Option<Event> {
+    match error {
+        ResponderEvent::CommunicationEstablished | ResponderEvent::ReceiveError => None,
+        ResponderEvent::AccessError => Some(Event::AccessError),
+        ResponderEvent::RequestError => Some(Event::RequestError),
+        ResponderEvent::Fatal => Some(Event::Fatal),
+    }
 }

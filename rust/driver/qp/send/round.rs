@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests that leave: from what the requester asks for to datagrams, and what is done of a request on this side.
+//! A round of the send side: from events to datagrams and completions.
 
 use super::{
     super::{
-        engine::wait_for_queues,
+        bulk::{
+            self,
+            BULK_SEND, //
+        },
+        deadlines::Deadline,
+        engine::{
+            wait_for_queues,
+            Engine, //
+        },
+        paging::WaitsForPages,
         paths::TxPath,
+        side::{
+            Round,
+            Side, //
+        },
         Qp, //
     },
     SendSide, //
@@ -38,28 +51,110 @@ use crate::{
         },
         path::Path, //
     },
-    queue::wqe::Local, //
+    queue::{
+        cq::Cq,
+        wqe::Local, //
+    }, //
 };
+use core::sync::atomic::Ordering;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::ah::AddressHandle;
+use net::RxSkb;
+use rdma::{
+    ah::AddressHandle,
+    qp::{
+        Event,
+        State, //
+    },
+};
 use roce::{
     outcome::Outcome,
+    packet::Packet,
     requester::{
         Burst,
+        Received,
         SendAction, //
-    },
-    time::Instant, //
+    }, //
 };
+use sync::SpinLockBhGuard;
 
 /// The most actions under one hold of the lock.
 const ACTIONS_PER_BATCH: u32 = 128;
 
-impl SendSide {
+impl Side for SendSide {
+    const BATCHES_PER_CALL: u32 = 16;
+
+    #[inline]
+    fn lock(qp: &Qp) -> SpinLockBhGuard<'_, Self> {
+        qp.send.lock()
+    }
+
+    fn cq(qp: &Qp) -> &Arc<Cq> {
+        &qp.send.cq
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn take_in(
+        &mut self,
+        qp: &Arc<Qp>,
+        packet: &Packet,
+        skb: &RxSkb,
+        round: &mut Round,
+    ) -> Result<(), WaitsForPages> {
+        self.requester
+            .set_alternate(qp.is_armed.load(Ordering::Relaxed));
+        let now = round.now();
+        let taken = match self.requester.receive(now, packet) {
+            Received::Nothing => Ok(()),
+            Received::Dropped(reason) => {
+                qp.count_drop(reason);
+                Ok(())
+            }
+            Received::Place(placement) => self.place(qp, now, placement, packet, skb),
+        };
+        qp.follow_migration(self);
+        taken
+    }
+
+    fn resume(&mut self) {
+        self.requester.resume();
+    }
+
+    fn lost(&mut self) {
+        self.requester.response_lost();
+    }
+
+    fn fetch(&mut self, qp: &Qp) -> bool {
+        if qp.takes_sends() {
+            qp.release_held();
+        }
+        self.fetch_posted(qp)
+    }
+
+    fn has_held(qp: &Qp) -> bool {
+        qp.has_held()
+    }
+
+    fn is_long(&self) -> bool {
+        !self.is_late
+            && self
+                .requester
+                .has_unsent(bulk::bulk_bytes(self.requester.config().mtu))
+    }
+
+    fn build_in_bulk(qp: &Arc<Qp>) -> bool {
+        qp.build_in_bulk::<BULK_SEND>(&qp.send.worker, Deadline::Send)
+    }
+
     /// Carries out what the requester asks for, until the batch is full.
-    pub(super) fn act(&mut self, qp: &Arc<Qp>, now: Instant, batch: &mut Batch) {
+    fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
+        self.is_late = false;
+        let now = round.now();
         if self.requester.is_empty() {
             return;
         }
@@ -106,6 +201,28 @@ impl SendSide {
         self.engine.again = true;
     }
 
+    /// Completes requests that have ended, and arms the timer. A request that failed or is flushed does not complete before
+    /// the packets of the batch have left: none leaves after its completion. The QP fails no sooner, so that the failed
+    /// request completes before the receives that are flushed for it. rdma-core's own suite relies on that.
+    fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool) {
+        self.placing = None;
+        if is_sent && self.requester.take_error().is_some() {
+            round.failed = true;
+            // It leaves SQD for good, and has not drained.
+            self.tell_drained = false;
+            self.fail_sends(qp);
+        }
+        let may_complete = is_sent || !(self.requester.has_error() || qp.state() == State::Error);
+        round.notify |= may_complete && self.complete(qp);
+        if self.tell_drained && self.is_drained() {
+            self.tell_drained = false;
+            round.event = Some(Event::SendQueueDrained);
+        }
+        self.arm(qp);
+    }
+}
+
+impl SendSide {
     /// Builds the datagrams of `burst`, all or none.
     fn transmit(
         &mut self,
@@ -215,6 +332,38 @@ impl SendSide {
             }
             Err(FrameError::Length) => Outcome::Length,
             Err(FrameError::Payload(fault)) => self.engine.outgoing.outcome(qp, Err(fault)),
+        }
+    }
+
+    /// A send request has failed: its completion, which is about to be posted, finds the QP in its new
+    /// state. Of an unreliable service that is SQE: the rest of the queue is flushed, and receives go on
+    /// (IBTA 10.3.1).
+    fn fail_sends(&mut self, qp: &Qp) {
+        let next = if qp.ty.is_reliable() {
+            State::Error
+        } else {
+            State::Sqe
+        };
+        for state in [State::Rts, State::Sqd] {
+            if qp.change_state(state, next) {
+                break;
+            }
+        }
+        if next == State::Sqe {
+            self.flush(qp);
+        }
+    }
+
+    fn arm(&mut self, qp: &Arc<Qp>) {
+        self.report(qp);
+        let Some(deadline) = self.requester.poll_timeout() else {
+            return;
+        };
+        // A deadline that moved away is left to an early expiry, which arms again: acknowledgements
+        // move it with each message.
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            qp.deadlines.set(qp, Deadline::Protocol, deadline.as_ns());
         }
     }
 }
