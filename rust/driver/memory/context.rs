@@ -20,7 +20,7 @@ use kernel::{
     sync::Arc,
 };
 use rdma::{
-    ring::RingMemory,
+    ring::SharedRing,
     ucontext::{
         self,
         UserContext, //
@@ -54,7 +54,7 @@ impl MmapInfo {
 }
 
 struct Rings {
-    by_offset: RBTree<u64, Arc<RingMemory>>,
+    by_offset: RBTree<u64, Arc<SharedRing>>,
     next: u64,
 }
 
@@ -77,7 +77,7 @@ impl Context {
 
     /// Lets the process map `ring`, until the result is withdrawn or dropped. Context: process, may
     /// sleep.
-    pub(crate) fn publish(self: &Arc<Self>, ring: &Arc<RingMemory>) -> Result<Published> {
+    pub(crate) fn publish(self: &Arc<Self>, ring: &Arc<SharedRing>) -> Result<Published> {
         let size = u32::try_from(ring.size()).or(Err(EINVAL))?;
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut rings = self.rings.lock();
@@ -131,7 +131,7 @@ impl UserContext for Context {
 }
 
 /// A ring that its process may map; what it has mapped stays mapped when this is dropped.
-/// Drop: any context in which a [`RingMemory`] may be dropped.
+/// Drop: any context in which a [`SharedRing`] may be dropped.
 pub(crate) struct Published {
     context: Arc<Context>,
     info: MmapInfo,

@@ -48,7 +48,6 @@ use crate::{
     packet::ah::Ah,
     queue::{
         cq::Cq,
-        ring::SharedRing,
         srq::Srq,
         xrcd::Xrcd, //
     }, //
@@ -192,7 +191,7 @@ impl QueuePair for Qp {
         };
         let mut published = [None, None];
         if let Some((udata, context)) = process {
-            let publish = |ring: &SharedRing| context.publish(ring.memory());
+            let publish = |ring| context.publish(ring);
             published = [
                 recv_source.ring().map(publish).transpose()?,
                 send_source.ring().map(publish).transpose()?,

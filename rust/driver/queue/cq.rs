@@ -197,7 +197,7 @@ impl Cq {
     #[inline]
     pub(crate) fn polled(&self) -> u32 {
         match &self.state.lock().queue {
-            Queue::User(queue) => queue.ring.consumed(),
+            Queue::User(queue) => queue.ring.consumer(),
             Queue::Kernel(_) => 0,
         }
     }

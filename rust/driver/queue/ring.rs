@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rings: those shared with a process, in librxe's layout, and those of kernel consumers.
+//! The kernel's end of rings that are shared with a process, and the rings of kernel consumers.
 
 use crate::storage::filled;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::ring::RingMemory;
-
-/// `struct rxe_queue_buf`: offsets in bytes.
-const LOG2_ELEMENT_SIZE: usize = 0;
-const INDEX_MASK: usize = 4;
-const PRODUCER: usize = 128;
-const CONSUMER: usize = 256;
+use rdma::ring::SharedRing;
 
 /// The ring is full.
 pub(crate) struct Full;
@@ -24,100 +18,18 @@ impl From<Full> for Error {
     }
 }
 
-/// A ring shared with a process.
-///
-/// The process reads the size of the ring and of its elements in the ring itself; the kernel goes by its
-/// private copies alone.
-///
-/// # Invariants
-///
-/// `mask` is a power of two less one, and `mem` holds `mask + 1` elements of `1 << shift` bytes
-/// behind the header.
-#[derive(Clone)]
-pub(crate) struct SharedRing {
-    mem: Arc<RingMemory>,
-    mask: u32,
-    shift: u32,
-}
-
-impl SharedRing {
-    /// Allocates a ring that holds at least `min_entries` elements of at least `element_len` bytes.
-    ///
-    /// Errors: `EINVAL` if that is too much. Context: process, may sleep.
-    pub(crate) fn new(min_entries: u32, element_len: usize) -> Result<Self> {
-        // One slot stays empty, so that full and empty differ.
-        let slots = min_entries
-            .checked_add(1)
-            .and_then(u32::checked_next_power_of_two)
-            .ok_or(EINVAL)?;
-        let element = element_len.checked_next_power_of_two().ok_or(EINVAL)?;
-        let bytes = element
-            .checked_mul(slots as usize)
-            .filter(|&bytes| bytes <= u32::MAX as usize)
-            .ok_or(EINVAL)?;
-        let mem = RingMemory::new(bytes)?;
-        let shift = element.trailing_zeros();
-        let mask = slots.wrapping_sub(1);
-        mem.store::<LOG2_ELEMENT_SIZE>(shift);
-        mem.store::<INDEX_MASK>(mask);
-        // INVARIANT: `slots` is a power of two, and so many elements were allocated.
-        Ok(Self {
-            mem: Arc::new(mem, GFP_KERNEL_ACCOUNT)?,
-            mask,
-            shift,
-        })
-    }
-
-    /// Number of slots, a power of two.
-    pub(crate) fn slots(&self) -> u32 {
-        self.mask.wrapping_add(1)
-    }
-
-    /// How many elements the ring holds.
-    pub(crate) fn capacity(&self) -> u32 {
-        self.mask
-    }
-
-    /// The memory, to be published for mmap.
-    pub(crate) fn memory(&self) -> &Arc<RingMemory> {
-        &self.mem
-    }
-
-    /// An index that the process wrote, made harmless.
-    fn index<const AT: usize>(&self) -> u32 {
-        self.mem.load_acquire::<AT>() & self.mask
-    }
-
-    /// Whether the process's index is one that its provider writes.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.mem.load_acquire::<PRODUCER>() <= self.mask
-    }
-
-    /// The index of a process that consumes.
-    pub(crate) fn consumed(&self) -> u32 {
-        self.index::<CONSUMER>()
-    }
-
-    fn element_len(&self) -> usize {
-        1usize.wrapping_shl(self.shift)
-    }
-
-    fn element(&self, index: u32) -> usize {
-        RingMemory::HEADER_LEN.wrapping_add(((index & self.mask) as usize).wrapping_shl(self.shift))
-    }
-}
-
 /// A ring of requests, whose producer is a process, and the kernel's end of it. Belongs under a lock.
 pub(crate) struct RequestRing {
-    ring: SharedRing,
+    ring: Arc<SharedRing>,
+    /// The number of the oldest element.
     index: u32,
     /// One WQE of the ring, while it is fetched.
     scratch: KVVec<u8>,
 }
 
 /// The requests of a ring at some time.
-pub(crate) struct Posted {
-    ring: SharedRing,
+pub(super) struct Posted {
+    ring: Arc<SharedRing>,
     index: u32,
     count: u32,
 }
@@ -133,41 +45,42 @@ impl RequestRing {
     }
 
     /// The ring.
-    pub(crate) fn ring(&self) -> &SharedRing {
+    pub(crate) fn ring(&self) -> &Arc<SharedRing> {
         &self.ring
     }
 
     /// How many elements there are: never more than the ring holds.
     #[inline]
     pub(crate) fn available(&self) -> u32 {
-        self.ring.index::<PRODUCER>().wrapping_sub(self.index) & self.ring.mask
+        let ring = &self.ring;
+        ring.wrap(ring.producer().wrapping_sub(self.index))
     }
 
     /// A copy, made once, of the element `ahead` behind the oldest. The caller has seen that it is available.
     pub(crate) fn peek(&mut self, ahead: u32) -> Option<&[u8]> {
-        let at = self.ring.element(self.index.wrapping_add(ahead));
-        self.ring.mem.read(at, &mut self.scratch)?;
+        let number = self.index.wrapping_add(ahead);
+        self.ring.read(number, &mut self.scratch)?;
         Some(&self.scratch)
     }
 
     /// Gives the oldest element's slot back to the process.
     #[inline]
     pub(crate) fn advance(&mut self) {
-        self.go_to(self.index.wrapping_add(1) & self.ring.mask);
+        self.go_to(self.index.wrapping_add(1));
     }
 
     /// Gives all slots back.
     pub(crate) fn discard_all(&mut self) {
-        self.go_to(self.ring.index::<PRODUCER>());
+        self.go_to(self.ring.producer());
     }
 
     fn go_to(&mut self, index: u32) {
         self.index = index;
-        self.ring.mem.store_release::<CONSUMER>(index);
+        self.ring.set_consumer(index);
     }
 
     /// The requests that are posted now. [`Self::copy_from`] needs no lock for them.
-    pub(crate) fn posted(&self) -> Posted {
+    pub(super) fn posted(&self) -> Posted {
         Posted {
             ring: self.ring.clone(),
             index: self.index,
@@ -176,25 +89,25 @@ impl RequestRing {
     }
 
     /// Copies requests into this ring, which is new, and which nobody uses yet (resize). Context: process.
-    pub(crate) fn copy_from(&mut self, posted: &Posted) -> Result<(), Full> {
+    pub(super) fn copy_from(&mut self, posted: &Posted) -> Result<(), Full> {
         let (to, scratch) = (&self.ring, &mut self.scratch);
         if posted.count > to.capacity() {
             return Err(Full);
         }
         for ahead in 0..posted.count {
-            let at = posted.ring.element(posted.index.wrapping_add(ahead));
-            posted.ring.mem.read(at, scratch).ok_or(Full)?;
-            to.mem.write(to.element(ahead), scratch).ok_or(Full)?;
+            let number = posted.index.wrapping_add(ahead);
+            posted.ring.read(number, scratch).ok_or(Full)?;
+            to.write(ahead, scratch).ok_or(Full)?;
         }
-        to.mem.store_release::<PRODUCER>(posted.count);
+        to.set_producer(posted.count);
         Ok(())
     }
 
     /// This ring has a copy of `posted`, the requests of `old` at some time. The next request is the one that would be the
     /// next of `old`. Requests that the process has added to `old` since are lost.
-    pub(crate) fn follow(&mut self, old: &Self, posted: &Posted) {
-        let taken = old.index.wrapping_sub(posted.index) & old.ring.mask;
-        self.go_to(taken.min(posted.count) & self.ring.mask);
+    pub(super) fn follow(&mut self, old: &Self, posted: &Posted) {
+        let taken = old.ring.wrap(old.index.wrapping_sub(posted.index));
+        self.go_to(taken.min(posted.count));
     }
 }
 
@@ -221,19 +134,13 @@ impl Producer {
     /// never passes us. We go on where this one will look next.
     #[inline]
     pub(crate) fn catch_up(&mut self, ring: &SharedRing) {
-        let taken = ring.index::<CONSUMER>().wrapping_sub(self.seen) & ring.mask;
+        let taken = ring.wrap(ring.consumer().wrapping_sub(self.seen));
         let untaken = self.next.wrapping_sub(self.seen);
         self.seen = self.seen.wrapping_add(taken);
         if taken > untaken {
             self.next = self.seen;
-            self.publish(ring);
+            ring.set_producer(self.next);
         }
-    }
-
-    /// Lets the process see all elements.
-    #[inline]
-    fn publish(&self, ring: &SharedRing) {
-        ring.mem.store_release::<PRODUCER>(self.next & ring.mask);
     }
 
     /// How many elements the process has not taken.
@@ -244,14 +151,12 @@ impl Producer {
 
     /// Appends an element, no longer than the ring's.
     pub(crate) fn push(&mut self, ring: &SharedRing, element: &[u8]) -> Result<(), Full> {
-        if self.len(ring) >= ring.capacity() || element.len() > ring.element_len() {
+        if self.len(ring) >= ring.capacity() {
             return Err(Full);
         }
-        ring.mem
-            .write(ring.element(self.next), element)
-            .ok_or(Full)?;
+        ring.write(self.next, element).ok_or(Full)?;
         self.next = self.next.wrapping_add(1);
-        self.publish(ring);
+        ring.set_producer(self.next);
         Ok(())
     }
 }
@@ -259,7 +164,7 @@ impl Producer {
 /// A move of what a process has not taken to another ring, of elements of the same size, which is new and empty and
 /// which nobody uses yet (resize).
 pub(crate) struct Relocation {
-    ring: SharedRing,
+    ring: Arc<SharedRing>,
     /// The ring's, when it was looked at last.
     producer: Producer,
     /// The number that becomes 0.
@@ -270,7 +175,7 @@ pub(crate) struct Relocation {
 
 impl Relocation {
     /// The elements of `producer` are to move, with those that it adds until [`Self::finish`]. It has just caught up.
-    pub(crate) fn new(ring: &SharedRing, producer: &Producer) -> Self {
+    pub(crate) fn new(ring: &Arc<SharedRing>, producer: &Producer) -> Self {
         Self {
             ring: ring.clone(),
             producer: *producer,
@@ -306,9 +211,9 @@ impl Relocation {
         let element = element.get_mut(..ring.element_len()).ok_or(Full)?;
         let mut number = self.begin();
         while number != next {
-            ring.mem.read(ring.element(number), element).ok_or(Full)?;
-            let slot = to.element(number.wrapping_sub(self.first));
-            to.mem.write(slot, element).ok_or(Full)?;
+            ring.read(number, element).ok_or(Full)?;
+            let moved = number.wrapping_sub(self.first);
+            to.write(moved, element).ok_or(Full)?;
             number = number.wrapping_add(1);
         }
         self.end = number;
@@ -322,8 +227,8 @@ impl Relocation {
             next: self.producer.next.wrapping_sub(self.first),
             seen: self.producer.seen.wrapping_sub(self.first),
         };
-        to.mem.store_release::<CONSUMER>(moved.seen & to.mask);
-        moved.publish(to);
+        to.set_consumer(moved.seen);
+        to.set_producer(moved.next);
         Ok(moved)
     }
 }

@@ -12,8 +12,7 @@ use crate::{
         ring::{
             Full,
             Producer,
-            Relocation,
-            SharedRing, //
+            Relocation, //
         },
         user_cqe::UserCompletion, //
     },
@@ -24,6 +23,7 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::{
+    ring::SharedRing,
     udata::Udata,
     wc::Completion, //
 };
@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 
 /// A ring that a process polls without a system call.
 pub(super) struct UserCq {
-    pub(super) ring: SharedRing,
+    pub(super) ring: Arc<SharedRing>,
     producer: Producer,
     /// Keeps the ring mappable.
     published: Option<Published>,
@@ -41,7 +41,7 @@ impl UserCq {
     /// Allocates a ring, lets the process map it and tells it where. Context: process, may sleep.
     pub(super) fn new(context: &Arc<Context>, entries: u32, udata: &mut Udata<'_>) -> Result<Self> {
         let ring = SharedRing::new(entries, size_of::<UserCompletion>())?;
-        let published = context.publish(ring.memory())?;
+        let published = context.publish(&ring)?;
         udata.copy_out::<MmapInfo>(&published.info())?;
         Ok(Self {
             ring,

@@ -74,7 +74,7 @@ impl UserSrq {
     /// Allocates a ring and lets the process map it. Context: process, may sleep.
     pub(super) fn new(context: &Arc<Context>, max_wr: u32, max_sge: u32) -> Result<Self> {
         let requests = RequestRing::new(max_wr, user_wqe::recv_wqe_len(max_sge)?)?;
-        let published = context.publish(requests.ring().memory())?;
+        let published = context.publish(requests.ring())?;
         Ok(Self {
             requests,
             published: Some(published),

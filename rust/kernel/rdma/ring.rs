@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory shared with a user process for its queues.
+//! Rings that are shared with a user process.
+//!
+//! C header: [`include/uapi/rdma/rdma_user_rxe.h`](srctree/include/uapi/rdma/rdma_user_rxe.h)
 
 use crate::memory;
 use core::{
@@ -17,52 +19,82 @@ use core::{
 use kernel::{
     mm::virt::VmaNew,
     page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 use rdma_bindings as bindings;
 
-/// Zeroed pages that a process can map: a header of words, and elements behind it.
+/// `struct rxe_queue_buf`: the offsets of its words, and its length up to the elements, in bytes.
+const LOG2_ELEMENT_SIZE: usize = 0;
+const INDEX_MASK: usize = 4;
+const PRODUCER: usize = 128;
+const CONSUMER: usize = 256;
+const HEADER_LEN: usize = 384;
+
+/// A ring in zeroed pages that a process can map: a header of words, and elements behind it.
 ///
-/// Every byte may be changed by the process at any moment; nothing that is read here can be
-/// trusted twice. Mappings hold references to the pages themselves, so they stay valid when this
-/// value is dropped. The pages are charged to the memory cgroup of the process that allocated them.
+/// Elements are numbered without end; the slots that they go to are numbers modulo the ring's.
+///
+/// Every byte may be changed by the process at any moment; nothing that is read here can be trusted twice. The process
+/// reads the size of the ring and of its elements in the header; the kernel goes by its private copies alone.
+///
+/// Mappings hold references to the pages themselves, so they stay valid when this value is dropped. The pages are
+/// charged to the memory cgroup of the process that allocated them.
 ///
 /// Must be dropped in a context where `vfree()` is allowed: not with interrupts off, and in process
 /// context not under a spinlock that leaves bottom halves on.
 ///
 /// # Invariants
 ///
-/// - `start` is the start of a `vmalloc` area of `len` bytes that belongs to this value; `size` is `len`
-///   up to the end of its last page.
-/// - There are at least [`Self::HEADER_LEN`] bytes. These are accessed as words only, and those behind by copies only.
-pub struct RingMemory {
+/// - `start` is the start of a `vmalloc` area that belongs to this value, until it is dropped. The area has
+///   `HEADER_LEN` bytes, and behind them `mask + 1` elements of `1 << shift` bytes. `size` is its length up to the end
+///   of its last page.
+/// - `mask` is a power of two less one. Nothing writes `mask`, `shift` or `size` after [`Self::new`].
+/// - There are no references to the area, but for those to words of the header while they are accessed. Through `start`
+///   the header is accessed as words only, and the elements by copies only.
+pub struct SharedRing {
     start: NonNull<u8>,
-    len: usize,
     size: usize,
+    mask: u32,
+    shift: u32,
 }
 
-// SAFETY: The memory is only accessed by atomic instructions and copies that tolerate others.
-unsafe impl Send for RingMemory {}
+// SAFETY: The area is only accessed by atomic instructions and copies that tolerate others. The rest is never written.
+unsafe impl Send for SharedRing {}
 // SAFETY: As above.
-unsafe impl Sync for RingMemory {}
+unsafe impl Sync for SharedRing {}
 
-impl RingMemory {
-    /// The length of the header, in bytes: `struct rxe_queue_buf` in front of its data.
-    pub const HEADER_LEN: usize = 384;
-
-    /// Allocates the header, and `data` bytes behind it, zeroed. Context: process, may sleep.
-    pub fn new(data: usize) -> Result<Self> {
-        let len = Self::HEADER_LEN.checked_add(data).ok_or(EINVAL)?;
+impl SharedRing {
+    /// Allocates a ring that holds at least `min_entries` elements of at least `element_len` bytes.
+    ///
+    /// Errors: `EINVAL` if that is too much. Context: process, may sleep.
+    pub fn new(min_entries: u32, element_len: usize) -> Result<Arc<Self>> {
+        // One slot stays empty, so that full and empty differ.
+        let slots = min_entries
+            .checked_add(1)
+            .and_then(u32::checked_next_power_of_two)
+            .ok_or(EINVAL)?;
+        let element = element_len.checked_next_power_of_two().ok_or(EINVAL)?;
+        let len = element
+            .checked_mul(slots as usize)
+            .filter(|&bytes| bytes <= u32::MAX as usize)
+            .and_then(|bytes| bytes.checked_add(HEADER_LEN))
+            .ok_or(EINVAL)?;
         let size = len.checked_next_multiple_of(PAGE_SIZE).ok_or(EINVAL)?;
         // Not `size` bytes: KASAN watches what is left of the last page.
         // SAFETY: Any size may be asked for; the result is checked.
         let start = unsafe { bindings::vmalloc_zeroed_accounted(len) };
-        // INVARIANT: The area has `len` bytes and was just allocated for this value.
-        Ok(Self {
+        // INVARIANT: The area was just allocated for this value. It has the header, and behind it `slots` elements of
+        // `element` bytes; both are powers of two. The process cannot reach it yet, and there are no references to it.
+        let ring = Self {
             start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
-            len,
             size,
-        })
+            mask: slots.wrapping_sub(1),
+            shift: element.trailing_zeros(),
+        };
+        ring.word::<LOG2_ELEMENT_SIZE>().store(ring.shift, Relaxed);
+        ring.word::<INDEX_MASK>().store(ring.mask, Relaxed);
+        Ok(Arc::new(ring, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Bytes that a process maps, a multiple of the page size. Context: any, here and below, if nothing else is said.
@@ -71,65 +103,105 @@ impl RingMemory {
         self.size
     }
 
-    /// A pointer to `len` bytes at `offset`, if they are behind the header and within the memory.
+    /// Number of slots, a power of two.
     #[inline]
-    fn behind_header(&self, offset: usize, len: usize) -> Option<*mut u8> {
-        let end = offset.checked_add(len)?;
-        if offset < Self::HEADER_LEN || end > self.len {
-            return None;
-        }
-        // SAFETY: `offset` is at most `len`, so the result stays within the area.
-        Some(unsafe { self.start.as_ptr().add(offset) })
+    pub fn slots(&self) -> u32 {
+        self.mask.wrapping_add(1)
     }
 
-    /// The word at `AT` of the header. Not of the kernel's own atomic type: its operations are calls of C functions, 167
-    /// instructions of a message of 2 B.
+    /// How many elements the ring holds.
+    #[inline]
+    pub fn capacity(&self) -> u32 {
+        self.mask
+    }
+
+    /// Bytes of an element, a power of two.
+    #[inline]
+    pub fn element_len(&self) -> usize {
+        1usize.wrapping_shl(self.shift)
+    }
+
+    /// `number` modulo the number of slots.
+    #[inline]
+    pub fn wrap(&self, number: u32) -> u32 {
+        number & self.mask
+    }
+
+    /// The word at `AT` of the header. Not of the kernel's own atomic type: its operations are calls of C functions,
+    /// 167 instructions of a message of 2 B.
     #[inline]
     fn word<const AT: usize>(&self) -> &AtomicU32 {
-        const { assert!(AT % size_of::<u32>() == 0 && AT + size_of::<u32>() <= Self::HEADER_LEN) };
-        // SAFETY: The word is aligned, as the area is, and within the header, which lives as long as `self`. By the type
-        // invariant the kernel accesses the header only through here; accesses of the process do not race in the kernel's
-        // model.
+        const { assert!(AT % size_of::<u32>() == 0 && AT + size_of::<u32>() <= HEADER_LEN) };
+        // SAFETY: The word is aligned, as the area is, and within the header, which by the type invariant lives as long
+        // as `self` and is accessed only through here. Accesses of the process by its own mapping, or of the kernel to
+        // a memory region that the process has there, do not race in the kernel's model.
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(AT).cast()) }
     }
 
-    /// Reads the word at `AT` of the header, ordered before what follows.
+    /// The slot that the producer fills next, whatever the process wrote. The elements before can be seen.
     #[inline]
-    pub fn load_acquire<const AT: usize>(&self) -> u32 {
-        self.word::<AT>().load(Acquire)
+    pub fn producer(&self) -> u32 {
+        self.wrap(self.word::<PRODUCER>().load(Acquire))
     }
 
-    /// Writes the word at `AT` of the header, ordered behind what precedes.
+    /// Whether the producer's index is one that a sound process writes.
     #[inline]
-    pub fn store_release<const AT: usize>(&self, value: u32) {
-        self.word::<AT>().store(value, Release);
+    pub fn is_sound(&self) -> bool {
+        self.word::<PRODUCER>().load(Acquire) <= self.mask
     }
 
-    /// Writes the word at `AT` of the header.
+    /// The slot that the consumer takes from next, whatever the process wrote. Those before may be filled anew.
     #[inline]
-    pub fn store<const AT: usize>(&self, value: u32) {
-        self.word::<AT>().store(value, Relaxed);
+    pub fn consumer(&self) -> u32 {
+        self.wrap(self.word::<CONSUMER>().load(Acquire))
     }
 
-    /// Copies from behind the header, once: a private snapshot. [`None`] if there are not so many bytes.
+    /// Lets the process see the elements before `number`.
     #[inline]
-    pub fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
-        let src = self.behind_header(offset, out.len())?;
-        // SAFETY: The source is within the area, to which there are no references; the destination is an exclusive one.
+    pub fn set_producer(&self, number: u32) {
+        self.word::<PRODUCER>().store(self.wrap(number), Release);
+    }
+
+    /// Gives the slots of the elements before `number` back to the process.
+    #[inline]
+    pub fn set_consumer(&self, number: u32) {
+        self.word::<CONSUMER>().store(self.wrap(number), Release);
+    }
+
+    /// A pointer to the element `number`, at which `len` bytes can be copied as long as `self` lives. [`None`] if
+    /// elements are shorter.
+    #[inline]
+    fn element(&self, number: u32, len: usize) -> Option<*mut u8> {
+        if len > self.element_len() {
+            return None;
+        }
+        let offset = (self.wrap(number) as usize).wrapping_shl(self.shift);
+        // SAFETY: The slot is at most `mask`: by the type invariant the elements before it and its own are within the
+        // area, behind the header. So the shift loses nothing, the sums are within the area, and at least `len` bytes
+        // of it follow.
+        Some(unsafe { self.start.as_ptr().add(HEADER_LEN).add(offset) })
+    }
+
+    /// Copies the beginning of the element `number`, once: a private snapshot. [`None`] if elements are shorter.
+    #[inline]
+    pub fn read(&self, number: u32, out: &mut [u8]) -> Option<()> {
+        let src = self.element(number, out.len())?;
+        // SAFETY: `src` points to at least `out.len()` bytes of the area. By the type invariant there are no references
+        // to them, so `out`, an exclusive reference, is not among them.
         unsafe { memory::copy(out.as_mut_ptr(), src, out.len()) };
         Some(())
     }
 
-    /// Copies behind the header. [`None`] if there are not so many bytes.
+    /// Copies to the beginning of the element `number`. [`None`] if elements are shorter.
     #[inline]
-    pub fn write(&self, offset: usize, data: &[u8]) -> Option<()> {
-        let dst = self.behind_header(offset, data.len())?;
+    pub fn write(&self, number: u32, data: &[u8]) -> Option<()> {
+        let dst = self.element(number, data.len())?;
         // SAFETY: As for `read`, with the directions exchanged.
         unsafe { memory::copy(dst, data.as_ptr(), data.len()) };
         Some(())
     }
 
-    /// Maps the whole memory; `EINVAL` if `vma` is larger. Context: process, with the mmap lock held for writing.
+    /// Maps the whole ring; `EINVAL` if `vma` is larger. Context: process, with the mmap lock held for writing.
     pub fn map(&self, vma: &VmaNew) -> Result {
         let len = vma.end().wrapping_sub(vma.start());
         if len > self.size {
@@ -157,7 +229,7 @@ impl RingMemory {
     }
 }
 
-impl Drop for RingMemory {
+impl Drop for SharedRing {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the area belongs to `self` and is freed only here.
         unsafe { bindings::vfree(self.start.as_ptr().cast()) };

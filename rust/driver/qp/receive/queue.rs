@@ -11,10 +11,7 @@ use crate::{
     memory::pd::Pd,
     queue::{
         cq::Cq,
-        ring::{
-            RequestRing,
-            SharedRing, //
-        },
+        ring::RequestRing,
         srq::Srq,
         user_wqe,
         wqe::RecvWqe,
@@ -25,7 +22,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::qp::Cap;
+use rdma::{
+    qp::Cap,
+    ring::SharedRing, //
+};
 use roce::{
     responder::Receive,
     wire::U24, //
@@ -54,7 +54,7 @@ impl RecvSource {
     }
 
     /// The QP's own ring, if it is shared with a process.
-    pub(in super::super) fn ring(&self) -> Option<&SharedRing> {
+    pub(in super::super) fn ring(&self) -> Option<&Arc<SharedRing>> {
         match self {
             Self::User(requests) => Some(requests.ring()),
             Self::Kernel | Self::Shared(_) | Self::Domain(_) => None,

@@ -23,16 +23,19 @@ use crate::{
     queue::{
         ring::{
             KernelRing,
-            RequestRing,
-            SharedRing, //
+            RequestRing, //
         },
         user_wqe,
         wqe::SendWqes, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::{
     qp::Cap,
+    ring::SharedRing,
     wc::{
         self,
         Completion, //
@@ -63,7 +66,7 @@ impl SendSource {
     }
 
     /// The ring, if it is shared with a process.
-    pub(in super::super) fn ring(&self) -> Option<&SharedRing> {
+    pub(in super::super) fn ring(&self) -> Option<&Arc<SharedRing>> {
         match self {
             Self::User(requests) => Some(requests.ring()),
             Self::Kernel => None,
