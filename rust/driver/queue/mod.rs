@@ -8,7 +8,6 @@ pub(crate) mod posted_receives;
 pub(crate) mod ring;
 pub(crate) mod srq;
 mod user_cq;
-mod user_cqe;
 mod user_srq;
 pub(crate) mod user_wqe;
 pub(crate) mod wqe;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's end of rings that are shared with a process, and the rings of kernel consumers.
+//! The kernel's end of rings that a process posts requests to, and the rings of kernel consumers.
 
 use crate::storage::filled;
 use kernel::{
@@ -108,128 +108,6 @@ impl RequestRing {
     pub(super) fn follow(&mut self, old: &Self, posted: &Posted) {
         let taken = old.ring.wrap(old.index.wrapping_sub(posted.index));
         self.go_to(taken.min(posted.count));
-    }
-}
-
-/// The kernel's end of a ring whose consumer is the process. Belongs under a lock.
-///
-/// Elements are numbered without end; the slots that they go to are numbers modulo the ring's.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Producer {
-    next: u32,
-    /// Where the process had come to when we looked last.
-    seen: u32,
-}
-
-impl Producer {
-    /// Starts at the ring's first slot.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Looks where the process has come to.
-    ///
-    /// Providers before rdma-core 55 go one slot too far where `ibv_next_poll()` finds nothing and
-    /// `ibv_end_poll()` follows, as it should: the ring would look full, and for ever. A sound consumer
-    /// never passes us. We go on where this one will look next.
-    #[inline]
-    pub(crate) fn catch_up(&mut self, ring: &SharedRing) {
-        let taken = ring.wrap(ring.consumer().wrapping_sub(self.seen));
-        let untaken = self.next.wrapping_sub(self.seen);
-        self.seen = self.seen.wrapping_add(taken);
-        if taken > untaken {
-            self.next = self.seen;
-            ring.set_producer(self.next);
-        }
-    }
-
-    /// How many elements the process has not taken.
-    pub(crate) fn len(&mut self, ring: &SharedRing) -> u32 {
-        self.catch_up(ring);
-        self.next.wrapping_sub(self.seen)
-    }
-
-    /// Appends an element, no longer than the ring's.
-    pub(crate) fn push(&mut self, ring: &SharedRing, element: &[u8]) -> Result<(), Full> {
-        if self.len(ring) >= ring.capacity() {
-            return Err(Full);
-        }
-        ring.write(self.next, element).ok_or(Full)?;
-        self.next = self.next.wrapping_add(1);
-        ring.set_producer(self.next);
-        Ok(())
-    }
-}
-
-/// A move of what a process has not taken to another ring, of elements of the same size, which is new and empty and
-/// which nobody uses yet (resize).
-pub(crate) struct Relocation {
-    ring: Arc<SharedRing>,
-    /// The ring's, when it was looked at last.
-    producer: Producer,
-    /// The number that becomes 0.
-    first: u32,
-    /// The first one that is not copied.
-    end: u32,
-}
-
-impl Relocation {
-    /// The elements of `producer` are to move, with those that it adds until [`Self::finish`]. It has just caught up.
-    pub(crate) fn new(ring: &Arc<SharedRing>, producer: &Producer) -> Self {
-        Self {
-            ring: ring.clone(),
-            producer: *producer,
-            first: producer.seen,
-            end: producer.seen,
-        }
-    }
-
-    /// Goes by what `producer` has now, as it has just caught up. Returns how many elements are not copied yet.
-    pub(crate) fn follow(&mut self, producer: &Producer) -> u32 {
-        self.producer = *producer;
-        producer.next.wrapping_sub(self.begin())
-    }
-
-    /// The first number to be copied: what the process has taken meanwhile need not be.
-    fn begin(&self) -> u32 {
-        let Producer { next, seen } = self.producer;
-        if self.end.wrapping_sub(seen) <= next.wrapping_sub(seen) {
-            self.end
-        } else {
-            seen
-        }
-    }
-
-    /// Copies what the producer had when it was looked at last. Needs no lock: a slot of the ring that is filled anew
-    /// meanwhile had an element that the process has taken.
-    pub(crate) fn copy(&mut self, to: &SharedRing) -> Result<(), Full> {
-        let (ring, Producer { next, seen }) = (&self.ring, self.producer);
-        if next.wrapping_sub(seen) > to.capacity() {
-            return Err(Full);
-        }
-        let mut element = [0u8; 64];
-        let element = element.get_mut(..ring.element_len()).ok_or(Full)?;
-        let mut number = self.begin();
-        while number != next {
-            ring.read(number, element).ok_or(Full)?;
-            let moved = number.wrapping_sub(self.first);
-            to.write(moved, element).ok_or(Full)?;
-            number = number.wrapping_add(1);
-        }
-        self.end = number;
-        Ok(())
-    }
-
-    /// Copies the rest. Returns the producer of `to`. Belongs under the producer's lock, behind [`Self::follow`].
-    pub(crate) fn finish(&mut self, to: &SharedRing) -> Result<Producer, Full> {
-        self.copy(to)?;
-        let moved = Producer {
-            next: self.producer.next.wrapping_sub(self.first),
-            seen: self.producer.seen.wrapping_sub(self.first),
-        };
-        to.set_consumer(moved.seen);
-        to.set_producer(moved.next);
-        Ok(moved)
     }
 }
 

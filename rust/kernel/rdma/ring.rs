@@ -117,7 +117,7 @@ impl SharedRing {
 
     /// Bytes of an element, a power of two.
     #[inline]
-    pub fn element_len(&self) -> usize {
+    fn element_len(&self) -> usize {
         1usize.wrapping_shl(self.shift)
     }
 

@@ -29,7 +29,7 @@ impl Cq {
         };
         let mut rounds = 0..COPY_ROUNDS;
         loop {
-            moving.copy(&new.ring)?;
+            moving.copy(&new)?;
             let is_last = rounds.next().is_none();
             let most = if is_last { COPY_MOST } else { COPY_REST };
             let mut state = self.state.lock();
