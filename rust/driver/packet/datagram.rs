@@ -179,11 +179,13 @@ impl Batch {
         if !self.paths.last().is_some_and(is_last) {
             self.paths.push_within_capacity(path.clone()).ok()?;
         }
-        if path.is_to_group() {
-            self.to_groups = self.to_groups.saturating_add(1);
-        }
         let index = self.paths.len().wrapping_sub(1);
         self.datagrams.push_within_capacity((skb, index)).ok()
+    }
+
+    /// The next datagram is to a group. Context: any.
+    pub(crate) fn add_to_group(&mut self) {
+        self.to_groups = self.to_groups.saturating_add(1);
     }
 
     /// Has each datagram leave on its own, for packets that are sent again: segmentation of super-packets on the way

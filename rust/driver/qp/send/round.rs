@@ -154,10 +154,10 @@ impl Side for SendSide {
     /// Carries out what the requester asks for, until the batch is full.
     fn build(&mut self, qp: &Arc<Qp>, round: &mut Round, batch: &mut Batch) {
         self.is_late = false;
-        let now = round.now();
         if self.requester.is_empty() {
             return;
         }
+        let now = round.now();
         // Of a connected QP, the same for all that leaves together.
         let datagram_path = self.datagram_path.as_ref().map(|(_, path)| path);
         let connected = match datagram_path {
@@ -245,6 +245,9 @@ impl SendSide {
             Some(_) if burst.length > qp.device().mtu().bytes() => None,
             Some(ah) => {
                 datagram = datagram_tx_path(&mut self.datagram_path, qp, ah);
+                if datagram.as_ref().is_some_and(|tx| tx.path.is_to_group()) {
+                    batch.add_to_group();
+                }
                 datagram.as_ref()
             }
             None => connected,
