@@ -179,8 +179,9 @@ pub(crate) fn receive_steered(
 /// Takes in packets that a QP of `device` sends, in their order: they saw no network, and have no ICRC.
 ///
 /// The sender owns one side of its QP, further up on the stack. An answer of its peer comes back by this function, to that
-/// side only, as a QP takes packets of its peer only. The side leaves to its owner all that is to be sent then. So there are
-/// two calls on one stack, at the most. Context: bottom halves off, no lock held.
+/// side only, as a QP takes packets of its peer only, and no QP has another peer before this ends (RCU, `modify_qp`). The
+/// side leaves to its owner all that is to be sent then. So there are two calls on one stack, at the most.
+/// Context: bottom halves off, no lock held.
 pub(crate) fn receive_own(device: &Arc<Device>, mut packets: RxList) {
     while !packets.is_empty() {
         receive_all(device, packets.take(TOGETHER), Came::Own, None);

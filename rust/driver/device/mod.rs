@@ -216,6 +216,11 @@ impl Device {
         )
     }
 
+    /// Takes in packets that a QP of the device sends. Context: bottom halves off, no lock held.
+    pub(crate) fn receive_own(self: &Arc<Self>, packets: net::RxList) {
+        (self.registry.receivers.own)(self, packets);
+    }
+
     /// One more packet, of so many bytes of memory, waits for pages, unless there are so many that it should not: of
     /// those that others wait behind there may be more. Returns whether it waits. Context: any.
     pub(crate) fn packet_may_wait(&self, memory: u32, is_first: bool) -> bool {

@@ -95,7 +95,7 @@ const MOST_FLUSHES: u32 = 100;
 #[pin_data]
 pub(crate) struct Registry {
     pub(crate) module: &'static ThisModule,
-    pub(crate) receivers: Receivers,
+    pub(super) receivers: Receivers,
     /// The addresses of all devices.
     #[pin]
     pub(crate) addresses: Addresses,

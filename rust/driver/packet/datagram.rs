@@ -94,8 +94,8 @@ pub(crate) struct Batch {
     datagrams: KVec<(TxSkb, usize)>,
     /// No two that follow one another are the same.
     paths: KVec<Arc<Path>>,
-    /// How many are for groups.
-    to_groups: u32,
+    /// How many are for groups with QPs of the device.
+    to_own_groups: u32,
     /// Each datagram is to leave on its own.
     is_scattered: bool,
     /// A raw packet QP has these instead.
@@ -108,9 +108,9 @@ impl Batch {
     /// Room that a batch must have before another burst is built into it.
     pub(crate) const BURST: usize = MAX_BURST_PACKETS as usize;
 
-    /// Datagrams to groups that fill a batch. Each may be for 64 QPs of the device, and all of these take it in
-    /// before bottom halves run again.
-    const MOST_TO_GROUPS: u32 = 8;
+    /// Datagrams to groups of the device that fill a batch. Each may be for 64 QPs, and all of these take it in before bottom
+    /// halves run again.
+    const MOST_TO_OWN_GROUPS: u32 = 8;
 
     /// Allocates an empty batch. Context: process, may sleep.
     pub(crate) fn new() -> Result<KBox<Self>> {
@@ -183,9 +183,9 @@ impl Batch {
         self.datagrams.push_within_capacity((skb, index)).ok()
     }
 
-    /// The next datagram is to a group. Context: any.
-    pub(crate) fn add_to_group(&mut self) {
-        self.to_groups = self.to_groups.saturating_add(1);
+    /// The last datagram is for a group with QPs of the device. Context: any.
+    pub(crate) fn add_to_own_group(&mut self) {
+        self.to_own_groups = self.to_own_groups.saturating_add(1);
     }
 
     /// Has each datagram leave on its own, for packets that are sent again: segmentation of super-packets on the way
@@ -211,7 +211,7 @@ impl Batch {
         } else {
             Self::BURST
         };
-        self.room() < least || self.to_groups >= Self::MOST_TO_GROUPS
+        self.room() < least || self.to_own_groups >= Self::MOST_TO_OWN_GROUPS
     }
 
     /// How many more datagrams fit, or frames.
@@ -280,11 +280,11 @@ impl Batch {
             outcome.transmit(last, path);
         }
         self.paths.clear();
-        self.to_groups = 0;
+        self.to_own_groups = 0;
         self.is_scattered = false;
         if !own.is_empty() {
             outcome.sent(own_packets, own_bytes);
-            (device.registry.receivers.own)(device, own);
+            device.receive_own(own);
         }
         if let Some(frames) = &mut self.frames {
             let (sent, bytes, dropped) = frames.send();

@@ -178,16 +178,11 @@ impl Path {
         self.is_loopback
     }
 
-    /// Whether packets are for a group. Context: any.
-    pub(crate) fn is_to_group(&self) -> bool {
-        self.asked.query.destination.is_multicast()
-    }
-
     /// Whether packets are for a group that QPs of `device` are in: these get a copy from the sender, and none that the
     /// network brings back. Context: any.
     pub(crate) fn has_own_group(&self, device: &Arc<Device>) -> bool {
         let destination = self.asked.query.destination;
-        self.is_to_group()
+        destination.is_multicast()
             && multicast::find(device.number, &destination.to_gid(), &rcu::read_lock()).is_some()
     }
 

@@ -8,7 +8,6 @@ use super::{
         Alternate,
         Paths, //
     },
-    table,
     Qp, //
 };
 use crate::{
@@ -305,7 +304,8 @@ fn reset(qp: &Arc<Qp>, attributes: &mut Attributes) {
     qp.send.lock().reset(qp);
     qp.receive.lock().reset(qp);
     if !matches!(before, State::Reset | State::Init) {
-        // A packet from the former peer may have been admitted and not taken in. The next connection must not get it.
+        // A packet from the former peer may have been admitted and not taken in. The next connection must not get it. Nor
+        // may the QP have another peer while a packet of this one is on a stack (`demux::receive_own`).
         sync::synchronize_rcu();
         // Also what such a packet has left.
         qp.send.lock().reset(qp);
@@ -338,10 +338,8 @@ fn apply_receive(
     let mut receive = qp.receive.lock();
     let old = resources.map(|resources| receive.responder.replace_storage(resources));
     if from == State::Init && to == State::Rtr {
-        // A number has 24 bits, and the core looks at no others.
-        let remote = set.dest_qp_num & table::NUMBER_MASK;
         qp.remote
-            .store(remote, core::sync::atomic::Ordering::Relaxed);
+            .store(set.dest_qp_num, core::sync::atomic::Ordering::Relaxed);
         let has_srq = receive.has_srq();
         receive.responder.configure(ResponderConfig {
             service: qp.ty,

@@ -142,12 +142,13 @@ impl Engine {
         }
     }
 
-    /// Builds the CNP that is owed (annex A17.9.3). Context: bottom halves off.
+    /// Builds the CNP that is owed (annex A17.9.3), but not within the device: there is no network, and nothing but a CNP goes
+    /// from a send side to a send side (`demux::receive_own`). Context: bottom halves off.
     #[cold]
     #[inline(never)]
     fn build_cnp(&mut self, qp: &Qp, batch: &mut Batch) {
         self.owes_cnp = false;
-        let Some(way) = qp.tx_path() else {
+        let Some(way) = qp.tx_path().filter(|way| !way.path.is_loopback()) else {
             return;
         };
         let mut packet = Packet::new(Opcode::Cnp, qp.remote_number(), Psn::new(0));

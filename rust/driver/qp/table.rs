@@ -26,7 +26,7 @@ use kernel::{
 pub(crate) const GSI_NUMBER: u32 = 1;
 /// QP numbers: 24 bits, without those of the special QPs and the one that stands for a multicast group.
 const NUMBERS: RangeInclusive<u32> = 2..=0x00ff_fffe;
-pub(super) const NUMBER_MASK: u32 = 0x00ff_ffff;
+const NUMBER_MASK: u32 = 0x00ff_ffff;
 /// Numbers that are tried for a new QP.
 const TRIES: u32 = 1 << 16;
 

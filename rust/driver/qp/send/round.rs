@@ -245,9 +245,6 @@ impl SendSide {
             Some(_) if burst.length > qp.device().mtu().bytes() => None,
             Some(ah) => {
                 datagram = datagram_tx_path(&mut self.datagram_path, qp, ah);
-                if datagram.as_ref().is_some_and(|tx| tx.path.is_to_group()) {
-                    batch.add_to_group();
-                }
                 datagram.as_ref()
             }
             None => connected,
@@ -286,6 +283,9 @@ impl SendSide {
                     return Err(fault);
                 }
             }
+        }
+        if batch.len() > before && path.has_own_group(qp.device()) {
+            batch.add_to_own_group();
         }
         Ok(Outcome::Done)
     }

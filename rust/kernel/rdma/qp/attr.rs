@@ -170,6 +170,8 @@ impl Attr {
             RETRY_CNT => retry_cnt = retry_cnt,
             RNR_RETRY => rnr_retry = rnr_retry,
         );
+        // A number has 24 bits. `uverbs` passes on whatever a process writes.
+        attr.dest_qp_num &= 0x00ff_ffff;
         // SAFETY: As above, for each field that the mask names.
         unsafe {
             if has(AttrMask::STATE) {
