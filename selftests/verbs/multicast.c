@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <net/if.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "namespace.h"
@@ -23,6 +24,8 @@
 /* A copy too many comes with the one that was expected, or soon after it. */
 #define SURPLUS_MS 20
 #define HOPS 7
+/* Of a datagram that is scattered over them. */
+#define PAGES 16
 
 /* At each device three queue pairs that can be in groups. */
 #define MEMBERS 3
@@ -292,6 +295,57 @@ static bool row_sender(void)
 		return region_check(&other->sink, "sink") && cq_quiet(member->cq, SURPLUS_MS) &&
 		       cq_quiet(other->cq, SURPLUS_MS);
 	}
+}
+
+/* The datagram waits for one page after the other, more often than datagrams to this group are sent at once. */
+static bool row_absent(void)
+{
+	struct member *member = &ends[0].members[0];
+	const struct device *device = &ends[0].device;
+	struct depth depth = { .send = 1, .receive = 1, .sges = PAGES };
+	const size_t page = sysconf(_SC_PAGESIZE);
+	struct ibv_sge sges[PAGES];
+	struct ibv_send_wr wr = {
+		.wr_id = 5,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.sg_list = sges,
+		.num_sge = PAGES,
+		.wr.ud = { .ah = ends[0].ah, .remote_qpn = GROUP_QPN, .remote_qkey = QKEY },
+	};
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	uint8_t *memory;
+	struct ibv_wc wc;
+	unsigned int i;
+	bool good;
+
+	memory = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+	mr = ibv_reg_mr(device->pd, memory, PAGES * page, IBV_ACCESS_ON_DEMAND);
+	if (!mr)
+		die("ibv_reg_mr: %s", strerror(errno));
+	for (i = 0; i < PAGES; i++)
+		sges[i] = (struct ibv_sge){ (uintptr_t)memory + i * page, 4, mr->lkey };
+	cq = cq_make(device, 2);
+	qp = ud_make(&ends[0].device, cq, cq, depth, QKEY);
+	attach(member);
+	post_receives(member);
+	send_post(qp, &wr);
+	good = cq_expect(cq, "the send", 5, IBV_WC_SUCCESS, WAIT_MS) && cq_poll(member->cq, &wc, WAIT_MS) &&
+	       !wc.status && wc.byte_len == GRH + 4 * PAGES;
+	if (good) {
+		memcpy(member->sink.expected, member->sink.memory, GRH);
+		memset(member->sink.expected + GRH, 0, 4 * PAGES);
+		good = region_check(&member->sink, "sink");
+	}
+	qp_free(qp);
+	cq_free(cq);
+	ibv_dereg_mr(mr);
+	munmap(memory, PAGES * page);
+	return good;
 }
 
 static bool row_qkey(void)
@@ -594,6 +648,7 @@ static bool row_address(void)
 static const struct row rows[] = {
 	{ "everybody in the group", row_everybody },
 	{ "the sender too", row_sender },
+	{ "from absent pages", row_absent },
 	{ "a wrong Q_Key", row_qkey },
 	{ "nothing after detach", row_detach },
 	{ "attached twice", row_twice },
