@@ -40,7 +40,7 @@
 #define LOST_MS 2000
 #define MOST_LOST 1
 /* How often threads send. */
-#define TRIES 10
+#define ROUNDS_OF_THREADS 10
 /* Queue pairs that are destroyed amid a burst: the timer does not send before that each time. */
 #define ENDS 20
 /* Of a row's argument: its queue pairs are UC. */
@@ -379,9 +379,9 @@ static bool run_threads(void)
 {
 	unsigned int lost = 0, i;
 
-	for (i = 0; lost <= MOST_LOST && i < TRIES; i++)
+	for (i = 0; lost <= MOST_LOST && i < ROUNDS_OF_THREADS; i++)
 		lost += !threads_send();
-	ksft_print_msg("messages lost, or not in order, in %u of %u tries\n", lost, i);
+	ksft_print_msg("messages lost, or not in order, in %u of %u rounds\n", lost, i);
 	return lost <= MOST_LOST;
 }
 
