@@ -80,11 +80,6 @@ pub(super) trait Side: Sized + Unpin {
 
     /// Ends a round, under the lock, also one that built nothing. `is_sent`: no packets are on their way out of a batch.
     fn settle(&mut self, qp: &Arc<Qp>, round: &mut Round, is_sent: bool);
-
-    /// Forgets packets and accesses that wait for pages, and what the peer was to be told.
-    fn wait_no_more(&mut self, qp: &Qp) {
-        self.engine().wait_no_more(qp);
-    }
 }
 
 /// One hold of a side's lock, and what it leaves to be done once the lock is released.

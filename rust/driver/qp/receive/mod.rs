@@ -13,10 +13,7 @@ use self::queue::{
 use super::{
     bulk::WorkerCpu,
     engine::Engine,
-    side::{
-        Round,
-        Side, //
-    },
+    side::Round,
     Qp, //
 };
 use crate::{
@@ -182,7 +179,7 @@ impl ReceiveSide {
     /// Forgets all requests without completing them (RESET).
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.responder.reset();
-        self.wait_no_more(qp);
+        self.engine.wait_no_more(qp);
         self.queue.reset(qp);
         self.failed = None;
     }
@@ -204,7 +201,7 @@ impl ReceiveSide {
             return false;
         }
         self.responder.flush();
-        self.wait_no_more(qp);
+        self.engine.wait_no_more(qp);
         self.complete_failed(qp, round);
         let mut more = true;
         for _ in 0..FLUSH_BUDGET {

@@ -191,7 +191,7 @@ impl SendSide {
     pub(crate) fn reset(&mut self, qp: &Qp) {
         self.requester.reset();
         self.tell_drained = false;
-        self.wait_no_more(qp);
+        self.engine.wait_no_more(qp);
         self.wqes.clear();
         self.datagram_path = None;
         // The next time must not be taken for later than this one.
@@ -203,7 +203,7 @@ impl SendSide {
     pub(super) fn flush(&mut self, qp: &Qp) {
         self.requester.flush();
         self.tell_drained = false;
-        self.wait_no_more(qp);
+        self.engine.wait_no_more(qp);
     }
 
     /// Whether all that was begun has ended, and its completions are posted.
