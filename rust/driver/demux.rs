@@ -180,7 +180,7 @@ pub(crate) fn receive_steered(
 ///
 /// The sender owns one side of its QP, further up on the stack. An answer of its peer comes back by this function, to that
 /// side only, as a QP takes packets of its peer only, and no QP has another peer before this ends (RCU, `modify_qp`). The
-/// side leaves to its owner all that is to be sent then. So there are two calls on one stack, at the most.
+/// owner sends the next packets of that side, when this has returned. So at most two calls are on one stack.
 /// Context: bottom halves off, no lock held.
 pub(crate) fn receive_own(device: &Arc<Device>, mut packets: RxList) {
     while !packets.is_empty() {
@@ -210,7 +210,7 @@ fn receive_all(
         let Some(_pass) = qp.enter() else {
             continue;
         };
-        if !admit(qp, packet, &skb, burst.is_own()) {
+        if !admit(qp, packet, &skb) {
             continue;
         }
         let run = Run {
@@ -265,7 +265,7 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     let Some(_pass) = qp.enter() else {
         return;
     };
-    if !admit(qp, packet, &skb, false) {
+    if !admit(qp, packet, &skb) {
         return;
     }
     let run = Run {
@@ -276,8 +276,8 @@ fn deliver(qp: &Arc<Qp>, packet: &Packet, skb: RxSkb) {
     qp.take_in_run(run, true);
 }
 
-/// Whether a QP takes a packet, which the device sent itself if `is_own`. The caller has a pass.
-fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
+/// Whether a QP takes a packet. The caller has a pass.
+fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb) -> bool {
     if !qp.takes_packets() {
         return false;
     }
@@ -288,9 +288,9 @@ fn admit(qp: &Arc<Qp>, packet: &Packet, skb: &RxSkb, is_own: bool) -> bool {
     let migrated = (packet.opcode.transport() != Transport::Cnp).then_some(packet.migrated);
     // A connected QP takes packets from its peer only, over the paths that it has now (IBTA 9.6.1.2.3, 17.2.8, annex
     // A17.4.5). Within the device the sender is known. Last, as it may make the QP migrate.
-    let is_stranger =
-        || is_own && skb.sender() != qp.remote_number() || !qp.admits(skb, is_own, migrated);
-    if !qp.is_datagram() && is_stranger() {
+    let is_peer = |sender: u32| sender == qp.remote_number();
+    let is_admitted = || skb.sender().is_none_or(is_peer) && qp.admits(skb, migrated);
+    if !qp.is_datagram() && !is_admitted() {
         // A CNP is not counted, as in `count_unknown`.
         if migrated.is_some() {
             qp.device().count_drop(Counter::UnknownQp, qp.number);

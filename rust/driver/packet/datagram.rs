@@ -233,10 +233,8 @@ impl Batch {
     /// held.
     pub(crate) fn send(&mut self, device: &Arc<Device>, number: u32) {
         let mut outcome = Outcome::default();
-        // Those that stay within the device.
-        let mut own_packets = 0u64;
-        let mut own_bytes = 0u64;
         let mut burst: Option<(TxSkb, usize, &Path)> = None;
+        // Those for QPs of the device.
         let mut own = RxList::default();
         for (skb, index) in self.datagrams.drain_all() {
             let Some(path) = self.paths.get(index) else {
@@ -246,8 +244,7 @@ impl Batch {
                 let len = skb.len() as u64;
                 match RxSkb::of_sent(skb, path.netns(), path.ifindex(), number) {
                     Some(skb) => {
-                        own_packets = own_packets.wrapping_add(1);
-                        own_bytes = own_bytes.wrapping_add(len);
+                        outcome.sent(1, len);
                         own.push(skb);
                     }
                     None => outcome.dropped(1),
@@ -283,7 +280,6 @@ impl Batch {
         self.to_own_groups = 0;
         self.is_scattered = false;
         if !own.is_empty() {
-            outcome.sent(own_packets, own_bytes);
             device.receive_own(own);
         }
         if let Some(frames) = &mut self.frames {

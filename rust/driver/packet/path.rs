@@ -143,15 +143,15 @@ impl Path {
         self.route.is_valid() && self.addresses == device.registry.addresses.changes()
     }
 
-    /// Whether a packet, which the device sent itself if `is_own`, comes from the other end of this path. The same
-    /// addresses may be another host's on another link, or in another VRF. If the path stays within the device, a packet
-    /// that came by the network does not: any process of the namespace can send it, by a UDP socket.
-    pub(crate) fn is_reverse(&self, skb: &RxSkb, is_own: bool) -> bool {
+    /// Whether a packet comes from the other end of this path. The same addresses may be another host's on another link, or
+    /// in another VRF. If the path stays within the device, a packet that came by the network does not: any process of the
+    /// namespace can send it, by a UDP socket.
+    pub(crate) fn is_reverse(&self, skb: &RxSkb) -> bool {
         let query = &self.asked.query;
         self.netns() == skb.netns()
             && query.destination == skb.source()
             && query.source == skb.destination()
-            && (is_own || !self.is_loopback && skb.is_from(self.oif))
+            && (skb.sender().is_some() || !self.is_loopback && skb.is_from(self.oif))
     }
 
     /// The namespace that has the source address. Context: any.

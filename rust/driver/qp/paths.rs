@@ -210,15 +210,9 @@ impl Qp {
 
     /// Whether `skb` comes from the connected peer ([`Path::is_reverse`]). `migrated` is its MigReq bit, which may make the
     /// QP migrate; [`None`] for a CNP, whose bit means nothing (annex A17.9.3). Context: bottom halves off, no lock held.
-    pub(crate) fn admits(
-        self: &Arc<Self>,
-        skb: &RxSkb,
-        is_own: bool,
-        migrated: Option<bool>,
-    ) -> bool {
+    pub(crate) fn admits(self: &Arc<Self>, skb: &RxSkb, migrated: Option<bool>) -> bool {
         let (verdict, switched) = self.with_paths(|paths| {
-            let is_of =
-                |path: Option<&Arc<Path>>| path.is_some_and(|path| path.is_reverse(skb, is_own));
+            let is_of = |path: Option<&Arc<Path>>| path.is_some_and(|path| path.is_reverse(skb));
             let mut way = Way {
                 primary: is_of(paths.primary.as_ref()),
                 alternate: is_of(paths.alternate.as_ref().map(|alternate| &alternate.path)),

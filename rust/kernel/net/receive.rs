@@ -252,7 +252,7 @@ impl RxSkb {
     }
 
     /// Makes a received datagram of one to be sent, for a receiver in the namespace `netns` that it reaches without a
-    /// network, as if it had come in by netdev number `ifindex` there. `sender` is any number. [`None`] if it is several, or
+    /// network, as if it had come in by netdev number `ifindex` there. `sender` is any number but 0. [`None`] if it is several, or
     /// its headers were changed into others; it is dropped then. Any context.
     pub fn of_sent(packet: TxSkb, netns: NetId, ifindex: u32, sender: u32) -> Option<Self> {
         let ip_len = packet.headers().len().checked_sub(UDP_LEN)?;
@@ -367,9 +367,9 @@ impl RxSkb {
         self.control().ifindex
     }
 
-    /// Returns who sent it, of a packet that saw no network; 0 of others.
-    pub fn sender(&self) -> u32 {
-        self.control().sender
+    /// Returns who sent it ([`Self::of_sent`]); [`None`] if it came by the network.
+    pub fn sender(&self) -> Option<u32> {
+        Some(self.control().sender).filter(|sender| *sender != 0)
     }
 
     /// Returns whether it came by the netdev with the number `oif`, or, from an address that is not a link's, by one of the
