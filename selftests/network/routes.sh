@@ -191,7 +191,7 @@ traffic_class()
 # A process that moves from CPU to CPU, softirqs and workers send for one QP. The netdev has a queue for each CPU.
 one_queue()
 {
-	local queue pid counts
+	local queue counts
 	[ "$(nproc)" -ge 2 ] || skip "there is one CPU"
 	in2 ethtool -L "$netdev2" tx 2 && in2 tc qdisc add dev "$netdev2" root handle 1: mq || return 1
 	for queue in 0 1; do
@@ -212,7 +212,8 @@ for queue in json.load(sys.stdin):
 	[ "${#counts[@]}" -eq 2 ] && [ "${counts[0]}" -lt 100 ] && [ "${counts[1]}" -gt 300 ]
 }
 
-one_queue_end()
+# After a row with two transmit queues.
+queues_end()
 {
 	in2 tc qdisc del dev "$netdev2" root 2>/dev/null
 	in2 ethtool -L "$netdev2" tx 1
@@ -229,10 +230,9 @@ row "the service level is the packets' priority" service_level
 row "a VLAN's tag has the service level for priority" vlan_level
 vlans_end
 row "mqprio's traffic class is the service level" traffic_class
-in2 tc qdisc del dev "$netdev2" root 2>/dev/null
-in2 ethtool -L "$netdev2" tx 1
+queues_end
 row "all packets of a queue pair leave by one transmit queue" one_queue
-one_queue_end
+queues_end
 in1 nft delete table inet levels 2>/dev/null
 in2 nft delete table inet levels 2>/dev/null
 row "a device on a netdev in a VRF" in_vrf
