@@ -386,10 +386,21 @@ static int post_write(struct ibv_qp *qp, uint64_t id, uint32_t length)
 	return ibv_post_send(qp, &wr, &bad);
 }
 
+/* One of type RC, in INIT. */
+static struct ibv_qp *rc_make(int end)
+{
+	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
+	struct ibv_qp *qp;
+
+	qp = qp_make(&devices[end], IBV_QPT_RC, sides[end].send_cq, sides[end].recv_cq, depth, NULL);
+	if (qp_init(qp, access_of(IBV_QPT_RC), 0))
+		die("RESET to INIT");
+	return qp;
+}
+
 /* The peer of a queue pair at one address believes that it is at another, of the same device. */
 static bool run_stranger(const char *from, const char *to, const char *believed, const char *peer_at)
 {
-	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
 	struct device sender = device_at(&devices[0], from), target = device_at(&devices[1], to);
 	struct device wrong = device_at(&devices[0], believed), home = device_at(&devices[1], peer_at);
 	struct ibv_qp *qps[2];
@@ -398,11 +409,8 @@ static bool run_stranger(const char *from, const char *to, const char *believed,
 	bool ok;
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-		if (qp_init(qps[i], access_of(IBV_QPT_RC), 0))
-			die("RESET to INIT");
-	}
+	for (i = 0; i < 2; i++)
+		qps[i] = rc_make(i);
 	qp_ready_connected(&sender, qps[0], &target, qps[1]->qp_num, IBV_MTU_1024, brief, 5, 5);
 	qp_ready_connected(&home, qps[1], &wrong, qps[0]->qp_num, IBV_MTU_1024, brief, 5, 5);
 	before = counter("unknown_qp");
@@ -438,7 +446,6 @@ static bool run_impostor(void)
 {
 	const char *const at[2] = { address, address };
 	struct device sender = device_at(&devices[0], address), target = device_at(&devices[1], address);
-	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
 	unsigned long long before;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
@@ -449,9 +456,7 @@ static bool run_impostor(void)
 	pair_make(&pair, IBV_QPT_RC, at, IBV_MTU_1024, forever);
 	if (ibv_query_qp(pair.qps[1], &attr, IBV_QP_RQ_PSN, &init))
 		die("the receiver: %s", strerror(errno));
-	impostor = qp_make(&devices[0], IBV_QPT_RC, sides[0].send_cq, sides[0].recv_cq, depth, NULL);
-	if (qp_init(impostor, access_of(IBV_QPT_RC), 0))
-		die("RESET to INIT");
+	impostor = rc_make(0);
 	qp_ready_connected(&sender, impostor, &target, pair.qps[1]->qp_num, IBV_MTU_1024, brief, attr.rq_psn, 5);
 	before = counter("unknown_qp");
 	ok = !post_write(impostor, 1, 100) && cq_expect(sides[0].send_cq, "the impostor", 1, IBV_WC_RETRY_EXC_ERR, WAIT_MS);
@@ -473,16 +478,12 @@ static bool run_impostor(void)
 static bool run_high_bits(void)
 {
 	struct device at = device_at(&devices[0], address);
-	struct depth depth = { .send = 4, .receive = 4, .sges = 1 };
 	struct ibv_qp *qps[2];
 	bool ok;
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		qps[i] = qp_make(&devices[i], IBV_QPT_RC, sides[i].send_cq, sides[i].recv_cq, depth, NULL);
-		if (qp_init(qps[i], access_of(IBV_QPT_RC), 0))
-			die("RESET to INIT");
-	}
+	for (i = 0; i < 2; i++)
+		qps[i] = rc_make(i);
 	for (i = 0; i < 2; i++)
 		qp_ready_connected(&at, qps[i], &at, qps[!i]->qp_num | 0xa5000000, IBV_MTU_1024, brief, 5, 5);
 	ok = !post_write(qps[0], 1, 100) && cq_expect(sides[0].send_cq, "a WRITE", 1, IBV_WC_SUCCESS, WAIT_MS);

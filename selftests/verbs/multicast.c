@@ -321,12 +321,8 @@ static bool row_absent(void)
 	unsigned int i;
 	bool good;
 
-	memory = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		die("mmap: %s", strerror(errno));
-	mr = ibv_reg_mr(device->pd, memory, PAGES * page, IBV_ACCESS_ON_DEMAND);
-	if (!mr)
-		die("ibv_reg_mr: %s", strerror(errno));
+	memory = pages_make(PAGES * page, MAP_PRIVATE | MAP_ANONYMOUS);
+	mr = mr_make(device->pd, memory, PAGES * page, IBV_ACCESS_ON_DEMAND);
 	for (i = 0; i < PAGES; i++)
 		sges[i] = (struct ibv_sge){ (uintptr_t)memory + i * page, 4, mr->lkey };
 	cq = cq_make(device, 2);
@@ -343,7 +339,7 @@ static bool row_absent(void)
 	}
 	qp_free(qp);
 	cq_free(cq);
-	ibv_dereg_mr(mr);
+	mr_free(mr);
 	munmap(memory, PAGES * page);
 	return good;
 }
